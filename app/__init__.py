@@ -1,0 +1,3 @@
+"""Robust algorithmic recourse over HTTP."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The numerics of algorithmic recourse, usable as a library: numpy, scipy and cvxpy, no web, no database, no torch."""

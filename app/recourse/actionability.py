@@ -1,0 +1,346 @@
+"""What one person can change: the model's own limits, tightened by the request, seen from the person's record.
+
+An `ActionSet` describes the legal counterfactuals of one applicant. Numbers (and ordinals, binaries) move inside
+``[lower_raw, upper_raw]``, on a lattice where the schema has one; categories move to any level or not at all; at most
+`max_changes` features differ from the factual; linear rules hold between numbers. Staying put is always on the
+lattice, even where the fact is not.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Gt
+from jaxtyping import Bool, Float, Int
+
+from app.errors import ConstraintClash, Fault, InvalidRequest
+from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, RawValue, escape
+
+RULE_TOLERANCE = 1e-9
+"""A rule may be missed by rounding only, relative to the size of its terms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Limits of one feature in an answer, in raw units; categories of an ordinal feature by name."""
+
+    __pydantic_config__ = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    min: float | str | None = None
+    """Smallest value in an answer."""
+    max: float | str | None = None
+    """Largest value in an answer."""
+
+
+class Direction(StrEnum):
+    """The only direction in which a feature may move."""
+
+    INCREASE = "increase"
+    DECREASE = "decrease"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """What this applicant cannot or will not do; tightens the model's own actionability, never loosens it."""
+
+    __pydantic_config__ = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    immutable: tuple[str, ...] = ()
+    """Features that stay as they are."""
+    direction: Mapping[str, Direction] = field(default_factory=dict)
+    """Features that may only increase or only decrease."""
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    """Limits per feature, in raw units."""
+    max_changes: Annotated[int, Ge(1)] | None = None
+    """At most so many features change."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearRule:
+    """``coefficients_raw . row_raw <= limit`` over numeric features, or equality."""
+
+    text: str
+    coefficients_raw: tuple[float, ...]
+    """(p,)"""
+    limit: float
+    equality: bool = False
+
+    def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which rows keep the rule."""
+        a = np.array(self.coefficients_raw)
+        excess = rows_raw @ a - self.limit
+        slack = RULE_TOLERANCE * (1.0 + np.abs(rows_raw) @ np.abs(a) + abs(self.limit))
+        return np.asarray((np.abs(excess) if self.equality else excess) <= slack)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One constraint that binds one feature, by name, so that a verdict can point at it."""
+
+    feature: str
+    constraint: str
+    """`immutable`, `direction`, `bounds` (of the request) or `change`, `range` (of the model)."""
+    lower_raw: float
+    upper_raw: float
+    """The range the feature would have without this constraint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSet:
+    """The legal counterfactuals of one applicant; build it with `action_set`."""
+
+    space: FeatureSpace
+    factual_raw: Float[np.ndarray, "p"]
+    lower_raw: Float[np.ndarray, "p"]
+    upper_raw: Float[np.ndarray, "p"]
+    """Range of each feature; equal to the factual where it cannot change. Not used for categorical features."""
+    movable: Bool[np.ndarray, "p"]
+    """Which features may differ from the factual."""
+    step_raw: Float[np.ndarray, "p"]
+    """Lattice step, 0 where any number may be told."""
+    anchor_raw: Float[np.ndarray, "p"]
+    """A point of each lattice."""
+    weights: Float[np.ndarray, "p"]
+    """Cost of one encoded unit, or of one change of category."""
+    max_changes: int | None
+    rules: tuple[LinearRule, ...]
+    limits: tuple[Limit, ...]
+    """Single constraints whose relaxation would give more room."""
+
+    @property
+    def start_raw(self) -> Float[np.ndarray, "p"]:
+        """The factual moved into its range: where it lies outside, the constraints force a change."""
+        return np.where(self.movable, np.clip(self.factual_raw, self.lower_raw, self.upper_raw), self.factual_raw)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether the set is a product of intervals: no lattice, category, rule or cap on the number of changes."""
+        steps = self.step_raw[self.movable] > 0.0
+        return not (
+            steps.any() or self.movable[self.space.groups].any() or self.rules or self.max_changes is not None
+        )
+
+    def contains(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which raw rows are legal counterfactuals of this applicant; the last check before an answer is given."""
+        same = rows_raw == self.factual_raw
+        inside = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ticks = (rows_raw - self.anchor_raw) / self.step_raw
+        # 1e-6 of a step: decimal steps such as 0.01 are not exact in binary.
+        inside &= (self.step_raw == 0.0) | (np.abs(ticks - np.rint(ticks)) < 1e-6)
+        legal = np.where(same, (self.factual_raw >= self.lower_raw) & (self.factual_raw <= self.upper_raw),
+                         self.movable & inside)  # fmt: skip
+        legal[:, self.space.groups] = (same | self.movable)[:, self.space.groups]
+        mask = legal.all(axis=1)
+        if self.max_changes is not None:
+            mask &= (~same).sum(axis=1) <= self.max_changes
+        for rule in self.rules:
+            mask &= rule.holds(rows_raw)
+        return np.asarray(mask)
+
+    def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+        """Each row moved to the nearest value that this person can reach, feature by feature.
+
+        Rules and the cap on the number of changes are not looked at; `contains` is.
+        """
+        rows = np.where(self.movable, np.clip(rows_raw, self.lower_raw, self.upper_raw), self.factual_raw)
+        rows = self.round(rows, toward_raw=rows)
+        rows[:, self.space.groups] = np.where(
+            self.movable[self.space.groups], rows_raw[:, self.space.groups], self.factual_raw[self.space.groups]
+        )
+        return rows
+
+    def round(
+        self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"]
+    ) -> Float[np.ndarray, "n p"]:
+        """Numbers moved onto their lattice, on the side of `toward_raw`, to the nearest point where that is equal.
+
+        Values equal to the factual stay. Ranges are respected because their ends lie on the lattice.
+        """
+        step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
+        ticks = (rows_raw - self.anchor_raw) / step
+        nearest = np.rint(ticks)
+        on_lattice = np.abs(ticks - nearest) < 1e-6
+        ticks = np.where(
+            on_lattice | (toward_raw == rows_raw), nearest, np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks))
+        )
+        rounded = _tidy(self.anchor_raw + ticks * step)
+        keep = (self.step_raw == 0.0) | (rows_raw == self.factual_raw)
+        return np.where(keep, rows_raw, np.clip(rounded, self.lower_raw, self.upper_raw))
+
+    def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """Weighted L1 distance to the factual in encoded units; a change of category counts 1."""
+        delta = np.abs(rows_raw - self.factual_raw)
+        numeric = self.space.numeric
+        moved = delta[:, numeric] / self.space.scale_raw @ self.weights[numeric]
+        return np.asarray(moved + (delta[:, self.space.groups] > 0.0) @ self.weights[self.space.groups])
+
+    def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
+        """How many features differ from the factual."""
+        return (rows_raw != self.factual_raw).sum(axis=1)
+
+
+def _tidy(values: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+    """Lattice points as a person writes them: 0.3, not 0.30000000000000004."""
+    return np.round(values, 9)
+
+
+def action_set(
+    space: FeatureSpace,
+    factual_raw: Float[np.ndarray, "p"],
+    *,
+    constraints: Constraints | None = None,
+    rules: Sequence[LinearRule] = (),
+    cost_weights: Mapping[str, float] | None = None,
+) -> ActionSet:
+    """The action set of one applicant.
+
+    Raises
+    ------
+    InvalidRequest : a constraint or weight names an unknown feature or a value that is not in the schema
+    ConstraintClash : a constraint would allow what the model's own actionability forbids
+    Both carry every fault with its pointer into the request.
+    """
+    constraints = constraints or Constraints()
+    invalid, clashes = _faults(space, constraints, cost_weights or {})
+    if invalid:
+        raise InvalidRequest("The constraints do not fit the feature schema of the model.", faults=invalid)
+    if clashes:
+        raise ConstraintClash(faults=clashes)
+    lower, upper, limits = np.empty(space.p), np.empty(space.p), list[Limit]()
+    step, anchor, movable = np.zeros(space.p), np.zeros(space.p), np.zeros(space.p, dtype=bool)
+    for j, feature in enumerate(space.features):
+        step[j], anchor[j] = _lattice(feature)
+        steps = _named_ranges(feature, constraints, float(factual_raw[j]))
+        full = [_snap_range(_intersect([r for _, r in steps]), step[j], anchor[j], float(factual_raw[j]))]
+        lower[j], upper[j] = full[0]
+        fixed = feature.change is Change.NONE or feature.name in constraints.immutable
+        movable[j] = not fixed and (feature.is_group or not lower[j] == upper[j] == factual_raw[j])
+        for k, (name, _) in enumerate(steps):
+            rest = _intersect([r for i, (_, r) in enumerate(steps) if i != k])
+            low, high = _snap_range(rest, step[j], anchor[j], float(factual_raw[j]))
+            if low < lower[j] or high > upper[j] or (feature.is_group and fixed):
+                limits.append(Limit(feature=feature.name, constraint=name, lower_raw=low, upper_raw=high))
+    weights = np.array([f.cost * (cost_weights or {}).get(f.name, 1.0) for f in space.features])
+    return ActionSet(
+        space=space, factual_raw=factual_raw, lower_raw=lower, upper_raw=upper, movable=movable, step_raw=step,
+        anchor_raw=anchor, weights=weights, max_changes=constraints.max_changes, rules=tuple(rules), limits=tuple(limits),
+    )  # fmt: skip
+
+
+def _lattice(feature: Feature) -> tuple[float, float]:
+    if feature.type is FeatureType.CONTINUOUS:
+        return (0.0 if feature.decimals is None else 10.0**-feature.decimals), 0.0
+    return (feature.step or 1.0), (feature.min if feature.is_number and feature.min is not None else 0.0)
+
+
+def _named_ranges(feature: Feature, constraints: Constraints, fact: float) -> list[tuple[str, tuple[float, float]]]:
+    """Every constraint on one feature as a raw range, the schema's own first."""
+    one_way = {Change.INCREASE: (fact, math.inf), Change.DECREASE: (-math.inf, fact), Change.NONE: (fact, fact)}
+    ranges: list[tuple[str, tuple[float, float]]] = [("range", feature.range_raw)]
+    if feature.change is not Change.ANY:
+        ranges.append(("change", one_way[feature.change]))
+    if feature.name in constraints.immutable:
+        ranges.append(("immutable", (fact, fact)))
+    if feature.name in constraints.direction:
+        ranges.append(("direction", one_way[Change(constraints.direction[feature.name].value)]))
+    if feature.name in constraints.bounds:
+        bounds = constraints.bounds[feature.name]
+        ranges.append(("bounds", (_bound(feature, bounds.min, -math.inf), _bound(feature, bounds.max, math.inf))))
+    return ranges
+
+
+def _bound(feature: Feature, value: float | str | None, default: float) -> float:
+    if value is None:
+        return default
+    return float(value) if feature.is_number else float(feature.levels.index(_level(feature, value)))
+
+
+def _level(feature: Feature, value: float | str) -> RawValue:
+    return value
+
+
+def _intersect(ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return max(low for low, _ in ranges), min(high for _, high in ranges)
+
+
+def _snap_range(bounds: tuple[float, float], step: float, anchor: float, fact: float) -> tuple[float, float]:
+    """The range shrunk to its outermost reachable values: lattice points, or the factual itself."""
+    low, high = bounds
+    if step > 0.0:
+        inner_low = anchor + math.ceil((low - anchor) / step - 1e-6) * step if math.isfinite(low) else low
+        inner_high = anchor + math.floor((high - anchor) / step + 1e-6) * step if math.isfinite(high) else high
+        inside = low <= fact <= high
+        low = min(round(inner_low, 9), fact) if inside else round(inner_low, 9)
+        high = max(round(inner_high, 9), fact) if inside else round(inner_high, 9)
+    return low, high
+
+
+def _faults(
+    space: FeatureSpace, constraints: Constraints, weights: Mapping[str, float]
+) -> tuple[list[Fault], list[Fault]]:
+    """Faults of a request's constraints: those that make no sense, and those that loosen the model's actionability."""
+    invalid: list[Fault] = []
+    clashes: list[Fault] = []
+    known = "the features are " + ", ".join(space.names)
+
+    def look_up(name: str, pointer: str) -> Feature | None:
+        j = space.index(name)
+        if j is None:
+            invalid.append(Fault(pointer, f"is not a feature of this model; {known}"))
+            return None
+        return space.features[j]
+
+    for i, name in enumerate(constraints.immutable):
+        look_up(name, f"/constraints/immutable/{i}")
+    for name, direction in constraints.direction.items():
+        pointer = f"/constraints/direction/{escape(name)}"
+        feature = look_up(name, pointer)
+        if feature is None:
+            continue
+        if feature.is_group:
+            invalid.append(Fault(pointer, "is categorical: its values have no order"))
+        elif feature.change is Change.NONE:
+            clashes.append(Fault(pointer, "cannot change at all in this model"))
+        elif feature.change is not Change.ANY and feature.change.value != direction.value:
+            clashes.append(Fault(pointer, f"can only {feature.change} in this model"))
+    for name, bounds in constraints.bounds.items():
+        pointer = f"/constraints/bounds/{escape(name)}"
+        feature = look_up(name, pointer)
+        if feature is None:
+            continue
+        if feature.is_group:
+            invalid.append(Fault(pointer, "is categorical: use immutable"))
+            continue
+        numbers: dict[str, float] = {}
+        for key, value in (("min", bounds.min), ("max", bounds.max)):
+            if value is None:
+                continue
+            try:
+                numbers[key] = _bound_number(feature, value)
+            except ValueError as error:
+                invalid.append(Fault(f"{pointer}/{key}", str(error)))
+                continue
+            low, high = feature.range_raw
+            if not low <= numbers[key] <= high:
+                clashes.append(Fault(f"{pointer}/{key}", f"lies outside the model's own range {low:g} to {high:g}"))
+        if numbers.get("min", -math.inf) > numbers.get("max", math.inf):
+            invalid.append(Fault(pointer, "min must not be above max"))
+    for name, weight in weights.items():
+        pointer = f"/cost/weights/{escape(name)}"
+        if look_up(name, pointer) is not None and not (math.isfinite(weight) and weight > 0.0):
+            invalid.append(Fault(pointer, "must be a positive number"))
+    return invalid, clashes
+
+
+def _bound_number(feature: Feature, value: float | str) -> float:
+    if feature.is_number:
+        if isinstance(value, str) or isinstance(value, bool) or not math.isfinite(value):
+            raise ValueError("must be a number")
+        return float(value)
+    if value not in feature.levels:
+        raise ValueError("must be one of " + ", ".join(str(level) for level in feature.levels))
+    return float(feature.levels.index(value))

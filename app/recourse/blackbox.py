@@ -1,0 +1,113 @@
+"""The black box: whatever a lender's model is, the core sees one score per point.
+
+`score` is in logit space, favourable iff it is >= 0: ``logit(p) - logit(threshold)`` for a model that gives
+probabilities. A model that gives only labels scores +1 or -1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from app.errors import ModelOutputInvalid
+from app.recourse.features import FeatureSpace
+
+Predict: TypeAlias = Callable[[np.ndarray], np.ndarray]
+
+LOGIT_LIMIT = 40.0
+"""Scores are clipped here: a probability of exactly 0 or 1 is very sure, not infinite."""
+
+
+class Input(StrEnum):
+    """What the model takes."""
+
+    ENCODED = "encoded"
+    RAW = "raw"
+
+
+class Output(StrEnum):
+    """What the model gives, for the favourable class."""
+
+    PROBABILITY = "probability"
+    LOGIT = "logit"
+    LABEL = "label"
+
+
+def logit(probability: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]:
+    """log(p / (1 - p)), clipped to +-`LOGIT_LIMIT`; NaN stays NaN."""
+    p = np.asarray(probability, dtype=float)
+    with np.errstate(divide="ignore"):
+        return np.clip(np.log(p) - np.log1p(-p), -LOGIT_LIMIT, LOGIT_LIMIT)
+
+
+def sigmoid(value: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]:
+    """Inverse of `logit`."""
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * np.asarray(value))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlackBox:
+    """A model behind one function, in the units of the core.
+
+    `predict` maps encoded points ``(n, d)`` or raw rows ``(n, p)``, as `input` says, to ``(n,)`` outputs. `gradient`,
+    where the model offers one, maps encoded points to the gradient of the *score*, ``(n, d)``.
+    """
+
+    space: FeatureSpace
+    predict: Predict
+    input: Input = Input.ENCODED
+    output: Output = Output.PROBABILITY
+    threshold: float = 0.5
+    """Smallest favourable output: a probability in (0, 1), or a logit. Not used for labels."""
+    gradient: Predict | None = None
+
+    @property
+    def fractional(self) -> bool:
+        """Whether the model can be asked about points that are no legal record, such as half a category."""
+        return self.input is Input.ENCODED
+
+    def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        """Scores of encoded points; NaN where the model gave no finite answer."""
+        return self._to_score(X if self.fractional else self.space.decode(X))
+
+    def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """Scores of raw rows, exactly as a record of them would be scored; NaN as in `score`."""
+        return self._to_score(self.space.encode(rows_raw) if self.fractional else rows_raw)
+
+    def probability(self, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"] | None:
+        """Probability of the favourable class for scores of this model; None for a model of labels."""
+        if self.output is Output.LABEL:
+            return None
+        offset = float(logit(self.threshold)) if self.output is Output.PROBABILITY else self.threshold
+        return sigmoid(scores + offset)
+
+    def _to_score(self, model_input: np.ndarray) -> Float[np.ndarray, "n"]:
+        output = np.asarray(self.predict(model_input), dtype=float)
+        if output.shape != (len(model_input),):
+            raise ModelOutputInvalid(
+                f"the model gave an output of shape {output.shape} for {len(model_input)} records; "
+                "it must give one number per record"
+            )
+        finite = np.isfinite(output)
+        output = np.where(finite, output, 0.5)
+        if self.output is Output.LABEL:
+            score = np.where(output > 0.5, 1.0, -1.0)
+        else:
+            if self.output is Output.PROBABILITY:
+                if output.size and (output.min() < 0.0 or output.max() > 1.0):
+                    raise ModelOutputInvalid("the model gave a probability outside [0, 1]")
+                score = logit(output) - logit(self.threshold)
+            else:
+                score = np.clip(output, -LOGIT_LIMIT, LOGIT_LIMIT) - self.threshold
+            # Rounding in the logit must not turn a decision: the model's own comparison has the last word.
+            favourable = output >= self.threshold
+            score = np.where(favourable, np.maximum(score, 0.0), np.minimum(score, -np.finfo(float).tiny))
+        return np.where(finite, score, np.nan)
+
+
+def favourable(scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+    """Decisions of scores; a NaN is never favourable."""
+    return np.asarray(scores >= 0.0)

@@ -1,0 +1,55 @@
+"""The question: one applicant, one model, what the person can change."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from app.recourse.actionability import ActionSet
+from app.recourse.blackbox import BlackBox, favourable
+from app.recourse.features import FeatureSpace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """Reference records of a model with what is computed from them once, at registration."""
+
+    space: FeatureSpace
+    rows_raw: Float[np.ndarray, "n p"]
+    scores: Float[np.ndarray, "n"]
+    """The model's score of each record."""
+    largest_distance: float
+    """Largest L2 distance between two encoded records; the unit of sampling radii."""
+
+    @cached_property
+    def X(self) -> Float[np.ndarray, "n d"]:
+        """Encoded records."""
+        return self.space.encode(self.rows_raw)
+
+    @cached_property
+    def favourable(self) -> Int[np.ndarray, "k"]:
+        """Indices of records that the model accepts."""
+        return np.flatnonzero(favourable(self.scores))
+
+    @cached_property
+    def X_favourable(self) -> Float[np.ndarray, "k d"]:
+        """Encoded records that the model accepts."""
+        return self.X[self.favourable]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecourseProblem:
+    """One applicant's question."""
+
+    black_box: BlackBox
+    reference: Reference
+    action_set: ActionSet
+    seed: int = 0
+    deadline_s: float | None = None
+    """Seconds that the whole of `solve` may take; None for no limit."""
+
+    @property
+    def factual_raw(self) -> Float[np.ndarray, "p"]:
+        """The applicant's raw row."""
+        return self.action_set.factual_raw

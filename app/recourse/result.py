@@ -1,0 +1,111 @@
+"""The answer. Only `app.recourse.solve` makes one, after it has asked the black box about every record in it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from jaxtyping import Float
+
+
+class Status(StrEnum):
+    """How a question ended; every one of these is an answer, none is an error."""
+
+    FOUND = "found"
+    ALREADY_FAVOURABLE = "already_favourable"
+    NOT_FOUND = "not_found"
+
+
+class Reason(StrEnum):
+    """Why nothing was found."""
+
+    INFEASIBLE_CONSTRAINTS = "infeasible_constraints"
+    BOUNDARY_NOT_FOUND = "boundary_not_found"
+    DEGENERATE_SURROGATE = "degenerate_surrogate"
+    TARGET_NOT_REACHED = "target_not_reached"
+    DEADLINE = "deadline"
+    MODEL_OUTPUT_INVALID = "model_output_invalid"
+
+
+SENTENCES: dict[Reason, str] = {
+    Reason.INFEASIBLE_CONSTRAINTS: "Within the given constraints no change of this record can turn the local model of the decision favourable.",
+    Reason.BOUNDARY_NOT_FOUND: "No reference record that the model accepts was found, so there is no decision boundary to aim for.",
+    Reason.DEGENERATE_SURROGATE: "The model's decisions around this record do not determine a direction of change.",
+    Reason.TARGET_NOT_REACHED: "Changes were found that the local model of the decision accepts, but the model itself refused every one of them.",
+    Reason.DEADLINE: "The time allowed ran out before a favourable record was confirmed by the model.",
+    Reason.MODEL_OUTPUT_INVALID: "The model gave no finite score for this record.",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactual:
+    """A raw row that the black box itself has scored."""
+
+    row_raw: Float[np.ndarray, "p"]
+    score: float
+    probability: float | None
+    cost: float
+    """Weighted L1 in encoded units, a change of category counts 1."""
+    changed: tuple[int, ...]
+    """Indices of the features that differ from the factual."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxation:
+    """The single constraint whose removal helps most."""
+
+    constraint: str
+    """`immutable`, `direction`, `bounds`, `max_changes` (of the request), `change`, `range`, `rule` (of the model)."""
+    feature: str | None
+    """The feature it binds; None for `max_changes` and rules."""
+    sufficient: bool
+    """Whether removing it alone makes the local model of the decision favourable."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Why nothing was found, and what was nearest."""
+
+    reason: Reason
+    sentence: str
+    nearest: Counterfactual | None = None
+    """The legal record with the highest score that the black box was asked about; it is *not* favourable."""
+    relax: Relaxation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurrogateReport:
+    """How well the local linear model stands for the black box."""
+
+    kind: str
+    worst_case_accuracy: float
+    """Over all distributions whose class moments lie in the ambiguity sets, in [0, 1]."""
+    fidelity: float
+    """Share of the boundary samples on which surrogate and black box agree; measured on the samples."""
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostics:
+    """What the answer took."""
+
+    model_calls: int
+    model_rows: int
+    elapsed_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecourseResult:
+    """The verified answer to one `RecourseProblem`."""
+
+    status: Status
+    factual_score: float | None
+    """None where the model gave no finite score."""
+    factual_probability: float | None
+    counterfactuals: tuple[Counterfactual, ...] = ()
+    """Ranked, all confirmed favourable; empty unless `status` is `found`."""
+    verdict: Verdict | None = None
+    """Present iff `status` is `not_found`."""
+    surrogate: SurrogateReport | None = None
+    diagnostics: Diagnostics
+    warnings: tuple[str, ...] = ()
