@@ -1,0 +1,144 @@
+"""Synthetic applicants for a personal loan, and whether they would repay it.
+
+Nobody's data: every number is drawn from the process below, so it may be shipped, and it comes out the same for the
+same seed. It follows what a credit officer would recognise: income grows with age and time in the job, careful people
+save more and miss fewer payments, purposes have their usual amounts, and default depends on how the instalment weighs
+on the income, on the record of paying, and on chance.
+"""
+
+import numpy as np
+
+from app.recourse.features import Change, Feature, FeatureType
+
+EMPLOYMENT = ("under_1_year", "1_to_3_years", "3_to_7_years", "over_7_years")
+SAVINGS = ("none", "under_1000", "1000_to_5000", "5000_to_15000", "over_15000")
+HOUSING = ("rent", "with_family", "mortgage", "owner")
+PURPOSE = ("car", "home_improvement", "debt_consolidation", "education", "other")
+
+FEATURES = (
+    Feature(
+        name="age", type=FeatureType.INTEGER, label="Age", unit="years", min=18, max=80,
+        change=Change.INCREASE, cost=2.0, noise=False,
+    ),
+    Feature(
+        name="monthly_income", type=FeatureType.CONTINUOUS, label="Net monthly income", unit="EUR", min=500, max=15000,
+        decimals=0, change=Change.INCREASE,
+    ),
+    Feature(
+        name="monthly_debt", type=FeatureType.CONTINUOUS, label="Monthly payments on other debts", unit="EUR", min=0,
+        max=6000, decimals=0, change=Change.DECREASE,
+    ),
+    Feature(
+        name="card_utilisation", type=FeatureType.CONTINUOUS, label="Share of card and overdraft limits in use",
+        unit="%", min=0, max=100, decimals=1, change=Change.DECREASE,
+    ),
+    Feature(
+        name="late_payments", type=FeatureType.INTEGER, label="Late payments in the last 24 months", min=0, max=12,
+        change=Change.NONE,
+    ),
+    Feature(
+        name="amount", type=FeatureType.INTEGER, label="Loan amount", unit="EUR", min=500, max=30000, step=100,
+        change=Change.DECREASE, noise=False,
+    ),
+    Feature(
+        name="term", type=FeatureType.INTEGER, label="Repayment term", unit="months", min=6, max=84, step=6,
+        change=Change.ANY, noise=False,
+    ),
+    Feature(
+        name="employment", type=FeatureType.ORDINAL, label="Time in current job", categories=EMPLOYMENT,
+        change=Change.INCREASE,
+    ),
+    Feature(
+        name="savings", type=FeatureType.ORDINAL, label="Savings in EUR", categories=SAVINGS, change=Change.INCREASE,
+    ),
+    Feature(
+        name="housing", type=FeatureType.CATEGORICAL, label="Housing", categories=HOUSING, change=Change.ANY, cost=3.0,
+    ),
+    Feature(
+        name="purpose", type=FeatureType.CATEGORICAL, label="Purpose of the loan", categories=PURPOSE,
+        change=Change.NONE,
+    ),
+    Feature(
+        name="guarantor", type=FeatureType.BINARY, label="Guarantor", change=Change.INCREASE, noise=False,
+    ),
+)  # fmt: skip
+"""In the order of the columns of `applicants`."""
+
+ANNUAL_RATE = 0.08
+"""Interest that the affordability of an instalment is judged with."""
+
+
+def applicants(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Raw rows ``(n, 12)`` as `FEATURES` describes them, and ``(n,)`` whether each repays (1) or defaults (0)."""
+    rng = np.random.default_rng(seed)
+    careful, skill = rng.standard_normal(n), rng.standard_normal(n)
+
+    age = np.clip(np.rint(18 + 62 * rng.beta(1.7, 2.8, n)), 18, 80)
+    years_in_job = np.minimum(rng.exponential(2.0 + 0.085 * age, n), age - 17.5)
+    employment = np.digitize(years_in_job, [1, 3, 7])
+    career = 0.016 * np.minimum(age - 18, 27) + 0.05 * employment
+    income = np.clip(np.rint(1450 * np.exp(career + 0.28 * skill + 0.16 * rng.standard_normal(n))), 500, 15000)
+
+    savings_eur = income * np.exp(-0.6 + 0.9 * careful + 0.022 * (age - 40) + 0.8 * rng.standard_normal(n))
+    savings = np.digitize(savings_eur, [150, 1000, 5000, 15000])
+    utilisation = rng.beta(1.3 * np.exp(-0.35 * careful), 1.9 * np.exp(0.35 * careful))
+    utilisation = np.clip(np.round(100 * utilisation, 1), 0, 100)
+    late = np.minimum(rng.poisson(0.5 * np.exp(-0.75 * careful + 0.012 * (utilisation - 40))), 12)
+    share_of_debt = rng.beta(1.4, 7.5, n) * (1 + 0.006 * (utilisation - 40)) * (rng.random(n) > 0.35)
+    debt = np.clip(np.rint(income * share_of_debt), 0, 6000)
+
+    older, richer = (age - 40) / 12, np.log(income / 2300)
+    housing = _choose(rng, [0.9 - 0.2 * older, -0.2 - 1.3 * older, 0.2 + 1.2 * richer, -0.5 + 0.9 * older])
+    consolidates = -1.2 + 0.02 * utilisation + 3.0 * debt / income
+    purpose = _choose(rng, [0.5 + 0 * age, -0.3 + 0.5 * (housing >= 2), consolidates, -0.9 - 0.8 * older, 0 * age])
+    typical = np.array([9000, 8000, 7500, 5000, 3000])[purpose]
+    amount = typical * np.exp(0.45 * richer + 0.5 * rng.standard_normal(n))
+    amount = np.clip(100 * np.rint(amount / 100), 500, 30000)
+    term = 6 * np.rint(7 * np.sqrt(amount / 9000) * np.exp(0.28 * rng.standard_normal(n)))
+    term = np.clip(term, 6, 84)
+    guarantor = rng.random(n) < _sigmoid(-2.4 - 0.5 * older - 0.8 * richer)
+
+    rows_raw = np.column_stack(
+        [age, income, debt, utilisation, late, amount, term, employment, savings, housing, purpose, guarantor]
+    ).astype(float)
+    chance = _sigmoid(default_logit(rows_raw) + 0.6 * rng.standard_normal(n))
+    return rows_raw, (rng.random(n) >= chance).astype(int)
+
+
+def default_logit(rows_raw: np.ndarray) -> np.ndarray:
+    """Log-odds of default before chance: what an all-knowing credit officer would go by, (n,).
+
+    Burden is the share of income that goes into this loan's instalment and the other debts; it hurts more beyond a
+    third of the income. A longer term lowers it but leaves more time for trouble. Late payments weigh more where the limits are nearly exhausted; a guarantor helps most where
+    the job is new.
+    """
+    age, income, debt, utilisation, late, amount, term, employment, savings, housing, purpose, guarantor = rows_raw.T
+    monthly_rate = ANNUAL_RATE / 12
+    instalment = amount * monthly_rate / (1 - (1 + monthly_rate) ** -term)
+    burden = (instalment + debt) / income
+    return np.asarray(
+        -2.45
+        + 4.0 * (burden - 0.2)
+        + 5.0 * np.maximum(burden - 0.33, 0.0)
+        + 0.14 * (amount / income - 3.4)
+        + 0.008 * (term - 36)
+        - 0.45 * np.log(income / 2300)
+        + 0.016 * (utilisation - 40)
+        + 0.75 * np.sqrt(late) * (0.7 + 0.6 * utilisation / 100)
+        - 0.30 * (employment - 1.5)
+        - 0.28 * (savings - 2)
+        - guarantor * (0.6 + 0.5 * (employment == 0))
+        - 0.012 * (np.minimum(age, 60) - 40)
+        + np.array([0.25, 0.05, -0.15, -0.30])[housing.astype(int)]
+        + np.array([-0.05, -0.20, 0.30, 0.10, 0.05])[purpose.astype(int)]
+    )
+
+
+def _sigmoid(value: np.ndarray) -> np.ndarray:
+    return np.asarray(1.0 / (1.0 + np.exp(-value)))
+
+
+def _choose(rng: np.random.Generator, utilities: list[np.ndarray]) -> np.ndarray:
+    """One of several options each, with the odds that the utilities give (Gumbel's trick)."""
+    noise = rng.gumbel(size=(len(utilities), len(utilities[0])))
+    return np.asarray((np.array(utilities) + noise).argmax(axis=0))

@@ -1,0 +1,151 @@
+"""German Credit (UCI 144): its features with what a person can do about them, its codes in words, and how to read it.
+
+Expects a CSV with the columns named below and `label`, 1 for a good credit risk. The published file has no header and
+calls a good risk 1 and a bad one 2.
+"""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from app.recourse.features import Change, Feature, FeatureType, parse_column
+
+
+def _number(
+    name: str, label: str, low: int, high: int, unit: str | None = None, change: Change = Change.ANY
+) -> Feature:
+    return Feature(
+        name=name, type=FeatureType.INTEGER, label=label, unit=unit, min=low, max=high, step=1, change=change
+    )
+
+
+def _codes(name: str, label: str, change: Change = Change.ANY) -> Feature:
+    return Feature(name=name, type=FeatureType.CATEGORICAL, label=label, categories=tuple(CODES[name]), change=change)
+
+
+CODES: dict[str, dict[str, str]] = {
+    "status": {
+        "A11": "below 0 DM",
+        "A12": "0 to 200 DM",
+        "A13": "200 DM or more, or salary paid in for a year",
+        "A14": "no checking account",
+    },
+    "credit_history": {
+        "A30": "no credits taken, or all paid back duly",
+        "A31": "all credits at this bank paid back duly",
+        "A32": "existing credits paid back duly till now",
+        "A33": "delay in paying off in the past",
+        "A34": "critical account, or credits elsewhere",
+    },
+    "purpose": {
+        "A40": "new car",
+        "A41": "used car",
+        "A42": "furniture or equipment",
+        "A43": "radio or television",
+        "A44": "domestic appliances",
+        "A45": "repairs",
+        "A46": "education",
+        "A48": "retraining",
+        "A49": "business",
+        "A410": "other",
+    },
+    "savings": {
+        "A61": "below 100 DM",
+        "A62": "100 to 500 DM",
+        "A63": "500 to 1000 DM",
+        "A64": "1000 DM or more",
+        "A65": "unknown, or none",
+    },
+    "employment_duration": {
+        "A71": "unemployed",
+        "A72": "under 1 year",
+        "A73": "1 to 4 years",
+        "A74": "4 to 7 years",
+        "A75": "7 years or more",
+    },
+    "personal_status_sex": {
+        "A91": "male, divorced or separated",
+        "A92": "female, divorced, separated or married",
+        "A93": "male, single",
+        "A94": "male, married or widowed",
+    },
+    "other_debtors": {"A101": "none", "A102": "co-applicant", "A103": "guarantor"},
+    "property": {
+        "A121": "real estate",
+        "A122": "building society savings or life insurance",
+        "A123": "car or other",
+        "A124": "unknown, or none",
+    },
+    "other_installment_plans": {"A141": "bank", "A142": "stores", "A143": "none"},
+    "housing": {"A151": "rent", "A152": "own", "A153": "for free"},
+    "job": {
+        "A171": "unemployed or unskilled, non-resident",
+        "A172": "unskilled, resident",
+        "A173": "skilled employee or official",
+        "A174": "management, self-employed, highly qualified",
+    },
+    "telephone": {"A191": "none", "A192": "yes, under the customer's name"},
+    "foreign_worker": {"A201": "yes", "A202": "no"},
+}
+"""What each code means, in the order of the codes. A47 (vacation) does not occur in the data."""
+
+COMMENTS = {name: "; ".join(f"{code} {words}" for code, words in codes.items()) for name, codes in CODES.items()}
+"""One line per categorical feature, for the manifest."""
+
+ALL = (
+    _codes("status", "Checking account"),
+    _number("duration", "Duration", 4, 72, "months"),
+    _codes("credit_history", "Credit history"),
+    _codes("purpose", "Purpose"),
+    _number("amount", "Credit amount", 250, 20000, "DM"),
+    _codes("savings", "Savings"),
+    _codes("employment_duration", "Time in current job"),
+    _number("installment_rate", "Instalment rate class", 1, 4),
+    _codes("personal_status_sex", "Personal status and sex", Change.NONE),
+    _codes("other_debtors", "Other debtors or guarantors"),
+    _number("present_residence", "Time at present residence, class", 1, 4),
+    _codes("property", "Property"),
+    _number("age", "Age", 18, 100, "years", Change.INCREASE),
+    _codes("other_installment_plans", "Other instalment plans"),
+    _codes("housing", "Housing"),
+    _number("number_credits", "Number of credits at this bank, class", 1, 4),
+    _codes("job", "Job"),
+    _number("people_liable", "People to maintain, class", 1, 2),
+    _codes("telephone", "Telephone"),
+    _codes("foreign_worker", "Foreign worker", Change.NONE),
+)
+"""All twenty, 61 encoded columns."""
+
+FOUR = tuple(feature for feature in ALL if feature.name in ("duration", "amount", "personal_status_sex", "age"))
+"""The four that the papers use, 7 encoded columns."""
+
+FEATURES = {"all": ALL, "four": FOUR}
+"""The two schemas, as `train.py --features` names them."""
+
+
+def load(path: Path, features: tuple[Feature, ...] = ALL) -> tuple[np.ndarray, np.ndarray]:
+    """Raw rows ``(n, p)`` of the named features, and labels ``(n,)``, 1 for a good credit risk.
+
+    Raises
+    ------
+    ValueError : a column is missing or a value is not in the schema
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        records = list(csv.DictReader(file))
+    columns: list[np.ndarray] = []
+    for feature in features:
+        if not records or feature.name not in records[0]:
+            raise ValueError(f"{path} has no column {feature.name}")
+        column, faults = parse_column(feature, [record[feature.name] for record in records])
+        if faults:
+            row, reason = faults[0]
+            raise ValueError(f"{path}, record {row + 1}: {feature.name} {reason}")
+        columns.append(column)
+    return np.column_stack(columns), np.array([int(record["label"]) for record in records])
+
+
+def halves(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of a training half and a test half, drawn at random."""
+    order = np.random.default_rng(seed).permutation(n)
+    return np.sort(order[: n // 2]), np.sort(order[n // 2 :])
