@@ -10,10 +10,10 @@ import numpy as np
 
 from app.recourse.features import Change, Feature, FeatureType
 
-EMPLOYMENT = ("under_1_year", "1_to_3_years", "3_to_7_years", "over_7_years")
-SAVINGS = ("none", "under_1000", "1000_to_5000", "5000_to_15000", "over_15000")
-HOUSING = ("rent", "with_family", "mortgage", "owner")
-PURPOSE = ("car", "home_improvement", "debt_consolidation", "education", "other")
+EMPLOYMENT = ("under 1 year", "1 to 3 years", "3 to 7 years", "over 7 years")
+SAVINGS = ("none", "under 1,000 EUR", "1,000 to 5,000 EUR", "5,000 to 15,000 EUR", "over 15,000 EUR")
+HOUSING = ("rented", "with family", "mortgaged", "owned")
+PURPOSE = ("car", "home improvement", "debt consolidation", "education", "other")
 
 FEATURES = (
     Feature(
@@ -45,11 +45,11 @@ FEATURES = (
         change=Change.ANY, noise=False,
     ),
     Feature(
-        name="employment", type=FeatureType.ORDINAL, label="Time in current job", categories=EMPLOYMENT,
-        change=Change.INCREASE,
+        name="employment", type=FeatureType.ORDINAL, label="Time in the current job", categories=EMPLOYMENT,
+        action="Extend", change=Change.INCREASE,
     ),
     Feature(
-        name="savings", type=FeatureType.ORDINAL, label="Savings in EUR", categories=SAVINGS, change=Change.INCREASE,
+        name="savings", type=FeatureType.ORDINAL, label="Savings", categories=SAVINGS, change=Change.INCREASE,
     ),
     Feature(
         name="housing", type=FeatureType.CATEGORICAL, label="Housing", categories=HOUSING, change=Change.ANY, cost=3.0,
@@ -59,7 +59,7 @@ FEATURES = (
         change=Change.NONE,
     ),
     Feature(
-        name="guarantor", type=FeatureType.BINARY, label="Guarantor", change=Change.INCREASE, noise=False,
+        name="guarantor", type=FeatureType.BINARY, label="Guarantor for the loan", change=Change.INCREASE, noise=False,
     ),
 )  # fmt: skip
 """In the order of the columns of `applicants`."""

@@ -51,7 +51,9 @@ def main() -> None:
         identity={
             "id": "consumer-loan",
             "version": "1",
-            "title": f"Personal loan, synthetic applicants (AUC {STATED_AUC})",
+            "title": "Personal loan (synthetic applicants)",
+            "description": f"Probability that an applicant for a personal loan repays it. Trained on {TRAINING:,} "
+            f"synthetic applicants; AUC {STATED_AUC} on new ones, two thirds of whom it accepts.",
         },
         space=space,
         network=network,
