@@ -1,0 +1,1 @@
+"""Models on disk: what a lender describes, what is installed in the store, and how each format becomes a black box."""

@@ -1,0 +1,30 @@
+"""The bytes of an artifact: read once, checked, and only then looked at."""
+
+import hashlib
+from pathlib import Path
+
+from app.errors import Fault, ModelRefused
+from app.registry.files import inside
+from app.registry.manifest import Manifest
+
+
+def read_artifact(manifest: Manifest, directory: Path) -> bytes:
+    """The artifact's bytes, which are those that the manifest's digest describes.
+
+    Raises
+    ------
+    ModelRefused : there is no such file inside the directory, or it is another one
+    """
+    try:
+        content = inside(directory, manifest.artifact.path).read_bytes()
+    except ValueError as error:
+        raise ModelRefused(faults=[Fault("/artifact/path", str(error))]) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != manifest.artifact.sha256:
+        raise ModelRefused(faults=[digest_fault(found)])
+    return content
+
+
+def digest_fault(found: str) -> Fault:
+    """The artifact is not the file that the manifest describes."""
+    return Fault("/artifact/sha256", f"is not the digest of the file, which is {found}")

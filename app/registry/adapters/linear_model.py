@@ -1,0 +1,126 @@
+"""A linear model or scorecard as data.
+
+::
+
+    {
+        "space": "encoded",
+        "intercept": -1.2,
+        "weights": {"duration": -0.8, "personal_status_sex=A93": 0.3},
+        "link": "logit",
+    }
+
+Every encoded column has a weight, 0 where the model ignores it. ``space: raw`` weighs raw numbers (the index of an
+ordinal or binary feature), category columns as in ``encoded``. ``link: logit``, the default, means that the sum is a
+logit; ``identity`` that it is the output itself: with ``output: probability``, a linear probability model, cut off at
+0 and 1.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, FiniteFloat, StringConstraints, ValidationError
+
+from app.errors import Fault, ModelRefused
+from app.recourse.blackbox import BlackBox, Output, Predict, sigmoid
+from app.recourse.features import FeatureSpace, escape
+from app.registry.adapters.artifact import read_artifact
+from app.registry.manifest import Manifest
+
+
+class LinearFile(BaseModel):
+    """What the file says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    space: Literal["encoded", "raw"] = "encoded"
+    intercept: FiniteFloat = 0.0
+    weights: dict[Annotated[str, StringConstraints(min_length=1)], FiniteFloat]
+    link: Literal["logit", "identity"] = "logit"
+
+
+def load(manifest: Manifest, directory: Path, space: FeatureSpace, *, trust_pickle: bool) -> BlackBox:  # noqa: ARG001
+    """The black box of a linear model; offers gradients. Contract in `app.registry.adapters.Load`."""
+    file = _parse(read_artifact(manifest, directory))
+    faults = _name_faults(file, space)
+    if faults:
+        raise ModelRefused(faults=faults)
+    weights, intercept = _encoded(file, space)
+    if not manifest.favourable:
+        weights, intercept = _turned(weights, intercept, manifest, file)
+    predict, gradient = _functions(weights, intercept, manifest.output, file.link)
+    return BlackBox(
+        space=space, predict=predict, gradient=gradient, input=manifest.input, output=manifest.output,
+        threshold=manifest.threshold,
+    )  # fmt: skip
+
+
+def _parse(content: bytes) -> LinearFile:
+    try:
+        return LinearFile.model_validate_json(content)
+    except ValidationError as error:
+        faults = [
+            Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), details["msg"])
+            for details in error.errors()
+        ]
+        raise ModelRefused(faults=faults) from error
+
+
+def _name_faults(file: LinearFile, space: FeatureSpace) -> list[Fault]:
+    pointer = "/artifact/weights/"
+    columns = set(space.columns)
+    unknown = [
+        Fault(pointer + escape(name), "is not an encoded column") for name in file.weights if name not in columns
+    ]
+    missing = [
+        Fault(pointer + escape(name), "is missing; write 0 if the model ignores this column")
+        for name in space.columns
+        if name not in file.weights
+    ]
+    return unknown + missing
+
+
+def _encoded(file: LinearFile, space: FeatureSpace) -> tuple[Float[np.ndarray, "d"], float]:
+    """Weights (d,) and intercept for encoded points."""
+    weights = np.array([file.weights[name] for name in space.columns])
+    intercept = file.intercept
+    if file.space == "raw":
+        numbers = space.numeric_columns
+        intercept += float(weights[numbers] @ space.center_raw)
+        weights[numbers] *= space.scale_raw
+    return weights, intercept
+
+
+def _turned(
+    weights: Float[np.ndarray, "d"], intercept: float, manifest: Manifest, file: LinearFile
+) -> tuple[Float[np.ndarray, "d"], float]:
+    """The same model speaking of the other class."""
+    whole = 1.0 if file.link == "identity" and manifest.output is Output.PROBABILITY else 0.0
+    return -weights, whole - intercept
+
+
+def _functions(weights: Float[np.ndarray, "d"], intercept: float, output: Output, link: str) -> tuple[Predict, Predict]:
+    """Output and gradient of the score."""
+
+    def total(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        return np.asarray(X @ weights + intercept)
+
+    def probability(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        return sigmoid(total(X))
+
+    def cut_off(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        return np.asarray(np.clip(total(X), 0.0, 1.0))
+
+    def constant(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        return np.tile(weights, (len(X), 1))
+
+    def of_logit(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        p = total(X)
+        inside = (p > 0.0) & (p < 1.0)
+        slope = np.where(inside, 1.0 / np.where(inside, p * (1.0 - p), 1.0), 0.0)
+        return np.outer(slope, weights)
+
+    if output is Output.LOGIT:
+        return total, constant
+    return (probability, constant) if link == "logit" else (cut_off, of_logit)

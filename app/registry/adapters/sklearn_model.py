@@ -1,0 +1,285 @@
+"""A scikit-learn estimator or pipeline: `.skops`, or `.joblib` and `.pkl` where the operator trusts them.
+
+skops builds objects of known types only, and `ALLOWED` is all that is allowed beyond its own list. Compiled trees are
+among them although scikit-learn follows their node indices without looking; so every index is looked at here first.
+
+``input: raw`` hands the estimator a DataFrame with the manifest's names: numbers as they are (whole ones as int64),
+categories as text, a binary without categories as bool. ``input: encoded`` hands it an array, with the estimator's own
+column names where it was fitted on named columns, in the order of the encoded columns.
+"""
+
+import pickle
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import Fault, ModelRefused
+from app.recourse.blackbox import BlackBox, Input, Output, Predict
+from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.registry.adapters.artifact import read_artifact
+from app.registry.adapters.libraries import library
+from app.registry.manifest import Manifest
+
+ALLOWED = (
+    "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.feature_selection._univariate_selection.f_classif",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.model_selection._split.StratifiedKFold",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+    "sklearn.utils._bunch.Bunch",
+)
+"""Types beyond skops' own list that a skops file may hold; none of them runs code of the file."""
+
+Table: TypeAlias = Callable[[np.ndarray], Any]
+"""From the black box's input to the estimator's."""
+
+
+def load(manifest: Manifest, directory: Path, space: FeatureSpace, *, trust_pickle: bool) -> BlackBox:
+    """The black box of an estimator. Contract in `app.registry.adapters.Load`."""
+    content = read_artifact(manifest, directory)
+    if manifest.artifact.path.endswith(".skops"):
+        estimator = _read_skops(content)
+    else:
+        estimator = _read_pickle(content, manifest.artifact.path, trust_pickle=trust_pickle)
+    parts = list(_parts(estimator))
+    faults = [*_method_faults(estimator, manifest), *_column_faults(estimator, manifest, space), *_tree_faults(parts)]
+    if faults:
+        raise ModelRefused(faults=faults)
+    _single_thread(parts)
+    return BlackBox(
+        space=space, predict=_predict(estimator, manifest, _table(estimator, manifest, space)), input=manifest.input,
+        output=manifest.output, threshold=manifest.threshold,
+    )  # fmt: skip
+
+
+# --- from the file ---------------------------------------------------------------------------------------------------
+
+_UNREADABLE = (
+    pickle.UnpicklingError, zipfile.BadZipFile, ArithmeticError, AttributeError, EOFError, ImportError, LookupError,
+    NotImplementedError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What the readers raise where a file is damaged, or is of other versions or libraries."""
+
+
+def _read_skops(content: bytes) -> Any:
+    with library("sklearn"):
+        import sklearn  # noqa: F401
+        import skops.io
+    try:
+        untrusted = sorted(set(skops.io.get_untrusted_types(data=content)) - set(ALLOWED))
+        if not untrusted:
+            return skops.io.loads(content, trusted=list(ALLOWED))
+    except _UNREADABLE as error:
+        raise _unreadable(error) from error
+    raise ModelRefused(faults=[Fault("/artifact", f"holds types that are not allowed: {', '.join(untrusted)}")])
+
+
+def _read_pickle(content: bytes, path: str, *, trust_pickle: bool) -> Any:
+    if not trust_pickle:
+        detail = "can run any code when it is read; save it with skops, or pass --trust-pickle if you trust its source"
+        raise ModelRefused(faults=[Fault("/artifact/path", detail)])
+    with library("sklearn"):
+        import joblib
+        import sklearn  # noqa: F401
+    try:
+        # The digest of `content` is the manifest's: the operator trusts these very bytes.
+        return joblib.load(BytesIO(content)) if path.endswith(".joblib") else pickle.loads(content)  # noqa: S301
+    except _UNREADABLE as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> ModelRefused:
+    reason = " ".join(str(error).split())[:300]
+    return ModelRefused(faults=[Fault("/artifact", f"cannot be read: {type(error).__name__}: {reason}")])
+
+
+# --- what is inside --------------------------------------------------------------------------------------------------
+
+
+def _parts(estimator: Any) -> Iterator[Any]:
+    """The estimator and every object of a scikit-learn class inside it."""
+    seen: set[int] = set()
+    stack = [estimator]
+    while stack:
+        part = stack.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, dict):
+            stack.extend(part.values())
+        elif isinstance(part, list | tuple | set):
+            stack.extend(part)
+        elif isinstance(part, np.ndarray) and part.dtype == object:
+            stack.extend(part.ravel().tolist())
+        elif hasattr(part, "__dict__") and not isinstance(part, type | ModuleType):
+            stack.extend(vars(part).values())
+            yield part
+
+
+def _single_thread(parts: Iterable[Any]) -> None:
+    """Worker processes are the service's parallelism; starting threads for one record costs more than the answer."""
+    for part in parts:
+        if "n_jobs" in vars(part):
+            part.n_jobs = 1
+
+
+def _tree_faults(parts: Iterable[Any]) -> list[Fault]:
+    """Trees whose nodes point outside their arrays, which would make scikit-learn read foreign memory."""
+    sound = all(_sound(part) for part in parts if hasattr(part, "n_features_in_"))
+    return [] if sound else [Fault("/artifact", "holds a decision tree whose nodes point outside of it")]
+
+
+def _sound(owner: Any) -> bool:
+    columns = int(owner.n_features_in_)
+    members = np.ravel(np.asarray(vars(owner).get("estimators_", ()), dtype=object))
+    trees = [vars(part)["tree_"] for part in (owner, *members) if "tree_" in getattr(part, "__dict__", {})]
+    predictors = [predictor for stage in vars(owner).get("_predictors", ()) for predictor in stage]
+    categorical = getattr(vars(owner).get("_bin_mapper"), "is_categorical_", None)
+    return all(_sound_tree(tree, columns) for tree in trees) and all(
+        _sound_predictor(predictor, columns, categorical) for predictor in predictors
+    )
+
+
+def _sound_tree(tree: Any, columns: int) -> bool:
+    if not 1 <= tree.node_count <= tree.capacity:
+        return False
+    inner = tree.children_left != -1
+    return _sound_nodes(inner, tree.children_left, tree.children_right, tree.feature, columns)
+
+
+def _sound_predictor(predictor: Any, columns: int, categorical: np.ndarray | None) -> bool:
+    nodes = predictor.nodes
+    inner = nodes["is_leaf"] == 0
+    if not len(nodes) or not _sound_nodes(inner, nodes["left"], nodes["right"], nodes["feature_idx"], columns):
+        return False
+    split = nodes[inner & (nodes["is_categorical"] != 0)]
+    if not len(split):
+        return True
+    bitsets = predictor.raw_left_cat_bitsets
+    return (
+        categorical is not None
+        and len(categorical) == columns
+        and bool(np.asarray(categorical)[split["feature_idx"]].all())
+        and bitsets.ndim == 2
+        and bitsets.shape[1] == 8
+        and bool((split["bitset_idx"] < len(bitsets)).all())
+    )
+
+
+def _sound_nodes(inner: np.ndarray, left: np.ndarray, right: np.ndarray, feature: np.ndarray, columns: int) -> bool:
+    """Whether inner nodes point at later nodes of the tree, which ends every walk, and at columns of the input."""
+    index = np.flatnonzero(inner)
+    children = np.stack([left[index], right[index]]).astype(np.int64)
+    columns_used = feature[index].astype(np.int64)
+    return bool(
+        ((children > index) & (children < len(inner))).all() and ((columns_used >= 0) & (columns_used < columns)).all()
+    )
+
+
+# --- does it fit the manifest ----------------------------------------------------------------------------------------
+
+_METHODS = {Output.PROBABILITY: "predict_proba", Output.LOGIT: "decision_function", Output.LABEL: "predict"}
+
+
+def _method_faults(estimator: Any, manifest: Manifest) -> list[Fault]:
+    faults: list[Fault] = []
+    method = _METHODS[manifest.output]
+    if not hasattr(estimator, method):
+        faults.append(Fault("/output", f"needs {method}, which this {type(estimator).__name__} does not have"))
+    classes = getattr(estimator, "classes_", None)
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1:
+        return [*faults, Fault("/artifact", f"is not a fitted classifier but {type(estimator).__name__}")]
+    known = classes.tolist()
+    if manifest.favourable not in known:
+        faults.append(Fault("/favourable", f"must be one of the classes of the estimator: {known!r}"))
+    if manifest.output is Output.LOGIT and len(known) != 2:
+        faults.append(Fault("/output", f"must be probability or label for a model of {len(known)} classes"))
+    return faults
+
+
+def _column_faults(estimator: Any, manifest: Manifest, space: FeatureSpace) -> list[Fault]:
+    """Where the estimator was fitted on other columns than the manifest describes."""
+    if manifest.input is Input.RAW:
+        return _raw_column_faults(estimator, space)
+    count = getattr(estimator, "n_features_in_", space.d)
+    if count != space.d:
+        return [Fault("/features", f"have {space.d} encoded columns, but the estimator was fitted on {count}")]
+    names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+    if sorted(names) == sorted(space.columns) and names != list(space.columns):
+        return [Fault("/features", f"are in another order than the columns of the estimator: {', '.join(names)}")]
+    return []
+
+
+def _raw_column_faults(estimator: Any, space: FeatureSpace) -> list[Fault]:
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return [
+            Fault("/input", "raw needs an estimator that was fitted on a DataFrame; this one does not know its columns")
+        ]
+    fitted = [str(name) for name in names]
+    missing = [
+        Fault("/features", f'lack "{name}", on which the estimator was fitted')
+        for name in fitted
+        if name not in space.names
+    ]
+    extra = [
+        Fault(f"/features/{j}", f'"{name}" is not a column on which the estimator was fitted')
+        for j, name in enumerate(space.names)
+        if name not in fitted
+    ]
+    return missing + extra
+
+
+# --- asking it -------------------------------------------------------------------------------------------------------
+
+
+def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
+    """The output for the favourable class; none for no records, which scikit-learn would refuse."""
+    column = estimator.classes_.tolist().index(manifest.favourable)
+    sign = 1.0 if column == 1 else -1.0
+
+    def probability(rows: np.ndarray) -> Float[np.ndarray, "n"]:
+        return np.asarray(estimator.predict_proba(table(rows))[:, column], dtype=float)
+
+    def logit(rows: np.ndarray) -> Float[np.ndarray, "n"]:
+        return sign * np.asarray(estimator.decision_function(table(rows)), dtype=float)
+
+    def label(rows: np.ndarray) -> Float[np.ndarray, "n"]:
+        return np.asarray(estimator.predict(table(rows)) == manifest.favourable, dtype=float)
+
+    ask = {Output.PROBABILITY: probability, Output.LOGIT: logit, Output.LABEL: label}[manifest.output]
+    return lambda rows: ask(rows) if len(rows) else np.zeros(0)
+
+
+def _table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Table:
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return lambda rows: rows
+    with library("sklearn"):
+        import pandas as pd
+    if manifest.input is Input.ENCODED:
+        return lambda X: pd.DataFrame(X, columns=names, copy=False)
+    indices = [space.names.index(str(name)) for name in names]
+    columns = [(names[k], j, _column(space.features[j])) for k, j in enumerate(indices)]
+    return lambda rows_raw: pd.DataFrame({name: values(rows_raw[:, j]) for name, j, values in columns}, copy=False)
+
+
+def _column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
+    """From the raw numbers of a feature to the values that a lender's own table has."""
+    if feature.type is FeatureType.CONTINUOUS:
+        return lambda numbers: numbers
+    if feature.type is FeatureType.INTEGER:
+        return lambda numbers: numbers.astype(np.int64)
+    levels = np.array(feature.levels, dtype=bool if feature.levels == (False, True) else object)
+    return lambda numbers: levels[numbers.astype(np.intp)]

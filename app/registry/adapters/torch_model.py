@@ -1,0 +1,211 @@
+"""A dense network, stored as a PyTorch state dict and described by its manifest; no code of the file ever runs.
+
+The forward pass is numpy in the precision of the weights: for networks of this size it is as fast as PyTorch on large
+batches, three times as fast on single records (`docs/decisions/0002-models-on-disk.md` has the numbers), and a worker
+process that reads safetensors never imports PyTorch. The tests hold it against `torch.nn.Sequential` and autograd.
+"""
+
+import pickle
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import Fault, ModelRefused
+from app.recourse.blackbox import BlackBox, Output, sigmoid
+from app.recourse.features import FeatureSpace, escape
+from app.registry.adapters.artifact import read_artifact
+from app.registry.adapters.libraries import library
+from app.registry.manifest import Activation, Architecture, Manifest
+
+Layer: TypeAlias = tuple[np.ndarray, np.ndarray]
+"""Weights (inputs, outputs) and biases (outputs,)."""
+
+Elementwise: TypeAlias = Callable[[np.ndarray], np.ndarray]
+
+
+def load(manifest: Manifest, directory: Path, space: FeatureSpace, *, trust_pickle: bool) -> BlackBox:  # noqa: ARG001
+    """The black box of a network; offers gradients. Contract in `app.registry.adapters.Load`."""
+    architecture = manifest.artifact.architecture
+    if architecture is None:
+        raise ModelRefused(faults=[Fault("/artifact/architecture", "is missing")])
+    state = _read_state(read_artifact(manifest, directory), manifest.artifact.path)
+    faults = _width_faults(architecture, space) + _state_faults(architecture, state)
+    if faults:
+        raise ModelRefused(faults=faults)
+    network = Network(_layers(architecture, state, favourable=int(manifest.favourable)), architecture.activation)
+    return BlackBox(
+        space=space, predict=network.probability if manifest.output is Output.PROBABILITY else network.logit,
+        gradient=network.gradient, input=manifest.input, output=manifest.output, threshold=manifest.threshold,
+    )  # fmt: skip
+
+
+class Network:
+    """Dense layers with one activation between them, ending in one logit.
+
+    Parameters
+    ----------
+    layers : all in one floating-point type, in which everything is computed
+    """
+
+    def __init__(self, layers: list[Layer], activation: Activation) -> None:
+        self.layers = layers
+        self.dtype = layers[0][0].dtype
+        self.activate, self.slope = _ACTIVATIONS[activation]
+
+    def logit(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        """Logit of each point; not finite where the sums overflow."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            H = np.asarray(X, dtype=self.dtype)
+            for weights, bias in self.layers[:-1]:
+                H = H @ weights
+                H += bias
+                H = self.activate(H)
+            weights, bias = self.layers[-1]
+            return np.asarray(H @ weights[:, 0] + bias[0], dtype=float)
+
+    def probability(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        """Sigmoid of `logit`, in double precision."""
+        return sigmoid(self.logit(X))
+
+    def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """Gradient of `logit` at each point, which is the gradient of the score, probability or not."""
+        H = np.asarray(X, dtype=self.dtype)
+        slopes: list[np.ndarray] = []
+        for weights, bias in self.layers[:-1]:
+            H = self.activate(H @ weights + bias)
+            slopes.append(self.slope(H))
+        G = np.broadcast_to(self.layers[-1][0][:, 0], (len(H), H.shape[1]))
+        for (weights, _), slope in zip(self.layers[-2::-1], slopes[::-1], strict=True):
+            G = (G * slope) @ weights.T
+        return np.array(G, dtype=float)
+
+
+# Each activation, in place, and its slope as a function of its *value*; a kink has PyTorch's slope.
+
+
+def _relu(H: np.ndarray) -> np.ndarray:
+    np.maximum(H, 0.0, out=H)
+    return H
+
+
+def _leaky_relu(H: np.ndarray) -> np.ndarray:
+    np.maximum(H, _LEAK * H, out=H)
+    return H
+
+
+def _elu(H: np.ndarray) -> np.ndarray:
+    return np.where(H > 0.0, H, np.expm1(np.minimum(H, 0.0)))
+
+
+def _tanh(H: np.ndarray) -> np.ndarray:
+    np.tanh(H, out=H)
+    return H
+
+
+def _sigmoid(H: np.ndarray) -> np.ndarray:
+    H *= 0.5
+    np.tanh(H, out=H)
+    H += 1.0
+    H *= 0.5
+    return H
+
+
+_LEAK = 0.01
+"""PyTorch's slope of a leaky ReLU below zero."""
+
+_ACTIVATIONS: dict[Activation, tuple[Elementwise, Elementwise]] = {
+    Activation.RELU: (_relu, lambda value: (value > 0.0).astype(value.dtype)),
+    Activation.LEAKY_RELU: (_leaky_relu, lambda value: np.where(value > 0.0, 1.0, _LEAK).astype(value.dtype)),
+    Activation.ELU: (_elu, lambda value: np.minimum(value, 0.0) + 1.0),
+    Activation.TANH: (_tanh, lambda value: 1.0 - value * value),
+    Activation.SIGMOID: (_sigmoid, lambda value: value * (1.0 - value)),
+}
+
+
+# --- from the file ---------------------------------------------------------------------------------------------------
+
+
+def _read_state(content: bytes, path: str) -> dict[str, np.ndarray]:
+    """Arrays of the state dict by name."""
+    reader = _read_safetensors if path.endswith(".safetensors") else _read_pt
+    try:
+        return reader(content)
+    except _UNREADABLE as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ModelRefused(faults=[Fault("/artifact", f"is not a state dict of tensors: {reason}")]) from error
+
+
+_UNREADABLE = (pickle.UnpicklingError, RuntimeError, ValueError, TypeError, KeyError, EOFError, OverflowError)
+"""What damaged files make the readers raise."""
+
+
+def _read_safetensors(content: bytes) -> dict[str, np.ndarray]:
+    with library("torch"):
+        import safetensors
+        import safetensors.numpy
+    try:
+        return dict(safetensors.numpy.load(content))
+    except safetensors.SafetensorError as error:
+        raise ValueError(str(error)) from error
+
+
+def _read_pt(content: bytes) -> dict[str, np.ndarray]:
+    with library("torch"):
+        import torch
+    from io import BytesIO
+
+    state = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
+    if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        raise ValueError("it holds something else")
+    # numpy has no bfloat16.
+    tensors = {str(key): value.float() if value.dtype == torch.bfloat16 else value for key, value in state.items()}
+    return {key: value.detach().numpy() for key, value in tensors.items()}
+
+
+def _width_faults(architecture: Architecture, space: FeatureSpace) -> list[Fault]:
+    if architecture.layers[0] == space.d:
+        return []
+    detail = f"begins with {architecture.layers[0]} inputs, but the features have {space.d} encoded columns"
+    return [Fault("/artifact/architecture/layers", detail)]
+
+
+def _state_faults(architecture: Architecture, state: Mapping[str, np.ndarray]) -> list[Fault]:
+    """Where the state dict is not the one of the described network."""
+    expected: dict[str, tuple[int, ...]] = {}
+    for i, (width_in, width_out) in enumerate(pairwise(architecture.layers)):
+        expected |= {f"{2 * i}.weight": (width_out, width_in), f"{2 * i}.bias": (width_out,)}
+    faults = [
+        Fault(f"/artifact/{escape(key)}", f"is no part of the described network, which has {', '.join(expected)}")
+        for key in state
+        if key not in expected
+    ]
+    for key, shape in expected.items():
+        if key not in state:
+            faults.append(Fault(f"/artifact/{key}", f"is missing; expected the shape {shape}"))
+        elif state[key].shape != shape:
+            faults.append(Fault(f"/artifact/{key}", f"has the shape {state[key].shape}, expected {shape}"))
+        elif state[key].dtype.kind != "f":
+            faults.append(Fault(f"/artifact/{key}", f"has the type {state[key].dtype}, expected floating point"))
+        elif not np.isfinite(state[key]).all():
+            faults.append(Fault(f"/artifact/{key}", "has values that are not finite"))
+    return faults
+
+
+def _layers(architecture: Architecture, state: Mapping[str, np.ndarray], *, favourable: int) -> list[Layer]:
+    """The layers, the last folded into one column: the logit of the favourable class."""
+    dtype = np.result_type(np.float32, *(array.dtype for array in state.values()))
+    count = len(architecture.layers) - 1
+    arrays = [(state[f"{2 * i}.weight"].astype(dtype).T, state[f"{2 * i}.bias"].astype(dtype)) for i in range(count)]
+    weights, bias = arrays[-1]
+    if architecture.layers[-1] == 2:
+        # The logit of a softmax over two outputs is their difference.
+        weights, bias = weights[:, favourable] - weights[:, 1 - favourable], bias[favourable] - bias[1 - favourable]
+    else:
+        sign = dtype.type(1 if favourable else -1)
+        weights, bias = sign * weights[:, 0], sign * bias[0]
+    arrays[-1] = (weights.reshape(-1, 1), bias.reshape(1))
+    return [(np.ascontiguousarray(w), np.ascontiguousarray(b)) for w, b in arrays]

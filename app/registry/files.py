@@ -1,0 +1,77 @@
+"""Paths that stay inside a directory, bytes that match their digest, writes that survive a crash."""
+
+import hashlib
+import os
+from pathlib import Path, PurePosixPath
+
+CHUNK = 1 << 20
+"""Bytes that are hashed or copied at a time."""
+
+
+def inside(directory: Path, path: str) -> Path:
+    """The existing file that a relative `path` names, after symbolic links.
+
+    Raises
+    ------
+    ValueError : it is absolute, leaves `directory` (with ``..`` or through a link), or is no file
+    """
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or "\0" in path:
+        raise ValueError(f'"{path}" must be a relative path inside the directory of the model')
+    try:
+        found = (directory / pure).resolve(strict=True)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f'there is no file "{path}"') from None
+    except OSError as error:
+        raise ValueError(f'"{path}" cannot be read: {error.strerror}') from error
+    if not found.is_relative_to(directory.resolve()):
+        raise ValueError(f'"{path}" is a link that leaves the directory of the model')
+    if not found.is_file():
+        raise ValueError(f'"{path}" is not a file')
+    return found
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def copy(source: Path, target: Path) -> str:
+    """Copy a file to disk, for good, and give the SHA-256 of what was copied."""
+    hashed = hashlib.sha256()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as reader, target.open("xb") as writer:
+        while chunk := reader.read(CHUNK):
+            hashed.update(chunk)
+            writer.write(chunk)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return hashed.hexdigest()
+
+
+def write(target: Path, content: bytes) -> str:
+    """Write a new file to disk, for good, and give its SHA-256."""
+    with target.open("xb") as writer:
+        writer.write(content)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_atomic(target: Path, content: bytes) -> None:
+    """Write a file such that a reader sees the old content or the new, never a part."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    write(draft, content)
+    draft.replace(target)
+    flush_directory(target.parent)
+
+
+def flush_directory(directory: Path) -> None:
+    """Make the names in a directory survive a crash."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,225 @@
+"""Registration: examine a model directory, list everything that is wrong with it, or install it whole.
+
+Files are copied first and the copies examined, so what is installed is what was looked at. The version appears in the
+store by one rename; before that nothing of it can be seen, and if anything fails nothing is left.
+"""
+
+import errno
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import Fault, ModelExists, ModelRefused, ModelUnusable
+from app.recourse.blackbox import BlackBox
+from app.recourse.features import Feature, FeatureSpace, fit_encoding
+from app.registry.adapters import ADAPTERS
+from app.registry.adapters.artifact import digest_fault
+from app.registry.files import copy, flush_directory, inside, write
+from app.registry.manifest import MANIFEST, Draft, Manifest, read_manifest
+from app.registry.profile import Profile, pack
+from app.registry.reference import read_reference
+from app.registry.registered import PROFILE, REGISTRATION, Registration, noted_warnings
+
+INCOMING = ".incoming-"
+"""Directories of the store in which versions are put together; no id begins like this."""
+
+STALE_S = 24 * 3600
+"""Age at which what a killed registration left is swept away."""
+
+
+def install(source: Path, root: Path, *, trust_pickle: bool, registered_at: datetime) -> Path:
+    """Install the model directory `source` in the store `root`; gives the directory of the version.
+
+    Raises
+    ------
+    ModelExists : there is a version of this name
+    ModelRefused : with every fault that could be found; nothing is left in the store
+    OSError : the disk is full, the store cannot be written
+    """
+    content = _manifest_bytes(source)
+    draft = read_manifest(content)
+    if draft.manifest:
+        _refuse_existing(_target(root, draft.manifest), draft.manifest)
+    with _incoming(root) as incoming:
+        examination = _Examination(source, incoming, draft, list(draft.faults))
+        examination.digests[MANIFEST] = write(incoming / MANIFEST, content)
+        examination.run(trust_pickle=trust_pickle)
+        manifest, profile = examination.verdict()
+        examination.digests[PROFILE] = write(incoming / PROFILE, pack(profile.reference))
+        registration = _registration(profile, examination, registered_at)
+        write(incoming / REGISTRATION, registration.model_dump_json(indent=2).encode() + b"\n")
+        return _move(incoming, _target(root, manifest), manifest)
+
+
+@dataclass(slots=True)
+class _Examination:
+    """Copies the files of a model and looks at them, as far as each fault still allows."""
+
+    source: Path
+    incoming: Path
+    draft: Draft
+    faults: list[Fault]
+    digests: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    profile: Profile | None = None
+
+    def run(self, *, trust_pickle: bool) -> None:
+        """Examine everything."""
+        artifact_sound = self._copy_artifact()
+        rows_raw = self._read_reference()
+        if self.draft.manifest is None or not artifact_sound:
+            return
+        features = self._fit(self.draft.manifest, rows_raw)
+        if features is None:
+            return
+        with noted_warnings() as notes:
+            black_box = self._load(self.draft.manifest, FeatureSpace(features), trust_pickle=trust_pickle)
+            if black_box is not None and rows_raw is not None:
+                self._profile(black_box, rows_raw, self.draft.manifest)
+        self.notes += notes
+
+    def verdict(self) -> tuple[Manifest, Profile]:
+        """What is to be installed.
+
+        Raises
+        ------
+        ModelRefused : anything is wrong
+        """
+        if self.faults or self.draft.manifest is None or self.profile is None:
+            count = len(self.faults)
+            detail = f"{self.source} cannot be registered: {count} {'fault' if count == 1 else 'faults'}"
+            raise ModelRefused(detail, faults=self.faults)
+        return self.draft.manifest, self.profile
+
+    def _copy(self, path: str, pointer: str) -> Path | None:
+        try:
+            found = inside(self.source, path)
+        except ValueError as error:
+            self.faults.append(Fault(pointer, str(error)))
+            return None
+        self.digests[path] = copy(found, self.incoming / path)
+        return self.incoming / path
+
+    def _copy_artifact(self) -> bool:
+        """Whether the artifact is there and is the file that the manifest describes."""
+        artifact = self.draft.artifact
+        if artifact is None or self._copy(artifact.path, "/artifact/path") is None:
+            return False
+        found = self.digests[artifact.path]
+        if found != artifact.sha256:
+            self.faults.append(digest_fault(found))
+            return False
+        return True
+
+    def _read_reference(self) -> Float[np.ndarray, "n p"] | None:
+        path = self._copy(self.draft.reference, "/reference") if self.draft.reference else None
+        if path is None or self.draft.features is None:
+            return None
+        rows_raw, faults = read_reference(path, self.draft.features)
+        self.faults += faults
+        return rows_raw
+
+    def _fit(self, manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> tuple[Feature, ...] | None:
+        """Features with center and scale; a stand-in without sound reference records, to examine the artifact with."""
+        if rows_raw is None:
+            return fit_encoding(manifest.features, np.zeros((1, len(manifest.features))), "none")
+        with np.errstate(over="ignore", invalid="ignore"):
+            features = fit_encoding(manifest.features, rows_raw, manifest.encoding.continuous)
+        endless = [f.name for f in features if not np.isfinite([f.center or 0.0, f.scale or 1.0]).all()]
+        self.faults += [Fault("/reference", f'has numbers too large to encode in "{name}"') for name in endless]
+        return None if endless else features
+
+    def _load(self, manifest: Manifest, space: FeatureSpace, *, trust_pickle: bool) -> BlackBox | None:
+        try:
+            return ADAPTERS[manifest.artifact.format](manifest, self.incoming, space, trust_pickle=trust_pickle)
+        except ModelRefused as error:
+            self.faults += error.faults
+        except ModelUnusable as error:
+            self.faults.append(Fault("/artifact/format", error.detail))
+        return None
+
+    def _profile(self, black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], manifest: Manifest) -> None:
+        try:
+            self.profile = Profile.of(black_box, rows_raw, manifest.linear_rules())
+        except ModelRefused as error:
+            self.faults += error.faults
+
+
+def _manifest_bytes(source: Path) -> bytes:
+    try:
+        return (source / MANIFEST).read_bytes()
+    except OSError as error:
+        raise ModelRefused(f"{source / MANIFEST} cannot be read: {error.strerror}") from error
+
+
+def _registration(profile: Profile, examination: _Examination, registered_at: datetime) -> Registration:
+    reference = profile.reference
+    return Registration(
+        registered_at=registered_at,
+        digests=examination.digests,
+        encoding={
+            feature.name: (feature.center, feature.scale)
+            for feature in reference.space.features
+            if feature.center is not None and feature.scale is not None
+        },
+        records=len(reference.scores),
+        favourable=len(reference.favourable),
+        largest_distance=reference.largest_distance,
+        largest_distance_exact=profile.exact,
+        warnings=(*profile.warnings, *examination.notes),
+    )
+
+
+# --- the store -------------------------------------------------------------------------------------------------------
+
+
+def _target(root: Path, manifest: Manifest) -> Path:
+    return root / manifest.id / manifest.version
+
+
+def _refuse_existing(target: Path, manifest: Manifest) -> None:
+    if target.exists():
+        raise ModelExists(f"{manifest.name} is registered already; versions are never overwritten", model=manifest.name)
+
+
+@contextmanager
+def _incoming(root: Path) -> Iterator[Path]:
+    """A directory of the store that is gone afterwards, unless it was moved to its place."""
+    root.mkdir(parents=True, exist_ok=True)
+    _sweep(root)
+    incoming = root / f"{INCOMING}{uuid.uuid4().hex}"
+    incoming.mkdir()
+    try:
+        yield incoming
+    finally:
+        shutil.rmtree(incoming, ignore_errors=True)
+
+
+def _sweep(root: Path) -> None:
+    """Remove what killed registrations left."""
+    for left in root.glob(f"{INCOMING}*"):
+        if time.time() - left.stat().st_mtime > STALE_S:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _move(incoming: Path, target: Path, manifest: Manifest) -> Path:
+    for directory in (incoming, *(path for path in incoming.rglob("*") if path.is_dir())):
+        flush_directory(directory)
+    target.parent.mkdir(exist_ok=True)
+    try:
+        incoming.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            _refuse_existing(target, manifest)
+        raise
+    flush_directory(target.parent)
+    flush_directory(target.parent.parent)
+    return target

@@ -1,0 +1,92 @@
+"""Reference records: a CSV with the features' names in its header, one raw record per line, other columns ignored."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import Fault
+from app.recourse.features import Feature, escape, parse_column
+
+MAX_CELL_FAULTS = 20
+"""Bad cells that are named; of more only the number is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    header: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+    """Line of the file in which each row ends."""
+
+
+def read_reference(path: Path, features: Sequence[Feature]) -> tuple[Float[np.ndarray, "n p"] | None, list[Fault]]:
+    """Raw rows of a file, None where it has faults; pointers are ``/reference/{record}/{column}``."""
+    if path.suffix != ".csv":
+        return None, [Fault("/reference", "must be a .csv file")]
+    try:
+        table = _read(path)
+    except (UnicodeDecodeError, csv.Error) as error:
+        return None, [Fault("/reference", f"cannot be read as CSV in UTF-8: {error}")]
+    faults = _header_faults(table, features)
+    ragged = _shape_faults(table)
+    if ragged:
+        return None, faults + ragged
+    columns = [_column(table, feature) for feature in features if table.header.count(feature.name) == 1]
+    bad = sorted((cell for _, found in columns for cell in found), key=lambda cell: cell[0])
+    faults += [*(fault for _, fault in bad[:MAX_CELL_FAULTS]), *_count(bad)]
+    return (None, faults) if faults else (np.column_stack([values for values, _ in columns]), [])
+
+
+def _read(path: Path) -> _Table:
+    # The byte order mark is what spreadsheets write.
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, skipinitialspace=True, strict=True)
+        numbered: Iterator[tuple[int, list[str]]] = ((reader.line_num, row) for row in reader if row)
+        _, header = next(numbered, (0, []))
+        found = list(numbered)
+    return _Table([name.strip() for name in header], [row for _, row in found], [line for line, _ in found])
+
+
+def _header_faults(table: _Table, features: Sequence[Feature]) -> list[Fault]:
+    known = ", ".join(table.header)[:1_000] or "nothing"
+    counts = Counter(table.header)
+    faults = [
+        Fault("/reference", f'has no column "{feature.name}"; its header has {known}')
+        for feature in features
+        if not counts[feature.name]
+    ]
+    return faults + [
+        Fault("/reference", f'has the column "{feature.name}" {counts[feature.name]} times')
+        for feature in features
+        if counts[feature.name] > 1
+    ]
+
+
+def _shape_faults(table: _Table) -> list[Fault]:
+    if len(table.rows) < 2:
+        return [Fault("/reference", "needs at least two records")]
+    width = len(table.header)
+    ragged = [
+        Fault(f"/reference/{i}", f"line {line}: has {len(row)} cells, the header {width}")
+        for i, (row, line) in enumerate(zip(table.rows, table.lines, strict=True))
+        if len(row) != width
+    ]
+    return [*ragged[:MAX_CELL_FAULTS], *_count(ragged)]
+
+
+def _column(table: _Table, feature: Feature) -> tuple[Float[np.ndarray, "n"], list[tuple[int, Fault]]]:
+    at = table.header.index(feature.name)
+    values, found = parse_column(feature, [row[at].strip() for row in table.rows])
+    return values, [
+        (i, Fault(f"/reference/{i}/{escape(feature.name)}", f"line {table.lines[i]}: {text}")) for i, text in found
+    ]
+
+
+def _count(faults: Sequence[object]) -> list[Fault]:
+    more = len(faults) - MAX_CELL_FAULTS
+    return [Fault("/reference", f"and {more} more, {len(faults)} in all")] if more > 0 else []

@@ -1,0 +1,252 @@
+"""An installed version: what the store says about it, cheaply, and the model itself, checked, when it is needed.
+
+``{root}/{id}/{version}/`` holds the manifest, the artifact and the reference records as they were registered, and
+
+* ``registration.json``: when, the digest of every file, and the fitted encoding; never rewritten,
+* ``profile.npz``: reference rows and their scores, so that loading neither parses the CSV nor scores it again,
+* ``status.json``: there iff the version is retired.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError
+
+from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
+from app.observability import log
+from app.recourse.actionability import LinearRule
+from app.recourse.blackbox import BlackBox
+from app.recourse.features import FeatureSpace
+from app.recourse.problem import Reference
+from app.registry.adapters import ADAPTERS
+from app.registry.files import digest, inside
+from app.registry.manifest import MANIFEST, Manifest, read_manifest
+from app.registry.profile import unpack
+
+REGISTRATION = "registration.json"
+PROFILE = "profile.npz"
+STATUS = "status.json"
+
+SAMPLE = 64
+"""Reference records that are scored again when a model is loaded."""
+
+SCORE_TOLERANCE = 1e-3
+"""How far a score may move after registration, relative to 1 + |score|; single precision moves it less."""
+
+
+class Registration(BaseModel):
+    """Contents of ``registration.json``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1] = 1
+    registered_at: AwareDatetime
+    digests: dict[str, str]
+    """SHA-256 of every file of the version but this one, by its relative path."""
+    encoding: dict[str, tuple[FiniteFloat, FiniteFloat]]
+    """Center and scale of every feature that is encoded as one number."""
+    records: int
+    """Reference records."""
+    favourable: int
+    """Reference records that the model accepts."""
+    largest_distance: FiniteFloat
+    """Between two encoded reference records."""
+    largest_distance_exact: bool
+    """False where it is a lower bound, from a subset of many records."""
+    warnings: tuple[str, ...] = ()
+    """What the operator should know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredModel:
+    """One installed version; knows everything about the model but does not hold it."""
+
+    manifest: Manifest
+    directory: Path
+    registration: Registration
+    retired: bool
+    space: FeatureSpace
+    """With the encoding that was fitted at registration."""
+    rules: tuple[LinearRule, ...]
+    trust_pickle: bool
+
+    @property
+    def id(self) -> str:
+        """Name of the model."""
+        return self.manifest.id
+
+    @property
+    def version(self) -> str:
+        """Name of the version."""
+        return self.manifest.version
+
+    @property
+    def name(self) -> str:
+        """`id@version`."""
+        return self.manifest.name
+
+    @property
+    def registered_at(self) -> datetime:
+        """When it was installed, UTC."""
+        return self.registration.registered_at
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the artifact."""
+        return self.manifest.artifact.sha256
+
+    def load(self) -> "LoadedModel":
+        """The model itself.
+
+        Raises
+        ------
+        ModelUnusable : a file is not the registered one, a library is missing, or the scores are not what they were
+        """
+        self._check_files()
+        with noted_warnings() as notes:
+            black_box = self._black_box()
+            reference = self._reference()
+            self._check_scores(black_box, reference)
+        for note in notes:
+            log.warning("model-warning", model=self.name, detail=note)
+        return LoadedModel(registered=self, black_box=black_box, reference=reference)
+
+    def _check_files(self) -> None:
+        for path, expected in self.registration.digests.items():
+            # The adapter checks the artifact itself, on the very bytes that it loads.
+            if path == self.manifest.artifact.path:
+                continue
+            try:
+                found = digest(inside(self.directory, path))
+            except (ValueError, OSError) as error:
+                raise ModelUnusable(f"{self.name} cannot be used: {error}", model=self.name) from error
+            if found != expected:
+                raise ModelUnusable(
+                    f"{self.name} cannot be used: {path} has changed since it was registered", model=self.name
+                )
+
+    def _black_box(self) -> BlackBox:
+        load = ADAPTERS[self.manifest.artifact.format]
+        try:
+            return load(self.manifest, self.directory, self.space, trust_pickle=self.trust_pickle)
+        except ModelRefused as error:
+            raise ModelUnusable(
+                f"{self.name} cannot be loaded any more", faults=error.faults, model=self.name
+            ) from error
+        except ModelUnusable as error:
+            raise ModelUnusable(f"{self.name} cannot be loaded: {error.detail}", model=self.name) from error
+
+    def _reference(self) -> Reference:
+        rows_raw, scores = unpack((self.directory / PROFILE).read_bytes())
+        return Reference(
+            space=self.space, rows_raw=rows_raw, scores=scores, largest_distance=self.registration.largest_distance
+        )
+
+    def _check_scores(self, black_box: BlackBox, reference: Reference) -> None:
+        """Another release of a library may read the same file and decide otherwise."""
+        some = np.linspace(0, len(reference.scores) - 1, min(SAMPLE, len(reference.scores))).astype(np.intp)
+        expected = reference.scores[some]
+        try:
+            found = black_box.score_raw(reference.rows_raw[some])
+        except ModelOutputInvalid as error:
+            raise ModelUnusable(f"{self.name} cannot be used: {error.detail}", model=self.name) from error
+        moved = ~(np.abs(found - expected) <= SCORE_TOLERANCE * (1.0 + np.abs(expected)))
+        if moved.any():
+            raise ModelUnusable(
+                f"{self.name} cannot be used: {moved.sum()} of {len(some)} reference records are not scored as they "
+                "were at registration; a library has changed, or the model is not deterministic",
+                model=self.name,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A model that can be asked."""
+
+    registered: RegisteredModel
+    black_box: BlackBox
+    reference: Reference
+
+    @property
+    def rules(self) -> tuple[LinearRule, ...]:
+        """Relations that hold in every answer."""
+        return self.registered.rules
+
+
+def read_version(directory: Path, *, trust_pickle: bool) -> RegisteredModel:
+    """What is installed in a directory of the store; loads nothing.
+
+    Raises
+    ------
+    ModelUnusable : it is not a whole, unchanged version
+    """
+    name = f"{directory.parent.name}@{directory.name}"
+    registration = read_registration(directory)
+    try:
+        content = (directory / MANIFEST).read_bytes()
+    except OSError as error:
+        raise ModelUnusable(f"{name} cannot be used: {MANIFEST} cannot be read: {error.strerror}") from error
+    draft = read_manifest(content)
+    manifest = draft.manifest
+    if manifest is None:
+        raise ModelUnusable(f"{name} cannot be used: its manifest has faults", faults=draft.faults, model=name)
+    if digest(directory / MANIFEST) != registration.digests.get(MANIFEST):
+        raise ModelUnusable(f"{name} cannot be used: {MANIFEST} has changed since it was registered", model=name)
+    if manifest.name != name:
+        raise ModelUnusable(f"{name} cannot be used: the directory holds {manifest.name}", model=name)
+    return RegisteredModel(
+        manifest=manifest,
+        directory=directory,
+        registration=registration,
+        retired=(directory / STATUS).exists(),
+        space=_space(manifest, registration),
+        rules=manifest.linear_rules(),
+        trust_pickle=trust_pickle,
+    )
+
+
+def read_registration(directory: Path) -> Registration:
+    """The record of an installed version.
+
+    Raises
+    ------
+    ModelUnusable : there is none, or it is damaged
+    """
+    name = f"{directory.parent.name}@{directory.name}"
+    try:
+        return Registration.model_validate_json((directory / REGISTRATION).read_bytes())
+    except FileNotFoundError as error:
+        detail = f"{name} cannot be used: it was not installed by `recourse models register`"
+        raise ModelUnusable(detail, model=name) from error
+    except (OSError, ValidationError) as error:
+        raise ModelUnusable(f"{name} cannot be used: {REGISTRATION} is damaged", model=name) from error
+
+
+def _space(manifest: Manifest, registration: Registration) -> FeatureSpace:
+    fitted = registration.encoding
+    return FeatureSpace(
+        [
+            replace(feature, center=fitted[feature.name][0], scale=fitted[feature.name][1])
+            if feature.name in fitted
+            else feature
+            for feature in manifest.features
+        ]
+    )
+
+
+@contextmanager
+def noted_warnings() -> Iterator[list[str]]:
+    """What libraries warn about meanwhile, such as a model of another release; each sentence once, when it ends."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        for category in (UserWarning, RuntimeWarning):
+            warnings.simplefilter("always", category)
+        yield notes
+    notes += dict.fromkeys(" ".join(str(warning.message).split())[:300] for warning in caught)

@@ -1,0 +1,189 @@
+"""The store of models: register, find, list, retire.
+
+Every question looks at the disk, so a model that another process registered is seen at once; what was read is kept for
+as long as the files of a version stay the same ones.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+from app.errors import ModelUnusable, UnknownModel
+from app.observability import log
+from app.registry.files import write_atomic
+from app.registry.install import install
+from app.registry.manifest import ID, MANIFEST, VERSION
+from app.registry.registered import REGISTRATION, STATUS, RegisteredModel, read_registration, read_version
+
+_ID = re.compile(ID)
+_VERSION = re.compile(VERSION)
+
+Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
+"""Inode, size and time of the files that say what a version is; changes iff one of them is another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenVersion:
+    """A directory of the store that holds no usable version."""
+
+    id: str
+    version: str
+    directory: Path
+    registered_at: datetime
+    """By its registration; where that is lost too, when the directory last changed."""
+    retired: bool
+    error: ModelUnusable
+    """Why, in a sentence."""
+
+    @property
+    def name(self) -> str:
+        """`id@version`."""
+        return f"{self.id}@{self.version}"
+
+
+Version: TypeAlias = RegisteredModel | BrokenVersion
+
+
+class Registry:
+    """The models in one directory, `{root}/{id}/{version}/`.
+
+    A name is `id@version`, or `id` for the newest active version. Safe to use from several threads and processes.
+
+    Parameters
+    ----------
+    root : created by the first registration
+    trust_pickle : load artifacts that can run code, provided that their digest is the manifest's
+    """
+
+    def __init__(self, root: Path, *, trust_pickle: bool = False) -> None:
+        self.root = root
+        self.trust_pickle = trust_pickle
+        self._known: dict[str, tuple[Stamp, Version]] = {}
+
+    def register(self, source: Path) -> RegisteredModel:
+        """Install the model directory `source`. Errors as in `app.registry.install.install`."""
+        directory = install(source, self.root, trust_pickle=self.trust_pickle, registered_at=self._now())
+        return read_version(directory, trust_pickle=self.trust_pickle)
+
+    def list(self) -> list[RegisteredModel]:
+        """Every usable version, retired ones too; by id, then in the order of registration."""
+        return [version for version in self._all() if isinstance(version, RegisteredModel)]
+
+    def broken(self) -> tuple[BrokenVersion, ...]:
+        """What lies in the store but cannot be used."""
+        return tuple(version for version in self._all() if isinstance(version, BrokenVersion))
+
+    def find(self, name: str, *, include_retired: bool = False) -> RegisteredModel:
+        """The version of this name; a retired one only by its full name and with `include_retired`.
+
+        Raises
+        ------
+        UnknownModel : the sentence lists the active models
+        ModelUnusable : it is broken. The newest version stays the newest when it breaks: quietly answering with an
+            older one would promise what the model in use does not keep.
+        """
+        version = self._find(name, include_retired=include_retired)
+        if isinstance(version, BrokenVersion):
+            raise version.error
+        return version
+
+    def retire(self, name: str) -> str:
+        """Take a version out of use, for good; gives its full name. Retiring twice, or a broken version, is fine.
+
+        Raises
+        ------
+        UnknownModel : as in `find`
+        """
+        version = self._find(name, include_retired=True)
+        if not version.retired:
+            status = f'{{"schema_version": 1, "retired_at": "{datetime.now(UTC).isoformat()}"}}\n'
+            write_atomic(version.directory / STATUS, status.encode())
+        return version.name
+
+    # --- looking at the disk ---
+
+    def _find(self, name: str, *, include_retired: bool) -> Version:
+        model, at, version = name.partition("@")
+        if not _ID.fullmatch(model) or (at and not _VERSION.fullmatch(version)):
+            raise self._unknown(name)
+        versions = self._versions(model)
+        found = [v for v in versions if (include_retired and at) or not v.retired]
+        if at:
+            found = [v for v in found if v.version == version]
+        if not found:
+            retired = any(v.retired and v.version == version for v in versions)
+            raise self._unknown(name, "is retired" if retired else "is not registered")
+        return found[-1]
+
+    def _unknown(self, name: str, reason: str = "is not registered") -> UnknownModel:
+        active = [version.name for version in self._all() if not version.retired]
+        there = f"the active models are {', '.join(active)}" if active else "no model is active"
+        return UnknownModel(f'The model "{name[:100]}" {reason}; {there}.', known=active)
+
+    def _all(self) -> Iterator[Version]:
+        for model in sorted(_names(self.root, _ID)):
+            yield from self._versions(model)
+
+    def _versions(self, model: str) -> tuple[Version, ...]:
+        """Every version of one model, by time of registration."""
+        parent = f"{self.root}/{model}"
+        versions = [self._version(f"{parent}/{version}") for version in _names(parent, _VERSION)]
+        return tuple(sorted(versions, key=lambda version: (version.registered_at, version.version)))
+
+    def _version(self, directory: str) -> Version:
+        stamp = _stamp(directory)
+        known = self._known.get(directory)
+        if known is None or known[0] != stamp:
+            known = stamp, self._read(Path(directory))
+            self._known[directory] = known
+        return known[1]
+
+    def _read(self, directory: Path) -> Version:
+        try:
+            return read_version(directory, trust_pickle=self.trust_pickle)
+        except ModelUnusable as error:
+            log.error("model-broken", model=f"{directory.parent.name}@{directory.name}", detail=error.detail)
+            return BrokenVersion(
+                id=directory.parent.name,
+                version=directory.name,
+                directory=directory,
+                registered_at=_registered_at(directory),
+                retired=(directory / STATUS).exists(),
+                error=error,
+            )
+
+    def _now(self) -> datetime:
+        """The time, after that of every registration: a clock that was set back must not hide a new version."""
+        newest = max((version.registered_at for version in self._all()), default=datetime.min.replace(tzinfo=UTC))
+        return max(datetime.now(UTC), newest + timedelta(microseconds=1))
+
+
+def _names(directory: str | Path, pattern: re.Pattern[str]) -> Iterable[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries if pattern.fullmatch(entry.name) and entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _stamp(directory: str) -> Stamp:
+    return tuple(_stamp_file(f"{directory}/{name}") for name in (REGISTRATION, MANIFEST, STATUS))
+
+
+def _stamp_file(path: str) -> tuple[int, int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _registered_at(directory: Path) -> datetime:
+    try:
+        return read_registration(directory).registered_at
+    except ModelUnusable:
+        return datetime.fromtimestamp(directory.stat().st_mtime if directory.exists() else 0.0, UTC)
