@@ -53,7 +53,7 @@ def encode_by_hand(directory: Path, space: FeatureSpace, rows_raw: np.ndarray) -
 
 @pytest.fixture(scope="module")
 def demo() -> BlackBox:
-    return Registry(ROOT / "models_store").load("consumer-loan").black_box
+    return Registry(ROOT / "models_store").find("consumer-loan@1").load().black_box
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_a_rule_between_features_registers(tmp_path: Path) -> None:
     )  # fmt: skip
     registry = Registry(tmp_path / "store")
     registry.register(tmp_path / "model")
-    (rule,) = registry.load("ruled").rules
+    (rule,) = registry.find("ruled").rules
     assert rule.holds(rows_raw).all()
     pays_double = rows_raw.copy()
     pays_double[:, 2] = 2 * pays_double[:, 1]
@@ -247,7 +247,7 @@ def test_german_credit_registers_and_scores_as_its_file_says(
     german_train.write(result, tmp_path / "model", name)
     registry = Registry(tmp_path / "store")
     registry.register(tmp_path / "model")
-    black_box = registry.load(german_train.IDS[name]).black_box
+    black_box = registry.find(german_train.IDS[name]).load().black_box
     X = encode_by_hand(tmp_path / "model", black_box.space, result.test_raw)
     scores = black_box.score_raw(result.test_raw)
     np.testing.assert_allclose(scores, forward(tmp_path / "model", X), rtol=0, atol=1e-4)

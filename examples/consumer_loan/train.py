@@ -1,9 +1,9 @@
 """Train the demo model, `consumer-loan`, on synthetic applicants and write its model directory.
 
-    python examples/consumer_loan/train.py --output consumer-loan
-    recourse models register consumer-loan
+    python examples/consumer_loan/train.py --output var/consumer-loan
+    recourse models register var/consumer-loan
 
-The result of exactly this, registered, is what `models_store/consumer-loan/1` holds.
+The result of exactly this is what `models_store/consumer-loan/1` holds.
 """
 
 import argparse
@@ -39,7 +39,9 @@ def main() -> None:
     """Train, say how good it is, write the directory."""
     parser = argparse.ArgumentParser(description="Train the demo model on synthetic applicants.")
     parser.add_argument("--output", type=Path, required=True, help="model directory to write")
-    output: Path = parser.parse_args().output
+    parser.add_argument("--model-version", default="1", help="a registered version is never overwritten")
+    arguments = parser.parse_args()
+    output: Path = arguments.output
     space, network, rows_raw = train()
     fresh_raw, repaid = applicants(FRESH, FRESH_SEED)
     chance = probability(network, space.encode(fresh_raw))
@@ -50,7 +52,7 @@ def main() -> None:
         output,
         identity={
             "id": "consumer-loan",
-            "version": "1",
+            "version": arguments.model_version,
             "title": "Personal loan (synthetic applicants)",
             "description": f"Probability that an applicant for a personal loan repays it. Trained on {TRAINING:,} "
             f"synthetic applicants; AUC {STATED_AUC} on new ones, two thirds of whom it accepts.",

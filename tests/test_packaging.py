@@ -1,0 +1,202 @@
+"""What a stranger meets first: the README's commands, the Makefile, the container, the pinned versions.
+
+Building and starting the container takes minutes; `make test-image` does it.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from app.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+MAKE = shutil.which("make")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+COMMANDS = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
+
+ELSEWHERE = {
+    "docker compose up --build": "tests/image/run",
+    ".venv/bin/python examples/consumer_loan/train.py --output consumer-loan": "tests/test_examples.py",
+}
+"""Commands of the README that another test runs: where."""
+
+
+# --- README ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_the_readme_is_tried(command: str) -> None:
+    if command.startswith("make "):
+        assert command.split()[1] in targets()
+    elif command.startswith("curl "):
+        assert command == curl()  # asked in test_the_readme_answer
+    else:
+        assert (ROOT / ELSEWHERE[command]).exists()
+
+
+def curl() -> str:
+    (command,) = [command for command in COMMANDS if command.startswith("curl ")]
+    return command
+
+
+@pytest.mark.parametrize("document", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_links_between_documents_lead_somewhere(document: str) -> None:
+    path = ROOT / document
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+# --- Makefile --------------------------------------------------------------------------------------------------------
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def make(directory: Path, *arguments: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """Run make where nothing but the programs in `path` can be found."""
+    assert MAKE
+    return subprocess.run(
+        [MAKE, *arguments], cwd=directory, env={"PATH": str(path)}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A checkout, and beside it `bin` with a shell and no Python."""
+    if MAKE is None:
+        pytest.skip("make is not installed")
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "bin").mkdir()
+    for program in ("sh", "touch", "make"):
+        found = shutil.which(program)
+        assert found
+        (tmp_path / "bin" / program).symlink_to(found)
+    return tmp_path
+
+
+def fake_python(bare: Path, script: str) -> None:
+    (bare / "bin" / "python3").write_text(f"#!{shutil.which('sh')}\n{script}\n")
+    (bare / "bin" / "python3").chmod(0o755)
+
+
+def test_setup_says_when_python_is_too_old(bare: Path) -> None:
+    fake_python(bare, 'if [ "$1" = -V ]; then echo Python 3.9.2; fi; exit 1')
+    done = make(bare, "setup", path=bare / "bin")
+    assert done.returncode != 0
+    assert "recourse needs Python 3.11, 3.12 or 3.13; python3 is Python 3.9.2." in done.stderr
+
+
+def test_setup_says_when_venv_is_missing(bare: Path) -> None:
+    fake_python(bare, 'case "$2" in *ensurepip*) exit 1;; esac')
+    done = make(bare, "setup", path=bare / "bin")
+    assert done.returncode != 0
+    assert "sudo apt-get install python3-venv" in done.stderr
+
+
+def test_setup_does_nothing_the_second_time(bare: Path) -> None:
+    (bare / ".venv").mkdir()
+    (bare / ".venv" / ".installed").touch()
+    done = make(bare, "setup", path=bare / "bin")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to be done" in done.stdout
+
+
+def test_continuous_integration_runs_the_readme_test_command() -> None:
+    assert re.search(r"^make check$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe
+    assert recipe[1].splitlines()[-1] == "\t$(MAKE) test"  # last, so that its closing line ends the log
+
+
+# --- versions --------------------------------------------------------------------------------------------------------
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+
+
+def test_every_dependency_is_pinned_within_its_range() -> None:
+    pinned = constraints()
+    extras = PROJECT["optional-dependencies"].values()
+    for text in [*PROJECT["dependencies"], *(text for extra in extras for text in extra)]:
+        requirement = Requirement(text)
+        assert Version(pinned[canonicalize_name(requirement.name)]) in requirement.specifier, text
+
+
+def test_the_pins_hold_on_every_platform() -> None:
+    assert not [name for name, version in constraints().items() if "+" in version or name.startswith("nvidia")]
+
+
+def test_everything_installs_the_same_torch() -> None:
+    pin = f"torch=={constraints()['torch']}"
+    assert f"TORCH := {pin}\n" in (ROOT / "Makefile").read_text()
+    assert set(re.findall(r"torch==[\d.]+", DOCKERFILE)) == {pin}
+
+
+# --- container -------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_image_copies_is_sent_to_the_builder() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert ignored[0] == "*"
+    sources = [
+        word.split("/")[0]
+        for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
+        for word in line.split()[:-1]
+        if not word.startswith("--")
+    ]
+    assert {f"!{source}" for source in sources} == {line for line in ignored if line.startswith("!")}
+    assert all((ROOT / source).exists() for source in sources)
+
+
+def test_the_container_sets_only_settings_that_exist() -> None:
+    names = set(re.findall(r"\b(RECOURSE_[A-Z_]+)=", DOCKERFILE)) | set(service()["environment"])
+    assert names
+    assert {name.removeprefix("RECOURSE_").lower() for name in names} <= set(Settings.model_fields)
+
+
+def test_every_setting_is_documented_with_its_name() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    documented = {name.lower() for name in re.findall(r"`RECOURSE_([A-Z_]+)`", text)}
+    assert documented == set(Settings.model_fields)
+
+
+def service() -> dict[str, Any]:
+    (only,) = COMPOSE["services"].values()
+    return dict(only)
+
+
+def test_the_container_is_reachable_from_this_machine_only_and_can_do_little() -> None:
+    assert service()["ports"] == ["127.0.0.1:${RECOURSE_PORT:-8000}:8000"]
+    assert service()["read_only"] is True
+    assert service()["cap_drop"] == ["ALL"]
+    assert re.search(r"^USER 10001", DOCKERFILE, re.MULTILINE)
+
+
+def test_volumes_are_what_the_image_may_write() -> None:
+    mounted = {volume.split(":")[1] for volume in service()["volumes"]}
+    declared = re.search(r"^VOLUME (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    assert declared
+    assert mounted == set(json.loads(declared[1]))
