@@ -264,7 +264,7 @@ def _level(feature: Feature, value: float | str) -> RawValue:
 
 
 def _intersect(ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    return max(low for low, _ in ranges), min(high for _, high in ranges)
+    return max((low for low, _ in ranges), default=-math.inf), min((high for _, high in ranges), default=math.inf)
 
 
 def _snap_range(bounds: tuple[float, float], step: float, anchor: float, fact: float) -> tuple[float, float]:

@@ -4,6 +4,7 @@
 probabilities. A model that gives only labels scores +1 or -1.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float
 
-from app.errors import ModelOutputInvalid
+from app.errors import DeadlineExceeded, ModelOutputInvalid
 from app.recourse.features import FeatureSpace
 
 Predict: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -106,6 +107,44 @@ class BlackBox:
             favourable = output >= self.threshold
             score = np.where(favourable, np.maximum(score, 0.0), np.minimum(score, -np.finfo(float).tiny))
         return np.where(finite, score, np.nan)
+
+
+class Meter:
+    """A black box that counts what it is asked and stops at a deadline.
+
+    Parameters
+    ----------
+    deadline : `time.monotonic()` after which no call is begun; None for never
+    """
+
+    def __init__(self, black_box: BlackBox, deadline: float | None = None) -> None:
+        self.black_box = black_box
+        self.deadline = deadline
+        self.calls = 0
+        self.rows = 0
+        self.silent = 0
+        """Rows for which the model gave no finite answer."""
+
+    def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        """As `BlackBox.score`; raises DeadlineExceeded."""
+        return self._count(self.black_box.score, X)
+
+    def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """As `BlackBox.score_raw`; raises DeadlineExceeded."""
+        return self._count(self.black_box.score_raw, rows_raw)
+
+    def check(self) -> None:
+        """Raise DeadlineExceeded when the deadline has passed."""
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise DeadlineExceeded
+
+    def _count(self, score: Predict, rows: np.ndarray) -> Float[np.ndarray, "n"]:
+        self.check()
+        self.calls += 1
+        self.rows += len(rows)
+        scores = score(rows)
+        self.silent += int(np.isnan(scores).sum())
+        return scores
 
 
 def favourable(scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:

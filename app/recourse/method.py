@@ -1,11 +1,70 @@
-"""What a recourse method is: a frozen record with one pure function."""
+"""What a recourse method is: a frozen record with one pure function.
 
-from collections.abc import Callable, Iterator
+A method declares what it needs; `app.recourse.solve` prepares that within the budget of model calls, asks the method
+for candidates, and is alone in asking the black box about them. So unproven and proven are different types:
+`Candidates` here, `RecourseResult` there.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
-from app.recourse.actionability import ActionSet
-from app.recourse.result import SurrogateReport
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import Relaxation, SurrogateReport
+from app.recourse.surrogate.boundary import BoundarySample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodParams:
+    """Parameters of a method; their limits and sentences become the request schema."""
+
+    __pydantic_config__ = {"extra": "forbid", "use_attribute_docstrings": True}
+
+
+class Yields(StrEnum):
+    """What a method returns."""
+
+    COUNTERFACTUAL = "counterfactual"
+    PLAN = "plan"
+
+
+class Need(StrEnum):
+    """What `solve` prepares for a method."""
+
+    BOUNDARY_SAMPLE = "boundary_sample"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Unverified proposals of a method."""
+
+    propose: Callable[[float], Float[np.ndarray, "p"] | None]
+    """The cheapest legal raw row that goes `push` >= 0 beyond the method's own constraint; None where none does."""
+    meets: Callable[[Float[np.ndarray, "n p"]], Bool[np.ndarray, "n"]]
+    """Which raw rows satisfy the method's own constraint (push 0)."""
+    rate: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]
+    """How favourable the method holds raw rows to be; only the order counts."""
+    push_unit: float
+    """A push that makes a difference, encoded units."""
+    surrogate: SurrogateReport | None = None
+    relax: Callable[[], Relaxation | None] = lambda: None
+    """The constraint whose removal helps most; asked only where `propose(0)` is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One recourse method."""
+
+    name: str
+    params: type[MethodParams]
+    yields: Yields
+    needs: frozenset[Need]
+    generate: Callable[[RecourseProblem, Any, BoundarySample | None], Candidates]
+    summary: str
+    """One sentence: what it promises."""
+    reference: str
+    """Where it was published."""

@@ -37,6 +37,11 @@ class Reference:
         """Encoded records that the model accepts."""
         return self.X[self.favourable]
 
+    @cached_property
+    def squares_favourable(self) -> Float[np.ndarray, "k"]:
+        """Squared length of each of them, for fast distances."""
+        return np.asarray((self.X_favourable**2).sum(axis=1))
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecourseProblem:
@@ -46,8 +51,8 @@ class RecourseProblem:
     reference: Reference
     action_set: ActionSet
     seed: int = 0
-    deadline_s: float | None = None
-    """Seconds that the whole of `solve` may take; None for no limit."""
+    deadline: float | None = None
+    """`time.monotonic()` at which the answer must be there; None for no limit."""
 
     @property
     def factual_raw(self) -> Float[np.ndarray, "p"]:

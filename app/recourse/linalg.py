@@ -1,0 +1,37 @@
+"""Linear algebra that more than one room needs."""
+
+import numpy as np
+from jaxtyping import Float
+
+RANK_TOLERANCE = 1e-12
+"""Eigenvalues below this share of the largest are zero."""
+
+
+def diagonalise_pair(
+    S: Float[np.ndarray, "d d"], T: Float[np.ndarray, "d d"], a: Float[np.ndarray, "d"]
+) -> tuple[Float[np.ndarray, "d k"], Float[np.ndarray, "k"], Float[np.ndarray, "k"], Float[np.ndarray, "d"] | None]:
+    """Coordinates of the range of ``S + T`` in which both positive semidefinite matrices are diagonal.
+
+    Returns
+    -------
+    V, s, t : ``V'SV = diag(s)``, ``V'TV = diag(t)``, ``s + t = 1``
+    outside : the part of `a` outside the range of ``S + T``; None where `a` lies inside
+    """
+    total = S + T
+    try:
+        # The common case, twice as fast: S + T is well conditioned.
+        factor = np.linalg.cholesky(total)
+        if factor.diagonal().min() ** 2 < RANK_TOLERANCE * total.diagonal().max():
+            raise np.linalg.LinAlgError
+        half = np.linalg.inv(factor).T
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(total)
+        keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
+        inside = vectors[:, keep]
+        outside = a - inside @ (inside.T @ a)
+        if np.linalg.norm(outside) > 1e-9 * np.linalg.norm(a):
+            return np.empty((len(a), 0)), np.empty(0), np.empty(0), outside
+        half = inside / np.sqrt(values[keep])
+    t, rotation = np.linalg.eigh(half.T @ T @ half)
+    t = np.clip(t, 0.0, 1.0)
+    return half @ rotation, 1.0 - t, t, None

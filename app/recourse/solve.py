@@ -1,0 +1,237 @@
+"""The only verb: ``solve(problem, method, params) -> RecourseResult``.
+
+survey -> sample -> generate -> verify -> repair and polish -> verdict. Methods propose; here, and only here, the black
+box is asked about the very records that are returned. At most `MAX_CALLS` model calls:
+
+1. survey: the factual, and a grid towards its nearest favourable neighbours
+2. the crossings, refined
+3. samples around them (a second time where nearly all of them decide alike)
+4. verify: a ladder of proposals, each going further beyond the method's own constraint than the one before
+5. repair and polish: what lies between the last refused rung and the first accepted one, and the accepted record with
+   one change undone or halved; or, where every rung was refused, favourable reference records made legal for this
+   person
+"""
+
+import time
+import numpy as np
+from jaxtyping import Float, Int
+
+from app.errors import BoundaryNotFound, DeadlineExceeded, DegenerateSurrogate, SolverFailed
+from app.recourse.actionability import ActionSet
+from app.recourse.blackbox import Meter, favourable
+from app.recourse.method import Candidates, Method, MethodParams
+from app.recourse.methods import METHODS
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import (
+    SENTENCES,
+    Counterfactual,
+    Diagnostics,
+    Reason,
+    RecourseResult,
+    Relaxation,
+    Status,
+    Verdict,
+)
+from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
+
+__all__ = ["METHODS", "solve"]
+
+MAX_CALLS = 5
+"""Model calls of one answer; a remote model is paid per call."""
+LADDER = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+"""Pushes of the proposals that are verified together, in the method's own unit."""
+BETWEEN = 7
+"""Proposals between a refused and an accepted rung."""
+REFERENCES = 20
+"""Favourable reference records that are tried where every proposal was refused."""
+FALLBACK_WARNING = (
+    "The model refused the method's own proposals; this answer was found on the way to a favourable reference record "
+    "made legal for this person, and need not meet the method's robustness constraint."
+)
+
+
+def solve(problem: RecourseProblem, method: Method, params: MethodParams) -> RecourseResult:
+    """Answer one applicant's question with a counterfactual that the black box has confirmed, or with a verdict.
+
+    The same problem, method and parameters give the same answer, timings aside, unless the deadline cuts it short.
+
+    Raises
+    ------
+    ModelOutputInvalid : the model broke its contract, e.g. with a probability above 1
+    """
+    return _Answer(problem, method, params).result()
+
+
+class _Answer:
+    """One question on its way to its answer: what the black box has been asked so far, and what it said."""
+
+    def __init__(self, problem: RecourseProblem, method: Method, params: MethodParams) -> None:
+        self.started = time.perf_counter()
+        self.problem, self.method, self.params = problem, method, params
+        self.actions = problem.action_set
+        self.meter = Meter(problem.black_box, problem.deadline)
+        self.factual_score = float("nan")
+        self.rows_raw = np.empty((0, self.actions.space.p))
+        self.scores = np.empty(0)
+        self.candidates: Candidates | None = None
+        self.relax: Relaxation | None = None
+        self.warnings: list[str] = []
+
+    def result(self) -> RecourseResult:
+        """Work until there is an answer or a reason why there is none."""
+        reason: Reason | None
+        try:
+            reason = self._work()
+        except (DeadlineExceeded, SolverFailed):
+            reason = Reason.DEADLINE
+        except BoundaryNotFound:
+            reason = Reason.BOUNDARY_NOT_FOUND
+        if self.meter.silent:
+            self.warnings.append(
+                f"The model gave no finite score for {self.meter.silent} of the {self.meter.rows} points it was asked "
+                "about; none of them counts as favourable."
+            )
+        return self._render(reason)
+
+    def _work(self) -> Reason | None:
+        """Ask until a favourable record is verified; the reason is what holds if none is."""
+        assert isinstance(self.params, SamplerParams)
+        seen = survey(self.problem, self.meter, self.params)
+        self.factual_score = seen.factual_score
+        if np.isnan(self.factual_score):
+            return Reason.MODEL_OUTPUT_INVALID
+        if self.factual_score >= 0.0:
+            return None
+        try:
+            sample = sample_boundary(self.problem, self.meter, self.params, seen)
+            self.candidates = self.method.generate(self.problem, self.params, sample)
+            reason = self._climb(self.candidates)
+        except DegenerateSurrogate:
+            reason = Reason.DEGENERATE_SURROGATE
+        if not self.verified.size and self.meter.calls < MAX_CALLS:
+            self._verify(self._reference_rows())
+            if self.verified.size:
+                self.warnings.append(FALLBACK_WARNING)
+        return reason
+
+    def _climb(self, candidates: Candidates) -> Reason:
+        """Verify proposals of growing push together, then look between the last refused and the first accepted one."""
+        pushes, rows = self._propose(candidates, [push * candidates.push_unit for push in LADDER])
+        if not rows:
+            self.relax = candidates.relax()
+            return Reason.INFEASIBLE_CONSTRAINTS
+        self._verify(np.array(rows))
+        accepted = [k for k, row_raw in enumerate(rows) if (self.rows_raw[self.verified] == row_raw).all(axis=1).any()]
+        if not accepted:
+            self.relax = candidates.relax()
+            return Reason.TARGET_NOT_REACHED
+        first = accepted[0]
+        if first > 0 and self.meter.calls < MAX_CALLS:
+            between = np.linspace(pushes[first - 1], pushes[first], BETWEEN + 2)[1:-1]
+            _, finer = self._propose(candidates, list(between))
+            undone = _undone(self.actions, rows[first])
+            self._verify(np.concatenate([np.array(finer).reshape(-1, len(rows[first])), undone[candidates.meets(undone)]]))
+        return Reason.TARGET_NOT_REACHED
+
+    def _propose(
+        self, candidates: Candidates, pushes: list[float]
+    ) -> tuple[list[float], list[Float[np.ndarray, "p"]]]:
+        """Distinct proposals for growing pushes, until one is out of reach."""
+        kept: list[float] = []
+        rows: list[Float[np.ndarray, "p"]] = []
+        for push in pushes:
+            self.meter.check()
+            row_raw = candidates.propose(push)
+            if row_raw is None:
+                break
+            if not rows or not np.array_equal(row_raw, rows[-1]):
+                kept.append(push)
+                rows.append(row_raw)
+        return kept, rows
+
+    def _verify(self, rows_raw: Float[np.ndarray, "n p"]) -> None:
+        """Ask the black box about the legal ones among these records, each once."""
+        rows_raw = rows_raw[self.actions.contains(rows_raw)]
+        rows_raw = rows_raw[(rows_raw != self.problem.factual_raw).any(axis=1)]
+        if len(rows_raw):
+            self.scores = np.concatenate([self.scores, self.meter.score_raw(rows_raw)])
+            self.rows_raw = np.concatenate([self.rows_raw, rows_raw])
+
+    @property
+    def verified(self) -> Int[np.ndarray, "k"]:
+        """Which of the records asked about are favourable."""
+        return np.flatnonzero(favourable(self.scores))
+
+    def _reference_rows(self) -> Float[np.ndarray, "n p"]:
+        """Favourable reference records made legal for this person, nearest first, and the way to each.
+
+        A reference record usually differs in many features; the way takes up its changes one after another, those
+        that bring the surrogate up most first, so that a record with few changes is found where one exists.
+        """
+        reference = self.problem.reference
+        rows = self.actions.snap(reference.rows_raw[reference.favourable])
+        rows = rows[self.actions.cost(rows).argsort(kind="stable")[:REFERENCES]]
+        fact, space = self.problem.factual_raw, self.actions.space
+        ways = []
+        for row_raw in rows:
+            single = np.where(np.eye(space.p, dtype=bool), row_raw, fact)
+            gain = self.actions.cost(single) if self.candidates is None else self.candidates.rate(single)
+            order = np.argsort(-gain, kind="stable")
+            taken = np.tri(space.p, dtype=bool)[:, np.argsort(order, kind="stable")]
+            ways.append(np.where(taken, row_raw, fact))
+        return np.unique(np.concatenate(ways), axis=0) if ways else np.empty((0, space.p))
+
+    def _render(self, reason: Reason | None) -> RecourseResult:
+        problem, silent = self.problem, bool(np.isnan(self.factual_score))
+        found = self._counterfactuals(self.verified)
+        status = Status.FOUND if found else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
+        verdict = None
+        if status is Status.NOT_FOUND:
+            assert reason is not None
+            refused = self._counterfactuals(np.flatnonzero(self.scores < 0.0))
+            nearest = max(refused, key=lambda one: one.score, default=None)
+            verdict = Verdict(reason=reason, sentence=SENTENCES[reason], nearest=nearest, relax=self.relax)
+        return RecourseResult(
+            status=status,
+            factual_score=None if silent else self.factual_score,
+            factual_probability=None if silent else self._probability(self.factual_score),
+            counterfactuals=found[:1],
+            verdict=verdict,
+            surrogate=self.candidates.surrogate if self.candidates else None,
+            diagnostics=Diagnostics(
+                model_calls=self.meter.calls,
+                model_rows=self.meter.rows,
+                elapsed_ms=1e3 * (time.perf_counter() - self.started),
+            ),
+            warnings=tuple(self.warnings),
+        )
+
+    def _counterfactuals(self, asked: Int[np.ndarray, "k"]) -> tuple[Counterfactual, ...]:
+        """Records the black box was asked about, cheapest first."""
+        costs = self.actions.cost(self.rows_raw[asked])
+        return tuple(
+            Counterfactual(
+                row_raw=self.rows_raw[k],
+                score=float(self.scores[k]),
+                probability=self._probability(float(self.scores[k])),
+                cost=float(cost),
+                changed=tuple(int(j) for j in np.flatnonzero(self.rows_raw[k] != self.problem.factual_raw)),
+            )
+            for cost, k in sorted(zip(costs, asked, strict=True), key=lambda pair: (pair[0], -self.scores[pair[1]]))
+        )
+
+    def _probability(self, score: float) -> float | None:
+        probabilities = self.problem.black_box.probability(np.array([score]))
+        return None if probabilities is None else float(probabilities[0])
+
+
+def _undone(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
+    """A record with one of its changes taken back, or a number moved only half as far."""
+    fact = actions.factual_raw
+    changed = np.flatnonzero(row_raw != fact)
+    undone = np.tile(row_raw, (len(changed), 1))
+    undone[np.arange(len(changed)), changed] = actions.start_raw[changed]
+    numbers = changed[~np.isin(changed, actions.space.groups)]
+    halved = np.tile(row_raw, (len(numbers), 1))
+    halved[np.arange(len(numbers)), numbers] = 0.5 * (row_raw + fact)[numbers]
+    return np.concatenate([undone, actions.round(halved, toward_raw=np.broadcast_to(row_raw, halved.shape))])
