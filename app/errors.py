@@ -180,6 +180,12 @@ class Overloaded(RecourseError):
     code = "overloaded"
 
 
+class NotReady(RecourseError):
+    """The service cannot answer requests now."""
+
+    code = "not-ready"
+
+
 class InternalError(RecourseError):
     """An error of this service; it has been logged under the request id."""
 

@@ -1,0 +1,1 @@
+"""The HTTP edge: validation, status codes and documentation; no decisions."""

@@ -1,0 +1,23 @@
+"""What routes are given."""
+
+from typing import Annotated, cast
+
+from fastapi import Depends, Path, Request
+
+from app.service import Service
+
+
+def _service(request: Request) -> Service:
+    return cast(Service, request.app.state.service)
+
+
+ServiceDep = Annotated[Service, Depends(_service)]
+
+ModelName = Annotated[
+    str,
+    Path(
+        alias="id",
+        description="`id` for the newest active version, or `id@version`.",
+        openapi_examples={"demo": {"value": "consumer-loan"}},
+    ),
+]

@@ -1,0 +1,212 @@
+"""How errors look over HTTP: RFC 9457 problem documents, and one table from error class to status, title and remedy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from app import errors
+from app.errors import Fault, RecourseError
+from app.observability import request_id
+from app.recourse.features import escape
+
+MOST_FAULTS = 50
+"""Faults listed in one answer; the number of all of them is in `detail`."""
+
+LONGEST_TOKEN = 100
+"""Keys of a request are repeated in pointers up to this length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a client is told about one class of error."""
+
+    status: int
+    title: str
+    remedy: str
+    """What to do about it."""
+
+
+_OURS = "Report the request id to whoever runs this service; the log has the place where it happened."
+_LATER = "Send the request again after the time in the Retry-After header."
+
+MEANINGS: dict[type[RecourseError], Meaning] = {
+    RecourseError: Meaning(500, "Error", _OURS),
+    errors.InvalidRequest: Meaning(
+        422, "Invalid request", "Correct the fields named in `errors`; /docs describes every field of every request."
+    ),
+    errors.MalformedJson: Meaning(
+        400, "Malformed JSON", "Send one JSON value in UTF-8, each key of an object once, nested at most 200 deep."
+    ),
+    errors.InvalidRecord: Meaning(
+        422, "Invalid record", "Correct the features named in `errors`; GET /models/{id}/schema lists the legal values."
+    ),
+    errors.ConstraintClash: Meaning(
+        422,
+        "Constraint clashes with the model",
+        "A request may only tighten what the model's owner allows. Remove or narrow the constraints named in `errors`.",
+    ),
+    errors.UnsupportedMediaType: Meaning(
+        415, "Unsupported media type", "Set the header Content-Type: application/json."
+    ),
+    errors.BodyTooLarge: Meaning(413, "Body too large", "Send fewer records at once."),
+    errors.NotFound: Meaning(404, "Not found", "Look the address up in /docs."),
+    errors.MethodNotAllowed: Meaning(
+        405, "Method not allowed", "Use one of the methods in the Allow header; /docs lists every address."
+    ),
+    errors.UnknownModel: Meaning(404, "Unknown model", "Choose one of the models that GET /models lists."),
+    errors.ModelRefused: Meaning(422, "Model refused", "Correct the faults named in `errors` and register it again."),
+    errors.ModelExists: Meaning(409, "Model exists", "Give the model a new version; versions are never overwritten."),
+    errors.ModelUnusable: Meaning(
+        503,
+        "Model unusable",
+        "The operator has to restore the model's files as they were registered, or install the library they need.",
+    ),
+    errors.ModelOutputInvalid: Meaning(
+        502,
+        "Invalid output of the model",
+        "The operator has to examine the model; this service only passes on what it says.",
+    ),
+    errors.DegenerateSurrogate: Meaning(500, "Degenerate surrogate", _OURS),
+    errors.BoundaryNotFound: Meaning(500, "Boundary not found", _OURS),
+    errors.DeadlineExceeded: Meaning(504, "Deadline exceeded", "Allow more time with `deadline_ms`."),
+    errors.SolverFailed: Meaning(500, "Solver failed", _OURS),
+    errors.LaneTimeout: Meaning(504, "Stopped at the time limit", "Send fewer records at once, or allow more time."),
+    errors.LaneCrashed: Meaning(500, "Computation crashed", "Send the request again. If it crashes again: " + _OURS),
+    errors.Overloaded: Meaning(503, "Overloaded", _LATER),
+    errors.NotReady: Meaning(
+        503, "Not ready", "Wait until GET /health/ready answers 200; right after a start that takes a few seconds."
+    ),
+    errors.InternalError: Meaning(500, "Internal error", _OURS),
+}
+"""Every class of the error tree; a test looks for missing ones."""
+
+RETRY_AFTER_S = 1
+
+PROBLEM_JSON = "application/problem+json"
+
+
+def problem(error: RecourseError, instance: str) -> dict[str, Any]:
+    """The problem document of an error."""
+    meaning = MEANINGS[type(error)]
+    document: dict[str, Any] = {
+        "type": f"/problems/{error.code}",
+        "title": meaning.title,
+        "status": meaning.status,
+        "detail": error.detail,
+        "instance": instance,
+        "request_id": request_id.get(),
+        "code": error.code,
+    }
+    if error.faults:
+        document["errors"] = [asdict(fault) for fault in error.faults[:MOST_FAULTS]]
+        if len(error.faults) > MOST_FAULTS:
+            document["detail"] += f" The first {MOST_FAULTS} of {len(error.faults)} faults are listed."
+    return document
+
+
+def problem_response(error: RecourseError, instance: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The response for an error."""
+    document = problem(error, instance)
+    response = JSONResponse(document, document["status"], headers, media_type=PROBLEM_JSON)
+    if isinstance(error, errors.Overloaded | errors.NotReady):
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return response
+
+
+def install(app: FastAPI) -> None:
+    """Let the application answer every error with a problem document."""
+    app.add_exception_handler(RecourseError, _on_recourse_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+
+
+def _on_recourse_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RecourseError)
+    return problem_response(error, request.url.path)
+
+
+def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    return problem_response(errors.InvalidRequest(faults=faults_of(error.errors(), error.body)), request.url.path)
+
+
+_FRAMEWORK_ERRORS: dict[int, type[RecourseError]] = {
+    404: errors.NotFound,
+    405: errors.MethodNotAllowed,
+    413: errors.BodyTooLarge,
+}
+
+
+def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    error_class = _FRAMEWORK_ERRORS.get(error.status_code, errors.InternalError)
+    return problem_response(error_class(), request.url.path, error.headers)
+
+
+# --- validation ------------------------------------------------------------------------------------------------------
+
+_SENTENCES = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a field of this request",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "dict_type": "must be an object",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "string_type": "must be a text",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "finite_number": "must be a finite number",
+    "not_a_number": "must be a number",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_too_short": "must have at least {min_length} characters",
+    "too_long": "must have at most {max_length} entries",
+    "too_short": "must have at least {min_length} entries",
+    "too_many": "must have at most {most} entries",
+    "not_printable": "must consist of printable characters",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+    "union_tag_invalid": "must have a name out of {expected_tags}",
+    "union_tag_not_found": "must have a name",
+}
+"""Our words for pydantic's error types. Its own repeat rejected values in places, and those are applicant data."""
+
+
+def faults_of(details: Sequence[Mapping[str, Any]], body: object) -> list[Fault]:
+    """Faults with JSON pointers into the request body; one for each place."""
+    faults: dict[str, list[str]] = {}
+    for found in details:
+        sentences = faults.setdefault(_pointer(found, body), [])
+        sentence = _SENTENCES.get(found["type"], "is not valid").format_map(found.get("ctx", {}))
+        if sentence not in sentences:
+            sentences.append(sentence)
+    return [Fault(pointer, " or ".join(sentences)) for pointer, sentences in faults.items()]
+
+
+def _pointer(found: Mapping[str, Any], body: object) -> str:
+    """The pointer of a fault: those parts of pydantic's location that exist in the body, and a missing field's name.
+
+    The first part says that it is the body; others name members of unions and the like, which are not in the document.
+    """
+    tokens: list[str] = []
+    value = body
+    for part in found["loc"][1:]:
+        if (isinstance(value, dict) and part in value) or (
+            isinstance(value, list) and isinstance(part, int) and part < len(value)
+        ):
+            value = value[part]
+            tokens.append(str(part))
+    if found["type"] == "missing":
+        tokens.append(str(found["loc"][-1]))
+    return "".join(f"/{escape(token[:LONGEST_TOKEN])}" for token in tokens)

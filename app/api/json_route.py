@@ -1,0 +1,88 @@
+"""Routes that read JSON strictly: what is not exactly one JSON value is refused before any validation."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+
+from app.api.errors import LONGEST_TOKEN
+from app.errors import InvalidRequest, MalformedJson, UnsupportedMediaType
+
+MOST_MEMBERS = 10_000
+"""Most members of one JSON object."""
+
+
+class StrictRoute(APIRoute):
+    """A route that takes no query parameters it does not declare, and a body only in strict JSON."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of FastAPI, behind our own reading of query and body."""
+        handle = super().get_route_handler()
+        takes_body = self.body_field is not None
+
+        async def handle_strictly(request: Request) -> Response:
+            _refuse_query(request)
+            if takes_body:
+                request = await _read(request)
+            return await handle(request)
+
+        return handle_strictly
+
+
+class _ReadRequest(Request):
+    """A request whose body has been read and parsed."""
+
+    def __init__(self, request: Request, body: bytes, value: Any) -> None:
+        super().__init__(request.scope, request.receive)
+        self._read = body
+        self._value = value
+
+    async def body(self) -> bytes:
+        return self._read
+
+    async def json(self) -> Any:
+        return self._value
+
+
+async def _read(request: Request) -> _ReadRequest:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise UnsupportedMediaType
+    body = await request.body()
+    return _ReadRequest(request, body, read_json(body))
+
+
+def _refuse_query(request: Request) -> None:
+    if unknown := list(request.query_params):
+        names = ", ".join(sorted({name[:LONGEST_TOKEN] for name in unknown})[:20])
+        raise InvalidRequest(f"This address takes no query parameters; these were given: {names}.")
+
+
+def read_json(body: bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises
+    ------
+    MalformedJson : not JSON in UTF-8, nested more than 200 deep, half of a surrogate pair, or a key twice
+    InvalidRequest : an object with more than `MOST_MEMBERS` members
+    """
+    try:
+        # The stricter and faster of the two parsers decides what JSON is; the other one sees every key.
+        from_json(body)
+    except ValueError as error:
+        raise MalformedJson(f"The request body is not JSON: {error}.") from None
+    return json.loads(body, object_pairs_hook=_object)
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(members) > MOST_MEMBERS:
+        raise InvalidRequest(f"An object in the request body has more than {MOST_MEMBERS:,} members.")
+    found = dict(members)
+    if len(found) < len(members):
+        (key, _), *_ = Counter(key for key, _ in members).most_common(1)
+        raise MalformedJson(f'An object in the request body has the key "{key[:LONGEST_TOKEN]}" twice.')
+    return found

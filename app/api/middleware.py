@@ -1,0 +1,106 @@
+"""What surrounds every request: its id, the headers of its response, the line in the log, and a limit on its body.
+
+Plain ASGI, so that responses are neither buffered nor moved to another task.
+"""
+
+import re
+import time
+import uuid
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.errors import problem_response
+from app.errors import BodyTooLarge, InternalError
+from app.observability import log, request_id, trace
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    # Answers are about people: no cache may keep them.
+    "Cache-Control": "no-store",
+}
+"""On every response, unless the route has set its own."""
+
+CLIENT_LEFT = 499
+"""Logged as the status of a request whose client hung up while it was being read."""
+
+
+class RequestContext:
+    """Gives every request an id, every response its headers, and the log one line without applicant data."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        offered = Headers(scope=scope).get("x-request-id", "")
+        current = offered if _REQUEST_ID.fullmatch(offered) else str(uuid.uuid4())
+        token = request_id.set(current)
+        began, status = time.perf_counter(), 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = current
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            status = CLIENT_LEFT
+        except Exception as error:
+            # The boundary of the application: whatever happened, the client gets a problem document.
+            log.error("unforeseen-error", trace=trace(error))
+            if status:
+                raise  # the response has begun; all that is left is to cut it off
+            await problem_response(InternalError(), scope["path"])(scope, receive, send_with_headers)
+        finally:
+            log.info(
+                "request",
+                method=scope["method"],
+                route=getattr(scope.get("route"), "path", None),
+                status=status,
+                ms=round(1000 * (time.perf_counter() - began), 2),
+            )
+            request_id.reset(token)
+
+
+class BodyLimit:
+    """Refuses to read more of a request body than the service accepts, whether its length was declared or not."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self.app = app
+        self.max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with a `receive` that raises `BodyTooLarge`."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        declared = Headers(scope=scope).get("content-length", "0")
+        received = 0
+
+        async def receive_within_limit() -> Message:
+            nonlocal received
+            if declared.isdecimal() and int(declared) > self.max_bytes:
+                raise BodyTooLarge(f"The request body must not exceed {self.max_bytes:,} bytes.")
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self.max_bytes:
+                raise BodyTooLarge(f"The request body must not exceed {self.max_bytes:,} bytes.")
+            return message
+
+        await self.app(scope, receive_within_limit, send)

@@ -1,0 +1,53 @@
+"""POST /recourse."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body
+from starlette.responses import JSONResponse
+
+from app import errors
+from app.api.deps import ServiceDep
+from app.api.documented import BODY, LANE, refusals
+from app.api.examples import RECOURSE_EXAMPLES
+from app.api.json_route import StrictRoute
+from app.api.schemas.recourse import RecourseAnswer, RecourseRequest
+from app.api.schemas.strict import to_record
+from app.recourse.actionability import Constraints
+from app.recourse.solve import METHODS
+from app.service import RecourseQuery
+
+router = APIRouter(tags=["recourse"], route_class=StrictRoute)
+
+
+@router.post(
+    "/recourse",
+    name="recourse",
+    summary="What could this applicant change so that the model says yes?",
+    response_model=RecourseAnswer,
+    responses=refusals(
+        *BODY, errors.InvalidRecord, errors.ConstraintClash, errors.UnknownModel, errors.ModelUnusable,
+        errors.ModelOutputInvalid, *LANE,
+    ),
+)  # fmt: skip
+async def recourse(
+    request: Annotated[RecourseRequest, Body(openapi_examples=RECOURSE_EXAMPLES)], service: ServiceDep
+) -> JSONResponse:
+    """Every record in `counterfactuals` was confirmed by the model itself on exactly the values shown.
+
+    That nothing was found is an answer (`status: not_found`, with the reason), not an error. The same request with the
+    same seed and model version has the same answer, apart from `id`, times and timings.
+    """
+    method = METHODS[request.method.name]
+    query = RecourseQuery(
+        model=request.model,
+        applicant=request.applicant,
+        method=method.name,
+        params=to_record(method.params, request.method),
+        reference=request.reference,
+        constraints=to_record(Constraints, request.constraints),
+        cost_weights=request.cost.weights,
+        deadline_ms=request.deadline_ms,
+        seed=request.seed,
+    )
+    # A finished response: checking our own answer against its schema again would cost more than making it. A test does.
+    return JSONResponse(await service.recourse(query))

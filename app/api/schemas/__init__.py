@@ -1,0 +1,1 @@
+"""What requests and answers look like; the same file names as the routes."""

@@ -1,0 +1,23 @@
+"""Whether the service is up."""
+
+from typing import Literal
+
+from app.api.schemas.models import Described
+
+
+class Live(Described):
+    """The process answers."""
+
+    status: Literal["live"]
+
+
+class Ready(Described):
+    """Requests can be answered."""
+
+    status: Literal["ready"]
+    models: int
+    """Active models."""
+    workers: int
+    """Child processes that are ready."""
+    warnings: list[str]
+    """Models in the store that cannot be used."""

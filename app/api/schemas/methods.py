@@ -1,0 +1,48 @@
+"""The recourse methods, derived from the one list in the core."""
+
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from app.api.schemas.models import Described
+from app.api.schemas.strict import Strict, derive
+from app.recourse.solve import METHODS
+
+DEFAULT_METHOD = "robust_mpm"
+
+CHOICES: dict[str, type[Strict]] = {
+    name: derive(method.params, name=(Literal[name], Field(description="Selects the method.")))
+    for name, method in METHODS.items()
+}
+"""The request schema of each method: its name and its parameters."""
+
+_any_choice: Any = reduce(or_, CHOICES.values())
+
+MethodChoice: Any = Annotated[_any_choice, Field(discriminator="name")] if len(CHOICES) > 1 else _any_choice
+"""One of `CHOICES`, selected by `name`."""
+
+
+class MethodDescription(Described):
+    """One recourse method."""
+
+    name: str
+    summary: str
+    """What it promises."""
+    reference: str
+    """Where it was published."""
+    yields: str
+    """`counterfactual`, or `plan` for several at once."""
+    needs: list[str]
+    """What is computed before the method starts."""
+    parameters: dict[str, Any]
+    """JSON Schema of its parameters, with limits and defaults."""
+
+
+class Methods(Described):
+    """All recourse methods."""
+
+    default: str
+    """The method of a request that names none."""
+    methods: list[MethodDescription]

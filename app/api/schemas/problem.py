@@ -1,0 +1,62 @@
+"""Errors, as RFC 9457 problem documents."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Fault(BaseModel):
+    """One thing that is wrong with a request, and where."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    pointer: str
+    """JSON pointer into the request body."""
+    detail: str
+
+
+class Problem(BaseModel):
+    """What went wrong."""
+
+    model_config = ConfigDict(
+        use_attribute_docstrings=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "/problems/invalid-record",
+                    "title": "Invalid record",
+                    "status": 422,
+                    "detail": "A record does not fit the feature schema of the model.",
+                    "instance": "/recourse",
+                    "request_id": "0b6c9a1e-58d6-4d1e-9a5e-6d0f3f0c7a11",
+                    "code": "invalid-record",
+                    "errors": [{"pointer": "/applicant/age", "detail": "must be at least 18"}],
+                }
+            ]
+        },
+    )
+
+    type: str
+    """A page that explains the problem."""
+    title: str
+    status: int
+    detail: str
+    instance: str
+    """The address that was asked."""
+    request_id: str
+    """Names the request in the log of the service."""
+    code: str
+    """Stable; switch on this."""
+    errors: list[Fault] | None = None
+    """Everything that is wrong with the request, where fields are at fault."""
+
+
+class ProblemPage(BaseModel):
+    """What one kind of problem means."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    code: str
+    status: int
+    title: str
+    meaning: str
+    remedy: str
+    """What to do about it."""

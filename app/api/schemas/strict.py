@@ -1,0 +1,104 @@
+"""Requests are taken literally: no unknown fields, no text or truth values where a number belongs, nothing infinite.
+
+`derive` makes such a request schema from a frozen record of the core, so that limits and sentences are written once.
+"""
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import Field as RecordField
+from enum import Enum
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, TypeAdapter, create_model
+from pydantic_core import PydanticCustomError
+
+LONGEST_NAME = 100
+"""Longest feature name or category in a request."""
+
+MOST_ENTRIES = 1000
+"""Most entries of a list or mapping in a request."""
+
+Record = TypeVar("Record")
+
+
+class Strict(BaseModel):
+    """A part of a request."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True, use_attribute_docstrings=True)
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool | str):
+        raise PydanticCustomError("not_a_number", "must be a number")
+    return value
+
+
+def _few(value: object) -> object:
+    if isinstance(value, list | dict) and len(value) > MOST_ENTRIES:
+        raise PydanticCustomError("too_many", "must not have more than {most} entries", {"most": MOST_ENTRIES})
+    return value
+
+
+# Validators stand after the limits, or the limits would be missing from the JSON Schema.
+NUMBER = BeforeValidator(_number)
+"""Refuses what pydantic would turn into a number although JSON says that it is none."""
+
+FEW = BeforeValidator(_few)
+"""Refuses a long collection before its entries are looked at, each of which might be at fault."""
+
+
+def derive(record: type[Any], **more: Any) -> type[Strict]:
+    """A request schema with `more` fields and then the fields, limits, defaults and sentences of a frozen record."""
+    hints = get_type_hints(record, include_extras=True)
+    described = TypeAdapter(record).json_schema()["properties"]
+    definitions: dict[str, Any] = {
+        f.name: (_strict(hints[f.name]), Field(**_default(f), description=described[f.name].get("description")))
+        for f in fields(record)
+    }
+    return create_model(record.__name__, __base__=Strict, __doc__=record.__doc__, **(more | definitions))
+
+
+def to_record(record: type[Record], request: BaseModel) -> Record:
+    """The core's record of a validated request that `derive` described."""
+    adapter, names = _reader(record)  # type: ignore[arg-type]
+    read: Record = adapter.validate_python(request.model_dump(include=names))
+    return read
+
+
+@cache
+def _reader(record: Any) -> tuple[TypeAdapter[Any], set[str]]:
+    return TypeAdapter(record), {f.name for f in fields(record)}
+
+
+def _default(field: "RecordField[Any]") -> dict[str, Any]:
+    if field.default_factory is not MISSING:
+        return {"default_factory": field.default_factory}
+    return {} if field.default is MISSING else {"default": field.default}
+
+
+def _strict(annotation: Any) -> Any:
+    """The annotation with every number, text and collection in it taken literally and bounded."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal or annotation is type(None):
+        return annotation
+    if origin is Annotated:
+        return Annotated[inner[0], *inner[1:], *getattr(_strict(inner[0]), "__metadata__", ())]
+    if origin in (Union, types.UnionType):
+        return Union[tuple(_strict(member) for member in inner)]  # noqa: UP007 - put together at run time
+    if origin is tuple:
+        member = _strict(inner[0])
+        return Annotated[tuple[member, ...], Field(max_length=MOST_ENTRIES), FEW]  # type: ignore[valid-type]
+    if origin is not None and issubclass(origin, Mapping):
+        key, value = _strict(inner[0]), _strict(inner[1])
+        return Annotated[dict[key, value], Field(max_length=MOST_ENTRIES), FEW]  # type: ignore[valid-type]
+    if annotation in (int, float):
+        return Annotated[annotation, NUMBER]
+    if annotation is str:
+        return Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+    if is_dataclass(annotation) and isinstance(annotation, type):
+        return derive(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return annotation
+    raise TypeError(f"a request cannot take {annotation} literally")

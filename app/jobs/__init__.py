@@ -1,0 +1,1 @@
+"""Computation outside the server process: lanes of warm child processes that can be killed."""

@@ -1,0 +1,94 @@
+"""A verified result as the plain data that clients get; `docs/api.md` names the fields."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.actionability import ActionSet
+from app.recourse.changes import FeatureChange, changes
+from app.recourse.result import SENTENCES, Counterfactual, Reason, RecourseResult, Status, Verdict
+
+Json = dict[str, Any]
+
+
+def answer(action_set: ActionSet, result: RecourseResult) -> Json:
+    """The answer to one question, apart from what the caller knows better: ids, names and times."""
+    return {
+        "status": result.status.value,
+        "factual": decision(result.factual_score, result.factual_probability),
+        "counterfactuals": [
+            _counterfactual(action_set, rank, found) for rank, found in enumerate(result.counterfactuals, start=1)
+        ],
+        **_verdict(action_set, result.verdict),
+        "plan": None,
+        "surrogate": result.surrogate and asdict(result.surrogate),
+        "diagnostics": asdict(result.diagnostics),
+        "warnings": list(result.warnings),
+    }
+
+
+def out_of_time(elapsed_ms: float) -> Json:
+    """The answer where the computation had to be stopped from outside, so that nothing is known."""
+    return {
+        "status": Status.NOT_FOUND.value,
+        "factual": None,
+        "counterfactuals": [],
+        "reason": Reason.DEADLINE.value,
+        "detail": SENTENCES[Reason.DEADLINE],
+        "nearest": None,
+        "relax": None,
+        "plan": None,
+        "surrogate": None,
+        "diagnostics": {"model_calls": None, "model_rows": None, "elapsed_ms": elapsed_ms},
+        "warnings": ["The computation did not end at its deadline by itself and was stopped."],
+    }
+
+
+def decision(score: float | None, probability: float | None) -> Json:
+    """What a model says about one record; a score of None is no decision, hence not favourable."""
+    return {"probability": probability, "score": score, "favourable": score is not None and score >= 0.0}
+
+
+def _counterfactual(action_set: ActionSet, rank: int, found: Counterfactual) -> Json:
+    return {
+        "rank": rank,
+        "applicant": action_set.space.record(found.row_raw),
+        "changes": _changes(action_set, found.row_raw),
+        "cost": {"total": found.cost, "norm": "l1", "changed_features": len(found.changed)},
+        "validity": {"current": decision(found.score, found.probability)},
+    }
+
+
+def _verdict(action_set: ActionSet, verdict: Verdict | None) -> Json:
+    if verdict is None:
+        return {"reason": None, "detail": None, "nearest": None, "relax": None}
+    nearest = verdict.nearest
+    return {
+        "reason": verdict.reason.value,
+        "detail": verdict.sentence,
+        "nearest": nearest
+        and {
+            "applicant": action_set.space.record(nearest.row_raw),
+            "changes": _changes(action_set, nearest.row_raw),
+            "probability": nearest.probability,
+            "score": nearest.score,
+        },
+        "relax": verdict.relax and asdict(verdict.relax),
+    }
+
+
+def _changes(action_set: ActionSet, row_raw: Float[np.ndarray, "p"]) -> list[Json]:
+    return [_change(change) for change in changes(action_set.space.features, action_set.factual_raw, row_raw)]
+
+
+def _change(change: FeatureChange) -> Json:
+    return {
+        "feature": change.feature,
+        "from": change.before,
+        "to": change.after,
+        "delta": change.delta,
+        "unit": change.unit,
+        "text": change.text,
+    }

@@ -1,0 +1,83 @@
+"""The child's side of a lane: it answers calls until its parent is gone, and only plain data leaves it.
+
+Imports nothing heavy: what a call needs is imported when its function is unpickled.
+"""
+
+import ctypes
+import json
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from app.errors import InternalError, RecourseError
+from app.observability import configure_logging, log, trace
+
+HEADER = struct.Struct("!Q")
+"""Every message is its length and its bytes."""
+
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``function(*args, **options)``, which may use so much CPU time."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    cpu_s: int | None = None
+    """After so many seconds of work the kernel ends the process, even if nobody watches it any more."""
+
+
+def serve(descriptor: int, parent: int, nice: int) -> None:
+    """Answer calls from a socket until it closes, in JSON: ``{"ok": result}`` or ``{"error": error.to_dict()}``."""
+    _die_with(parent)
+    # Ctrl-C reaches the whole process group; the server alone decides when its children end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(nice)
+    configure_logging()
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as messages:
+        while header := messages.read(HEADER.size):
+            reply = _answer(messages.read(*HEADER.unpack(header)))
+            channel.sendall(HEADER.pack(len(reply)) + reply)
+
+
+def _answer(message: bytes) -> bytes:
+    try:
+        call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
+        _limit_cpu(call.cpu_s)
+        reply = {"ok": call.function(*call.args, **call.options)}
+        return json.dumps(reply, allow_nan=False).encode()
+    except RecourseError as error:
+        return json.dumps({"error": error.to_dict()}, default=str).encode()
+    except BaseException as error:  # noqa: BLE001 - the boundary of the process: the parent gets a sentence, the log the place
+        log.error("child-error", trace=trace(error))
+        return json.dumps({"error": InternalError().to_dict()}).encode()
+
+
+def _die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies, however that dies.
+
+    Only Linux can. Elsewhere a child whose parent is gone ends when it next reads or writes, or by its CPU limit.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _limit_cpu(seconds: int | None) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = hard
+    if seconds is not None:
+        soft = int(used.ru_utime + used.ru_stime) + 1 + seconds
+        soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))

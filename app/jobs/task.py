@@ -1,0 +1,134 @@
+"""What is computed in child processes. Plain data in, plain data out; models stay where they were loaded."""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import RecourseError
+from app.jobs.answer import Json, answer, decision
+from app.recourse.actionability import Constraints, action_set
+from app.recourse.method import MethodParams
+from app.recourse.problem import RecourseProblem
+from app.recourse.solve import METHODS, solve
+from app.registry.registered import LoadedModel, RegisteredModel
+from app.registry.registry import Registry
+
+MODELS_IN_MEMORY = 8
+"""Models that one child keeps loaded; the least recently used makes room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """Where models are and how far they are trusted."""
+
+    root: str
+    trust_pickle: bool
+
+    def open(self) -> Registry:
+        """The registry."""
+        return Registry(Path(self.root), trust_pickle=self.trust_pickle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRef:
+    """Exactly one registration of a model; another one under the same name is another reference."""
+
+    store: Store
+    name: str
+    """`id@version`"""
+    sha256: str
+    registered_at: str
+
+    @classmethod
+    def of(cls, store: Store, model: RegisteredModel) -> "ModelRef":
+        """The reference to a registered model."""
+        return cls(
+            store=store,
+            name=model.name,
+            sha256=model.sha256,
+            registered_at=model.registered_at.isoformat(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One applicant's question, already checked against the model's schema."""
+
+    factual_raw: Float[np.ndarray, "p"]
+    constraints: Constraints
+    cost_weights: Mapping[str, float]
+    method: str
+    params: MethodParams
+    seed: int
+
+
+@lru_cache(maxsize=MODELS_IN_MEMORY)
+def _load(ref: ModelRef) -> LoadedModel:
+    return ref.store.open().find(ref.name).load()
+
+
+def prepare(store: Store) -> dict[str, str]:
+    """Load the active models, so that no request waits for it; says of each whether that worked."""
+    active = [model for model in store.open().list() if not model.retired]
+    return {ref.name: _try(ref) for ref in (ModelRef.of(store, model) for model in active[-MODELS_IN_MEMORY:])}
+
+
+def _try(ref: ModelRef) -> str:
+    try:
+        sample(ref, deadline_s=math.inf)
+    except RecourseError as error:
+        return error.code
+    return "loaded"
+
+
+def recourse(ref: ModelRef, question: Question, *, deadline_s: float) -> Json:
+    """The answer to one question; see `app.jobs.answer`."""
+    deadline = time.monotonic() + deadline_s
+    model = _load(ref)
+    actions = action_set(
+        model.black_box.space,
+        question.factual_raw,
+        constraints=question.constraints,
+        rules=model.rules,
+        cost_weights=question.cost_weights,
+    )
+    problem = RecourseProblem(
+        black_box=model.black_box,
+        reference=model.reference,
+        action_set=actions,
+        seed=question.seed,
+        deadline=deadline,
+    )
+    return answer(actions, solve(problem, METHODS[question.method], question.params))
+
+
+def predict(ref: ModelRef, rows_raw: Float[np.ndarray, "n p"], *, deadline_s: float) -> list[Json]:  # noqa: ARG001
+    """The model's decisions about raw rows."""
+    black_box = _load(ref).black_box
+    scores = black_box.score_raw(rows_raw)
+    probabilities = black_box.probability(scores)
+    return [
+        decision(_finite(score), None if probabilities is None else _finite(probabilities[i]))
+        for i, score in enumerate(scores)
+    ]
+
+
+def sample(ref: ModelRef, *, deadline_s: float) -> dict[str, Any] | None:  # noqa: ARG001
+    """The refused reference record that is most ordinary, by its score; None where the model refuses none."""
+    reference = _load(ref).reference
+    refused = np.flatnonzero(reference.scores < 0.0)
+    if not refused.size:
+        return None
+    middle = refused[np.argsort(reference.scores[refused], kind="stable")[refused.size // 2]]
+    return reference.space.record(reference.rows_raw[middle])
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None

@@ -1,0 +1,61 @@
+"""Logs: one JSON object per line on standard error, with the id of the request that caused it.
+
+Log lines never hold applicant data: no feature values, no request bodies, no query strings, and of an exception only
+where it happened, not what it said.
+"""
+
+import logging
+import sys
+import traceback
+from contextvars import ContextVar
+from pathlib import Path
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""Id of the request that is being answered."""
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+def configure_logging() -> None:
+    """Send the log of this process, the web server's lines included, to standard error as JSON."""
+    shared: list[Processor] = [
+        _with_request_id,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _without_exception_text,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer()],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    formatter = structlog.stdlib.ProcessorFormatter
+    last: list[Processor] = [formatter.remove_processors_meta, structlog.processors.JSONRenderer()]
+    handler.setFormatter(formatter(foreign_pre_chain=shared, processors=last))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("uvicorn").setLevel(logging.INFO)
+
+
+def trace(error: BaseException) -> list[str]:
+    """Where an exception happened: its class and lines of code, not its message, which may hold applicant data."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [type(error).__name__, *(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames)]
+
+
+def _with_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    if (current := request_id.get()) is not None:
+        event.setdefault("request_id", current)
+    return event
+
+
+def _without_exception_text(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    exc_info = event.pop("exc_info", None)
+    error = exc_info[1] if isinstance(exc_info, tuple) else exc_info
+    if isinstance(error, BaseException):
+        event["trace"] = trace(error)
+    return event

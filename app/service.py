@@ -1,0 +1,224 @@
+"""What the product can do, one method per use case. The HTTP edge is a skin over it."""
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import Fault, InvalidRequest, LaneTimeout, NotReady, UnknownModel
+from app.jobs import task
+from app.jobs.answer import Json, out_of_time
+from app.jobs.pool import Lane
+from app.recourse.actionability import Constraints, action_set
+from app.recourse.blackbox import Output
+from app.recourse.features import Feature
+from app.recourse.method import MethodParams
+from app.registry.registered import RegisteredModel
+from app.registry.registry import Registry
+from app.settings import Settings
+
+CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Digits that keep their order as text and are not mistaken for each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecourseQuery:
+    """A request for recourse, as it came."""
+
+    model: str
+    applicant: Mapping[str, object]
+    method: str
+    params: MethodParams
+    reference: str | None = None
+    constraints: Constraints = field(default_factory=Constraints)
+    cost_weights: Mapping[str, float] = field(default_factory=dict)
+    deadline_ms: int | None = None
+    seed: int = 0
+
+
+class Service:
+    """The use cases, over one models store and one lane of child processes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._registry = Registry(settings.models_store, trust_pickle=settings.trust_pickle)
+        self._store = task.Store(root=str(settings.models_store.absolute()), trust_pickle=settings.trust_pickle)
+        self._lane = Lane("sync", settings.lanes_sync, task.prepare, (self._store,))
+
+    def start(self) -> None:
+        """Start the child processes; they become ready in the background."""
+        self._lane.start()
+
+    async def close(self) -> None:
+        """End the child processes."""
+        await self._lane.close()
+
+    # --- recourse ---
+
+    async def recourse(self, query: RecourseQuery) -> Json:
+        """What the applicant could change.
+
+        Raises
+        ------
+        UnknownModel, ModelUnusable : as `Registry.find`
+        InvalidRequest : record, constraints or weights do not fit the model; with every fault
+        Overloaded, LaneCrashed : as `Lane.run`; a time-out is an answer, not an error
+        """
+        created = datetime.now(UTC)
+        model = self._find(query.model, pointer="/model")
+        question = task.Question(
+            factual_raw=_checked(model, query),
+            constraints=query.constraints,
+            cost_weights=query.cost_weights,
+            method=query.method,
+            params=query.params,
+            seed=query.seed,
+        )
+        found = await self._ask(model, question, query.deadline_ms or self.settings.default_deadline_ms)
+        return {
+            "id": new_id("rec"),
+            "status": found.pop("status"),
+            "reference": query.reference,
+            "model": _identity(model),
+            "method": {"name": query.method, **asdict(query.params)},
+            **found,
+            "seed": query.seed,
+            "created_at": _timestamp(created),
+            "expires_at": _timestamp(created + timedelta(days=self.settings.valid_days)),
+        }
+
+    async def _ask(self, model: RegisteredModel, question: task.Question, deadline_ms: int) -> Json:
+        began = time.perf_counter()
+        try:
+            found: Json = await self._in_child(model, task.recourse, question, timeout_ms=deadline_ms)
+        except LaneTimeout:
+            return out_of_time(1000.0 * (time.perf_counter() - began))
+        return found
+
+    # --- models ---
+
+    def models(self) -> list[Json]:
+        """Every registered version."""
+        return [_summary(model) for model in self._registry.list()]
+
+    def model(self, name: str) -> Json:
+        """One registered version, also a retired one by its full name."""
+        return _summary(self._registry.find(name, include_retired=True))
+
+    async def schema(self, name: str) -> Json:
+        """The features of a model, and a record to try."""
+        model = self._find(name)
+        return {
+            "model": _identity(model),
+            "features": [_describe(feature) for feature in model.space.features],
+            "rules": [rule.text for rule in model.rules],
+            "sample": await self._in_child(model, task.sample),
+        }
+
+    async def predict(self, name: str, records: Sequence[Mapping[str, object]]) -> Json:
+        """The model's decisions. Raises `InvalidRecord` with the faults of all records."""
+        model = self._find(name)
+        rows_raw = model.space.read_many(records, pointer="/records")
+        return {"model": _identity(model), "predictions": await self._in_child(model, task.predict, rows_raw)}
+
+    # --- operations ---
+
+    def readiness(self) -> Json:
+        """How many models and workers stand ready. Raises `NotReady` with all that is amiss."""
+        faults = []
+        if not os.access(self.settings.models_store, os.R_OK | os.X_OK):
+            faults.append(Fault("", "the directory of models (RECOURSE_MODELS_STORE) cannot be read"))
+        if not self._lane.warm:
+            faults.append(Fault("", "no worker has finished loading the models"))
+        if faults:
+            raise NotReady(faults=faults)
+        active = [model for model in self._registry.list() if not model.retired]
+        broken = [version.error.detail for version in self._registry.broken() if not version.retired]
+        return {"status": "ready", "models": len(active), "workers": self._lane.warm, "warnings": broken}
+
+    # --- inside ---
+
+    def _find(self, name: str, *, pointer: str | None = None) -> RegisteredModel:
+        try:
+            return self._registry.find(name)
+        except UnknownModel as error:
+            if pointer is None:
+                raise
+            fault = Fault(pointer, "is not the name of an active model")
+            raise UnknownModel(error.detail, faults=[fault], **error.facts) from None
+
+    async def _in_child(
+        self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
+    ) -> Any:
+        timeout_s = (timeout_ms or self.settings.default_deadline_ms) / 1000.0
+        return await self._lane.run(work, task.ModelRef.of(self._store, model), *args, timeout_s=timeout_s)
+
+
+def new_id(prefix: str) -> str:
+    """A new id, unguessable, that sorts by time: `rec_` and 26 letters and digits (48 bits of time, 82 random ones)."""
+    number = (time.time_ns() // 1_000_000 << 82) | secrets.randbits(82)
+    return f"{prefix}_" + "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def _checked(model: RegisteredModel, query: RecourseQuery) -> Float[np.ndarray, "p"]:
+    """The applicant's raw row, once nothing is wrong with it, nor with constraints and weights; else every fault."""
+    faulty: list[InvalidRequest] = []
+    factual_raw = np.zeros(model.space.p)
+    try:
+        factual_raw = model.space.read(query.applicant)
+    except InvalidRequest as error:
+        faulty.append(error)
+    try:
+        # Built for its checks alone; the child that solves builds its own.
+        action_set(model.space, factual_raw, constraints=query.constraints, cost_weights=query.cost_weights)
+    except InvalidRequest as error:
+        faulty.append(error)
+    if len(faulty) == 1:
+        raise faulty[0]
+    if faulty:
+        raise InvalidRequest(faults=[fault for error in faulty for fault in error.faults])
+    return factual_raw
+
+
+def _identity(model: RegisteredModel) -> Json:
+    return {"id": model.id, "version": model.version, "sha256": model.sha256}
+
+
+def _summary(model: RegisteredModel) -> Json:
+    manifest = model.manifest
+    return {
+        **_identity(model),
+        "title": manifest.title,
+        "description": manifest.description,
+        "active": not model.retired,
+        "registered_at": _timestamp(model.registered_at),
+        "features": len(manifest.features),
+        "output": manifest.output.value,
+        "threshold": None if manifest.output is Output.LABEL else manifest.threshold,
+    }
+
+
+def _describe(feature: Feature) -> Json:
+    return {
+        "name": feature.name,
+        "type": feature.type.value,
+        "label": feature.title,
+        "unit": feature.unit,
+        "min": feature.min,
+        "max": feature.max,
+        "step": feature.step,
+        "decimals": feature.decimals,
+        "categories": None if feature.is_number else list(feature.levels),
+        "change": feature.change.value,
+        "cost": feature.cost,
+    }
+
+
+def _timestamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,33 @@
+"""What an operator can set: environment variables `RECOURSE_...`, read once at start and passed down."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Settings of one service process."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="RECOURSE_", use_attribute_docstrings=True, frozen=True, extra="forbid", env_ignore_empty=True
+    )
+
+    models_store: Path = Path("models_store")
+    """Directory of the registered models, `{id}/{version}/`."""
+    trust_pickle: bool = False
+    """Load artifacts that can run code (joblib, pickle), provided their digest is the registered one."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    """Port to listen on; 0 takes a free one."""
+    lanes_sync: Annotated[int, Field(ge=1, le=256)] = os.cpu_count() or 1
+    """Child processes that compute answers; each holds its own copy of the models in use."""
+    default_deadline_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
+    """Time allowed to a request that does not set `deadline_ms`."""
+    valid_days: Annotated[int, Field(ge=1, le=3650)] = 90
+    """How long an answer is said to hold, `expires_at`."""
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 1_000_000
+    """Largest request body."""
