@@ -22,8 +22,9 @@ def inside(directory: Path, path: str) -> Path:
         found = (directory / pure).resolve(strict=True)
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f'there is no file "{path}"') from None
-    except OSError as error:
-        raise ValueError(f'"{path}" cannot be read: {error.strerror}') from error
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: a loop of links, before Python 3.13.
+        raise ValueError(f'"{path}" cannot be read: {error}') from error
     if not found.is_relative_to(directory.resolve()):
         raise ValueError(f'"{path}" is a link that leaves the directory of the model')
     if not found.is_file():
@@ -63,8 +64,11 @@ def write_atomic(target: Path, content: bytes) -> None:
     """Write a file such that a reader sees the old content or the new, never a part."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
-    write(draft, content)
-    draft.replace(target)
+    try:
+        write(draft, content)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
     flush_directory(target.parent)
 
 

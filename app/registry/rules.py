@@ -8,8 +8,9 @@ Grammar::
     name  = a word, or anything between backquotes
 """
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from app.recourse.actionability import LinearRule
 from app.recourse.features import Feature
@@ -42,6 +43,8 @@ def parse_rule(text: str, features: Sequence[Feature]) -> LinearRule:
     weights = {name: sign * (left.get(name, 0.0) - right.get(name, 0.0)) for name in {**left, **right}}
     limit = -weights.pop("", 0.0)
     _check_names(weights, features)
+    if not all(map(math.isfinite, (limit, *weights.values()))):
+        raise ValueError("has a number that is too large")
     coefficients = tuple(weights.get(feature.name, 0.0) for feature in features)
     if not any(coefficients):
         raise ValueError("does not depend on any feature")
@@ -92,7 +95,7 @@ def _term(rest: list[Token]) -> tuple[str, float]:
     return (text, 1.0) if kind == "name" else ("", float(text))
 
 
-def _check_names(names: Iterator[str] | dict[str, float], features: Sequence[Feature]) -> None:
+def _check_names(names: Collection[str], features: Sequence[Feature]) -> None:
     known = {feature.name: feature for feature in features}
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -1,6 +1,11 @@
 """The bytes of an artifact: read once, checked, and only then looked at."""
 
 import hashlib
+import lzma
+import pickle
+import struct
+import zipfile
+import zlib
 from pathlib import Path
 
 from app.errors import Fault, ModelRefused
@@ -28,3 +33,31 @@ def read_artifact(manifest: Manifest, directory: Path) -> bytes:
 def digest_fault(found: str) -> Fault:
     """The artifact is not the file that the manifest describes."""
     return Fault("/artifact/sha256", f"is not the digest of the file, which is {found}")
+
+
+UNREADABLE = (
+    pickle.PickleError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What the readers of torch, skops and joblib raise where a file is damaged, hostile, or of other libraries; each of
+these was seen on files with some bytes changed, or is what a decompressor raises."""
+
+
+def unreadable(error: Exception) -> ModelRefused:
+    """The refusal of a file on which a reader gave up."""
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return ModelRefused(faults=[Fault("/artifact", f"cannot be read: {reason}")])

@@ -8,8 +8,6 @@ categories as text, a binary without categories as bool. ``input: encoded`` hand
 column names where it was fitted on named columns, in the order of the encoded columns.
 """
 
-import pickle
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -22,11 +20,12 @@ from jaxtyping import Float
 from app.errors import Fault, ModelRefused
 from app.recourse.blackbox import BlackBox, Input, Output, Predict
 from app.recourse.features import Feature, FeatureSpace, FeatureType
-from app.registry.adapters.artifact import read_artifact
+from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.libraries import library
 from app.registry.manifest import Manifest
 
 ALLOWED = (
+    "functools.partial",
     "numpy.dtype",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
@@ -38,8 +37,10 @@ ALLOWED = (
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.tree._tree.Tree",
     "sklearn.utils._bunch.Bunch",
+    "sklearn.utils.validation.check_array",
 )
-"""Types beyond skops' own list that a skops file may hold; none of them runs code of the file."""
+"""Types and functions beyond skops' own list that a skops file may hold; none of them runs code of the file. (What a
+`partial` calls is looked up in the same lists.)"""
 
 Table: TypeAlias = Callable[[np.ndarray], Any]
 """From the black box's input to the estimator's."""
@@ -51,7 +52,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, *, trust_pick
     if manifest.artifact.path.endswith(".skops"):
         estimator = _read_skops(content)
     else:
-        estimator = _read_pickle(content, manifest.artifact.path, trust_pickle=trust_pickle)
+        estimator = _read_pickle(content, trust_pickle=trust_pickle)
     parts = list(_parts(estimator))
     faults = [*_method_faults(estimator, manifest), *_column_faults(estimator, manifest, space), *_tree_faults(parts)]
     if faults:
@@ -65,12 +66,6 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, *, trust_pick
 
 # --- from the file ---------------------------------------------------------------------------------------------------
 
-_UNREADABLE = (
-    pickle.UnpicklingError, zipfile.BadZipFile, ArithmeticError, AttributeError, EOFError, ImportError, LookupError,
-    NotImplementedError, RuntimeError, TypeError, ValueError,
-)  # fmt: skip
-"""What the readers raise where a file is damaged, or is of other versions or libraries."""
-
 
 def _read_skops(content: bytes) -> Any:
     with library("sklearn"):
@@ -80,12 +75,12 @@ def _read_skops(content: bytes) -> Any:
         untrusted = sorted(set(skops.io.get_untrusted_types(data=content)) - set(ALLOWED))
         if not untrusted:
             return skops.io.loads(content, trusted=list(ALLOWED))
-    except _UNREADABLE as error:
-        raise _unreadable(error) from error
+    except UNREADABLE as error:
+        raise unreadable(error) from error
     raise ModelRefused(faults=[Fault("/artifact", f"holds types that are not allowed: {', '.join(untrusted)}")])
 
 
-def _read_pickle(content: bytes, path: str, *, trust_pickle: bool) -> Any:
+def _read_pickle(content: bytes, *, trust_pickle: bool) -> Any:
     if not trust_pickle:
         detail = "can run any code when it is read; save it with skops, or pass --trust-pickle if you trust its source"
         raise ModelRefused(faults=[Fault("/artifact/path", detail)])
@@ -93,15 +88,10 @@ def _read_pickle(content: bytes, path: str, *, trust_pickle: bool) -> Any:
         import joblib
         import sklearn  # noqa: F401
     try:
-        # The digest of `content` is the manifest's: the operator trusts these very bytes.
-        return joblib.load(BytesIO(content)) if path.endswith(".joblib") else pickle.loads(content)  # noqa: S301
-    except _UNREADABLE as error:
-        raise _unreadable(error) from error
-
-
-def _unreadable(error: Exception) -> ModelRefused:
-    reason = " ".join(str(error).split())[:300]
-    return ModelRefused(faults=[Fault("/artifact", f"cannot be read: {type(error).__name__}: {reason}")])
+        # The digest of `content` is the manifest's: the operator trusts these very bytes. Reads plain pickles as well.
+        return joblib.load(BytesIO(content))
+    except UNREADABLE as error:
+        raise unreadable(error) from error
 
 
 # --- what is inside --------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ batches, three times as fast on single records (`docs/decisions/0002-models-on-d
 process that reads safetensors never imports PyTorch. The tests hold it against `torch.nn.Sequential` and autograd.
 """
 
-import pickle
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +16,7 @@ from jaxtyping import Float
 from app.errors import Fault, ModelRefused
 from app.recourse.blackbox import BlackBox, Output, sigmoid
 from app.recourse.features import FeatureSpace, escape
-from app.registry.adapters.artifact import read_artifact
+from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.libraries import library
 from app.registry.manifest import Activation, Architecture, Manifest
 
@@ -134,13 +133,8 @@ def _read_state(content: bytes, path: str) -> dict[str, np.ndarray]:
     reader = _read_safetensors if path.endswith(".safetensors") else _read_pt
     try:
         return reader(content)
-    except _UNREADABLE as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ModelRefused(faults=[Fault("/artifact", f"is not a state dict of tensors: {reason}")]) from error
-
-
-_UNREADABLE = (pickle.UnpicklingError, RuntimeError, ValueError, TypeError, KeyError, EOFError, OverflowError)
-"""What damaged files make the readers raise."""
+    except UNREADABLE as error:
+        raise unreadable(error) from error
 
 
 def _read_safetensors(content: bytes) -> dict[str, np.ndarray]:
@@ -160,7 +154,7 @@ def _read_pt(content: bytes) -> dict[str, np.ndarray]:
 
     state = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        raise ValueError("it holds something else")
+        raise ValueError("it is no state dict of tensors")
     # numpy has no bfloat16.
     tensors = {str(key): value.float() if value.dtype == torch.bfloat16 else value for key, value in state.items()}
     return {key: value.detach().numpy() for key, value in tensors.items()}

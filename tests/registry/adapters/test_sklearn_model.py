@@ -1,0 +1,234 @@
+"""Estimators: hostile files, trust, and columns that do not fit."""
+
+import hashlib
+import io
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from app.errors import ModelRefused, ModelUnusable
+from app.registry.registry import Registry
+from tests.registry.loan import FEATURES, ModelDirectory
+
+Refusal = Callable[[Path], dict[str, str]]
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(120, 8))
+Y = (X[:, 1] - X[:, 2] > 0).astype(int)
+NAMES = [feature["name"] for feature in FEATURES]
+
+
+class Evil:
+    """Makes a directory when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.marker),)
+
+
+def dumped(estimator: Any) -> bytes:
+    buffer = io.BytesIO()
+    joblib.dump(estimator, buffer)
+    return buffer.getvalue()
+
+
+def use(model: ModelDirectory, content: bytes | Any, path: str = "m.skops", **changes: Any) -> Path:
+    """The loan model with this estimator, or these bytes, as its artifact."""
+    content = content if isinstance(content, bytes) else skops.io.dumps(content)
+    model.set_artifact(content, format="sklearn", path=path)
+    return model.write(**changes)
+
+
+# --- hostile files ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["m.joblib", "m.pkl"])
+def test_a_pickle_is_refused_unread(model: ModelDirectory, refusal: Refusal, tmp_path: Path, path: str) -> None:
+    for content in (dumped(Evil(tmp_path / "executed")), pickle.dumps(Evil(tmp_path / "executed"))):
+        assert "--trust-pickle" in refusal(use(model, content, path))["/artifact/path"]
+    assert not (tmp_path / "executed").exists()
+
+
+def test_trust_is_in_the_bytes_of_the_digest_only(model: ModelDirectory, tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "store", trust_pickle=True)
+    source = use(model, dumped(Evil(tmp_path / "executed")), "m.joblib")
+    text = (source / "model.yaml").read_text()
+    honest = hashlib.sha256(dumped(LogisticRegression().fit(X, Y))).hexdigest()
+    (source / "model.yaml").write_text(text.replace(model.manifest["artifact"]["sha256"], honest))
+    with pytest.raises(ModelRefused, match="is not the digest of the file"):
+        registry.register(source)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_pickle_swapped_after_registration_is_not_read(model: ModelDirectory, tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "store", trust_pickle=True)
+    registered = registry.register(use(model, dumped(LogisticRegression().fit(X, Y)), "m.joblib"))
+    (registered.directory / "m.joblib").write_bytes(dumped(Evil(tmp_path / "executed")))
+    with pytest.raises(ModelUnusable, match="/artifact/sha256: is not the digest"):
+        registered.load()
+    assert not (tmp_path / "executed").exists()
+
+
+def test_trust_is_asked_for_again_when_a_pickle_is_loaded(model: ModelDirectory, tmp_path: Path) -> None:
+    Registry(tmp_path, trust_pickle=True).register(use(model, dumped(LogisticRegression().fit(X, Y)), "m.joblib"))
+    with pytest.raises(ModelUnusable, match="--trust-pickle"):
+        Registry(tmp_path).find("loan").load()
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"\x80\x04.", b"PK\x05\x06" + b"\0" * 18])
+@pytest.mark.parametrize("path", ["m.joblib", "m.pkl", "m.skops"])
+def test_damaged_files_are_refused(model: ModelDirectory, tmp_path: Path, path: str, content: bytes) -> None:
+    with pytest.raises(ModelRefused, match="/artifact: cannot be read"):
+        Registry(tmp_path / "store", trust_pickle=True).register(use(model, content, path))
+
+
+def test_a_type_that_is_not_allowed_is_named(model: ModelDirectory, refusal: Refusal) -> None:
+    pipeline = make_pipeline(FunctionTransformer(), LogisticRegression()).fit(X, Y)
+    pipeline.steps[0][1].func = os.mkdir
+    assert refusal(use(model, pipeline)) == {"/artifact": "holds types that are not allowed: posix.mkdir"}
+
+
+def broken_tree(key: str, value: int, node: int = 0) -> DecisionTreeClassifier:
+    """A fitted tree, one number of one of its nodes replaced."""
+    estimator = DecisionTreeClassifier(max_depth=4, random_state=0).fit(X, Y)
+    state = estimator.tree_.__getstate__()
+    state["nodes"][key][node] = value
+    estimator.tree_.__setstate__(state)
+    return estimator
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("left_child", 10**9),
+        ("right_child", 10**6),
+        ("right_child", -5),
+        ("left_child", 0),
+        ("feature", 8),
+        ("feature", -7),
+    ],
+)
+def test_a_tree_that_points_outside_is_refused_before_it_is_asked(
+    model: ModelDirectory, refusal: Refusal, key: str, value: int
+) -> None:
+    tree = broken_tree(key, value)
+    forest = RandomForestClassifier(3, random_state=0).fit(X, Y)
+    forest.estimators_[1] = tree
+    for estimator in (tree, forest, make_pipeline(FunctionTransformer(), forest)):
+        assert "nodes point outside" in refusal(use(model, estimator))["/artifact"]
+
+
+def test_a_forest_counts_the_columns_itself(model: ModelDirectory, refusal: Refusal) -> None:
+    wide = RandomForestClassifier(3, random_state=0).fit(np.hstack([X, X]), Y)
+    wide.n_features_in_ = 8
+    assert "nodes point outside" in refusal(use(model, wide))["/artifact"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("left", 4_000_000_000), ("right", 0), ("feature_idx", 8), ("is_categorical", 1)]
+)
+def test_so_is_one_of_histograms(model: ModelDirectory, refusal: Refusal, key: str, value: int) -> None:
+    estimator = HistGradientBoostingClassifier(max_iter=3).fit(X, Y)
+    estimator._predictors[1][0].nodes[key][0] = value
+    assert "nodes point outside" in refusal(use(model, estimator))["/artifact"]
+
+
+# --- does it fit -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("estimator", "changes", "pointer", "sentence"),
+    [
+        (LinearRegression().fit(X, Y), {}, "/artifact", "is not a fitted classifier but LinearRegression"),
+        (LogisticRegression(), {}, "/artifact", "is not a fitted classifier"),
+        (LinearSVC().fit(X, Y), {}, "/output", "needs predict_proba"),
+        (DecisionTreeClassifier().fit(X, Y), {"output": "logit", "threshold": 0}, "/output", "needs decision_function"),
+        (LogisticRegression().fit(X, Y), {"favourable": "good"}, "/favourable", "[0, 1]"),
+        (LogisticRegression().fit(X[:, :5], Y), {}, "/features", "but the estimator was fitted on 5"),
+        (LogisticRegression().fit(X, Y), {"input": "raw"}, "/input", "fitted on a DataFrame"),
+        (
+            LogisticRegression().fit(X, np.arange(120) % 3), {"output": "logit", "threshold": 0},
+            "/output", "a model of 3 classes",
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_the_manifest_is_refused(
+    model: ModelDirectory, refusal: Refusal, estimator: Any, changes: dict[str, Any], pointer: str, sentence: str
+) -> None:
+    assert sentence in refusal(use(model, estimator, **changes))[pointer]
+
+
+def test_named_encoded_columns_must_be_in_order(model: ModelDirectory, refusal: Refusal, store: Registry) -> None:
+    columns = list(store.register(model.write()).space.columns)
+    fitted = LogisticRegression().fit(pd.DataFrame(X, columns=columns[::-1]), Y)
+    store.root = store.root.parent / "other"
+    assert "another order" in refusal(use(model, fitted))["/features"]
+
+
+def test_columns_of_a_table_are_compared_by_name(model: ModelDirectory, refusal: Refusal) -> None:
+    table = pd.DataFrame(X[:, :6], columns=["shoe_size", *NAMES[1:]])
+    assert refusal(use(model, LogisticRegression().fit(table, Y), input="raw")) == {
+        "/features": 'lack "shoe_size", on which the estimator was fitted',
+        "/features/0": '"age" is not a column on which the estimator was fitted',
+    }
+
+
+def test_columns_of_a_table_may_come_in_any_order(model: ModelDirectory, store: Registry) -> None:
+    model.manifest["features"] = model.manifest["features"][:3]
+    numbers = pd.DataFrame(model.records)[["amount", "age", "income"]]
+    fitted = make_pipeline(FunctionTransformer(), DecisionTreeClassifier(max_depth=3, random_state=0)).fit(
+        numbers, numbers["income"] > 4_000
+    )
+    loaded = store.register(use(model, fitted, input="raw", favourable=True)).load()
+    expected = fitted.predict_proba(numbers)[:, 1]
+    np.testing.assert_allclose(loaded.black_box.predict(loaded.reference.rows_raw), expected)
+
+
+def test_an_estimator_that_cannot_take_the_records_is_refused(model: ModelDirectory, refusal: Refusal) -> None:
+    table = pd.DataFrame(X[:, :6], columns=NAMES)
+    fault = refusal(use(model, LogisticRegression().fit(table, Y), input="raw"))["/artifact"]
+    assert fault.startswith("cannot score the reference records: ValueError: could not convert string to float")
+
+
+def test_of_three_classes_one_is_favourable(model: ModelDirectory, store: Registry) -> None:
+    fitted = LogisticRegression().fit(X, np.array(["bad", "maybe", "good"])[np.arange(120) % 3])
+    loaded = store.register(use(model, fitted, favourable="maybe", threshold=0.3)).load()
+    np.testing.assert_allclose(loaded.black_box.predict(X), fitted.predict_proba(X)[:, 2])
+    assert list(fitted.classes_) == ["bad", "good", "maybe"]
+
+
+def test_a_forest_starts_no_threads(model: ModelDirectory, store: Registry) -> None:
+    fitted = make_pipeline(FunctionTransformer(), RandomForestClassifier(50, n_jobs=-1, random_state=0)).fit(X, Y)
+    loaded = store.register(use(model, fitted)).load()
+    before = threading.active_count()
+    loaded.black_box.score(X)
+    assert threading.active_count() == before
+
+
+def test_what_a_library_warns_about_is_kept_with_the_registration(
+    model: ModelDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = LogisticRegression().fit(X, Y)
+    monkeypatch.setattr("sklearn.base.__version__", "1.8.0")
+    content = pickle.dumps(fitted)
+    monkeypatch.undo()
+    registered = Registry(tmp_path / "store", trust_pickle=True).register(use(model, content, "m.pkl"))
+    assert "from version 1.8.0" in registered.registration.warnings[0]
+    assert registered.load()

@@ -1,0 +1,235 @@
+"""Registration: what is installed is whole, what is refused leaves nothing, and every fault is told at once."""
+
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.errors import ModelExists, ModelRefused
+from app.recourse.blackbox import sigmoid
+from app.registry.install import STALE_S
+from app.registry.registry import Registry
+from tests.registry.loan import WEIGHTS, ModelDirectory, loan_records
+
+Refusal = Callable[[Path], dict[str, str]]
+
+
+@contextmanager
+def full_disk(limit: int) -> Iterator[None]:
+    """No file can grow beyond `limit` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def files(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+
+
+def test_what_is_installed_is_whole(model: ModelDirectory, store: Registry) -> None:
+    (model.path / "extra").mkdir(parents=True)
+    (model.path / "extra" / "notes.txt").write_text("not part of the model")
+    registered = store.register(model.write())
+    installed = {"model.yaml", "model.json", "reference.csv", "profile.npz", "registration.json"}
+    assert files(store.root) == {f"loan/1/{name}" for name in installed}
+    registration = registered.registration
+    assert registration.digests == {
+        name: hashlib.sha256((registered.directory / name).read_bytes()).hexdigest()
+        for name in installed - {"registration.json"}
+    }
+    assert registration.records == 200
+    assert 0 < registration.favourable < 200
+    assert (registration.largest_distance_exact, registration.warnings) == (True, ())
+    ages = np.array([record["age"] for record in model.records])
+    assert registration.encoding["age"] == pytest.approx((ages.mean(), ages.std()))
+    assert set(registration.encoding) == {"age", "income", "amount", "savings", "guarantor"}
+
+
+def test_the_profile_is_the_models_own(model: ModelDirectory, store: Registry) -> None:
+    loaded = store.register(model.write()).load()
+    np.testing.assert_allclose(loaded.reference.scores, loaded.black_box.score_raw(loaded.reference.rows_raw))
+    distances = np.linalg.norm(loaded.reference.X[:, None] - loaded.reference.X[None], axis=2)
+    assert loaded.reference.largest_distance == pytest.approx(distances.max())
+
+
+def test_files_in_folders_keep_their_place(model: ModelDirectory, store: Registry) -> None:
+    (model.path / "weights").mkdir(parents=True)
+    model.manifest["artifact"]["path"] = "weights/model.json"
+    assert store.register(model.write()).load()
+    assert "loan/1/weights/model.json" in files(store.root)
+
+
+def test_a_link_inside_the_directory_becomes_a_file(model: ModelDirectory, store: Registry) -> None:
+    model.write()
+    (model.path / "model.json").rename(model.path / "v7.json")
+    (model.path / "model.json").symlink_to("v7.json")
+    installed = store.register(model.path).directory / "model.json"
+    assert not installed.is_symlink()
+    assert installed.read_bytes() == model.artifact
+
+
+def test_stated_scales_are_kept(model: ModelDirectory, store: Registry) -> None:
+    model.manifest["features"][1] |= {"center": 1_000.0, "scale": 250.0}
+    assert store.register(model.write()).registration.encoding["income"] == (1_000.0, 250.0)
+
+
+def test_a_version_is_never_overwritten(model: ModelDirectory, store: Registry) -> None:
+    before = store.register(model.write())
+    content = (before.directory / "registration.json").read_bytes()
+    model.records = loan_records(seed=1)
+    with pytest.raises(ModelExists, match="loan@1 is registered already"):
+        store.register(model.write())
+    assert (before.directory / "registration.json").read_bytes() == content
+    assert files(store.root) == {f"loan/1/{path.name}" for path in before.directory.iterdir()}
+
+
+def test_of_two_processes_one_registers(model: ModelDirectory, tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib, app.registry.registry as r, app.errors as e\n"
+        "input()\n"
+        "try: r.Registry(pathlib.Path(sys.argv[1])).register(pathlib.Path(sys.argv[2]))\n"
+        "except e.ModelExists: sys.exit(7)\n"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "store", model.write()]
+    racers = [subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path.cwd()) for _ in range(3)]
+    for racer in racers:
+        assert racer.stdin
+        racer.stdin.write(b"\n")
+        racer.stdin.flush()
+    codes = []
+    for racer in racers:
+        racer.communicate()
+        codes.append(racer.returncode)
+    assert sorted(codes) == [0, 7, 7]
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["loan"]
+
+
+# --- refused ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_fault_is_told_at_once(model: ModelDirectory, refusal: Refusal) -> None:
+    model.records[3]["age"] = 12
+    model.records[4]["housing"] = "castle"
+    del model.manifest["title"]
+    model.manifest["artifact"]["sha256"] = "0" * 64
+    model.write(rules=["age <= wealth"], version=3)
+    assert set(refusal(model.path)) == {
+        "/title", "/version", "/rules/0", "/artifact/sha256", "/reference/3/age", "/reference/4/housing"
+    }  # fmt: skip
+
+
+def test_the_artifact_is_examined_although_reference_records_are_bad(model: ModelDirectory, refusal: Refusal) -> None:
+    model.records[3]["age"] = 12
+    model.set_artifact(json.dumps({"weights": {**WEIGHTS, "shoe_size": 1}}).encode())
+    assert set(refusal(model.write())) == {"/reference/3/age", "/artifact/weights/shoe_size"}
+
+
+def test_files_are_examined_although_the_manifest_is_bad(model: ModelDirectory, refusal: Refusal) -> None:
+    model.write(id="Not An Id", reference="other.csv")
+    (model.path / "model.json").unlink()
+    faults = refusal(model.path)
+    assert set(faults) == {"/id", "/artifact/path", "/reference"}
+    assert faults["/artifact/path"] == 'there is no file "model.json"'
+
+
+def test_a_wrong_digest_names_the_right_one(model: ModelDirectory, refusal: Refusal) -> None:
+    model.manifest["artifact"]["sha256"] = "a" * 64
+    assert hashlib.sha256(model.artifact).hexdigest() in refusal(model.write())["/artifact/sha256"]
+
+
+@pytest.mark.parametrize("path", ["../secret.json", "/etc/hostname"])
+def test_a_path_cannot_leave_the_directory(model: ModelDirectory, refusal: Refusal, path: str) -> None:
+    model.write()
+    (model.path.parent / "secret.json").write_bytes(model.artifact)
+    text = (model.path / "model.yaml").read_text()
+    (model.path / "model.yaml").write_text(text.replace("path: model.json", f"path: {path}"))
+    assert "relative path inside" in refusal(model.path)["/artifact/path"]
+
+
+@pytest.mark.parametrize(("name", "pointer"), [("model.json", "/artifact/path"), ("reference.csv", "/reference")])
+def test_neither_can_a_link(model: ModelDirectory, refusal: Refusal, name: str, pointer: str) -> None:
+    model.write()
+    (model.path / name).rename(model.path.parent / name)
+    (model.path / name).symlink_to(model.path.parent / name)
+    assert "link that leaves" in refusal(model.path)[pointer]
+
+
+def test_a_model_that_answers_nonsense_is_refused(model: ModelDirectory, refusal: Refusal) -> None:
+    model.set_artifact(json.dumps({"weights": dict.fromkeys(WEIGHTS, 1e308)}).encode())
+    assert "no finite output for" in refusal(model.write(output="logit", threshold=0.0))["/artifact"]
+
+
+def test_numbers_too_large_to_encode_are_refused(model: ModelDirectory, refusal: Refusal) -> None:
+    del model.manifest["features"][1]["max"]
+    model.records[0]["income"] = 1e308
+    assert 'too large to encode in "income"' in refusal(model.write())["/reference"]
+
+
+def test_without_a_manifest_there_is_no_model(tmp_path: Path, store: Registry) -> None:
+    with pytest.raises(ModelRefused, match=r"model.yaml cannot be read: No such file"):
+        store.register(tmp_path)
+    assert not store.root.exists()
+
+
+@pytest.mark.parametrize("limit", [0, 1_000, 9_000])
+def test_a_full_disk_leaves_nothing(model: ModelDirectory, store: Registry, limit: int) -> None:
+    model.set_artifact(model.artifact + b" " * 5_000)
+    model.write()
+    with full_disk(limit), pytest.raises(OSError, match="File too large"):
+        store.register(model.path)
+    assert list(store.root.iterdir()) == []
+    assert store.register(model.path)
+
+
+def test_what_a_killed_registration_left_is_ignored_then_swept(model: ModelDirectory, store: Registry) -> None:
+    left = store.root / ".incoming-left"
+    left.mkdir(parents=True)
+    (left / "model.yaml").write_text("id: half")
+    store.register(model.write())
+    assert left.exists()
+    assert [found.name for found in store.list()] == ["loan@1"]
+    assert store.broken() == ()
+    old = left.stat().st_mtime - STALE_S - 60
+    os.utime(left, (old, old))
+    store.register(model.write(version="2"))
+    assert not left.exists()
+
+
+# --- warned ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_never_says_yes_is_registered_with_a_warning(model: ModelDirectory, store: Registry) -> None:
+    registered = store.register(model.write(threshold=0.999999))
+    assert registered.registration.favourable == 0
+    assert "accepts none of its reference records" in registered.registration.warnings[0]
+
+
+def test_a_rule_that_the_reference_records_break_is_worth_a_warning(model: ModelDirectory, store: Registry) -> None:
+    registered = store.register(model.write(rules=["amount <= income"]))
+    broken = sum(record["amount"] > record["income"] for record in model.records)
+    assert registered.registration.warnings == (
+        f"The rule 'amount <= income' does not hold in {broken} of 200 reference records.",
+    )
+    assert [rule.text for rule in registered.rules] == ["amount <= income"]
+
+
+def test_an_independent_scorecard_gives_the_registered_scores(model: ModelDirectory, store: Registry) -> None:
+    loaded = store.register(model.write()).load()
+    encoding = loaded.registered.registration.encoding
+    for record, score in zip(model.records[:20], loaded.reference.scores, strict=False):
+        numbers = record | {"savings": ["none", "some", "much"].index(record["savings"])}
+        total = -0.5 + WEIGHTS[f"housing={record['housing']}"]
+        total += sum(WEIGHTS[name] * (float(numbers[name]) - c) / s for name, (c, s) in encoding.items())
+        assert score == pytest.approx(total)
+        np.testing.assert_allclose(loaded.black_box.probability(np.array([score])), sigmoid(total))

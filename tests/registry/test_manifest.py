@@ -1,0 +1,191 @@
+"""Every fault of a manifest, with its pointer, all at once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.recourse.blackbox import Input, Output
+from app.recourse.features import Change, FeatureType
+from app.registry.manifest import Manifest, read_manifest
+from tests.registry.loan import ModelDirectory
+
+SHA = "0" * 64
+NETWORK = {"type": "mlp", "layers": [8, 4, 1], "activation": "relu"}
+
+
+def faults_of(manifest: dict[str, Any] | str) -> dict[str, str]:
+    text = manifest if isinstance(manifest, str) else yaml.safe_dump(manifest)
+    draft = read_manifest(text.encode())
+    assert draft.manifest is None
+    return {fault.pointer: fault.detail for fault in draft.faults}
+
+
+def read(manifest: dict[str, Any]) -> Manifest:
+    draft = read_manifest(yaml.safe_dump(manifest).encode())
+    assert draft.faults == ()
+    assert draft.manifest is not None
+    return draft.manifest
+
+
+def test_a_sound_manifest_is_read(model: ModelDirectory) -> None:
+    manifest = read(model.manifest | {"rules": ["amount <= 10 * income"], "description": "Personal loans."})
+    assert manifest.name == "loan@1"
+    assert (manifest.input, manifest.output, manifest.threshold) == (Input.ENCODED, Output.PROBABILITY, 0.5)
+    assert [feature.type for feature in manifest.features] == [
+        FeatureType(f["type"]) for f in model.manifest["features"]
+    ]
+    assert manifest.features[0].change is Change.INCREASE
+    assert manifest.linear_rules()[0].coefficients_raw == (0.0, -10.0, 1.0, 0.0, 0.0, 0.0)
+
+
+def test_defaults_are_those_of_the_output(model: ModelDirectory) -> None:
+    sparse = {key: value for key, value in model.manifest.items() if key not in ("threshold", "encoding", "favourable")}
+    assert read(sparse).threshold == 0.5
+    assert read(sparse | {"output": "logit"}).threshold == 0.0
+    assert read(sparse).encoding.continuous == "standard"
+    assert read(sparse).favourable == 1
+
+
+def test_a_manifest_cannot_be_changed(model: ModelDirectory) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        read(model.manifest).threshold = 0.1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "sentence"),
+    [
+        ({"id": "German Credit"}, "/id", "match pattern"),
+        ({"id": "../evil"}, "/id", "match pattern"),
+        ({"id": "x\n"}, "/id", "match pattern"),
+        ({"id": "x" * 65}, "/id", "match pattern"),
+        ({"version": "-1"}, "/version", "match pattern"),
+        ({"version": 1}, "/version", "put it in quotes"),
+        ({"title": ""}, "/title", "at least 1 character"),
+        ({"colour": "red"}, "/colour", "is not a key"),
+        ({"input": "both"}, "/input", "'encoded' or 'raw'"),
+        ({"favourable": [1]}, "/favourable", "the class that means yes"),
+        ({"threshold": float("nan")}, "/threshold", "finite"),
+        ({"threshold": 1.0}, "/threshold", "above 0 and below 1"),
+        ({"output": "logit", "threshold": 600}, "/threshold", "must be a logit between -40 and 40"),
+        ({"output": "label"}, "/output", "must be probability or logit for the format linear"),
+        ({"input": "raw"}, "/input", "must be encoded"),
+        ({"favourable": "good"}, "/favourable", "must be 1, or 0"),
+        ({"encoding": {"continuous": "robust"}}, "/encoding/continuous", "'standard', 'minmax' or 'none'"),
+        ({"features": []}, "/features", "at least 1 item"),
+        ({"reference": "model.yaml"}, "/reference", "a file of its own"),
+        ({"reference": "./status.json"}, "/reference", "a file of its own"),
+        ({"reference": "model.json"}, "/reference", "another file than the artifact"),
+        ({"rules": "a <= b"}, "/rules", "valid tuple"),
+        ({"rules": ["age <= savings", "age <= 3"]}, "/rules/0", "not a number but ordinal"),
+    ],
+)
+def test_a_fault_has_its_pointer(model: ModelDirectory, changes: dict[str, Any], pointer: str, sentence: str) -> None:
+    faults = faults_of(model.manifest | changes)
+    assert list(faults) == [pointer]
+    assert sentence in faults[pointer]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "sentence"),
+    [
+        ({"name": 5}, "/name", "put it in quotes"),
+        ({"colour": "red"}, "/colour", "is not a key that a feature has"),
+        ({"type": "number"}, "/type", "'continuous', 'integer'"),
+        ({"step": 0}, "/step", "greater than 0"),
+        ({"min": float("nan")}, "/min", "finite"),
+        ({"max": float("inf")}, "/max", "finite"),
+        ({"min": 200}, "", "min 200 must be below max 100"),
+        ({"categories": ["a", "b"]}, "", "has no categories"),
+        ({"categories": ["a", True]}, "/categories/1", "put it in quotes"),
+        ({"center": 3.0}, "", "together or not at all"),
+        ({"name": "income"}, "", ""),
+    ],
+)
+def test_a_feature_has_faults_too(model: ModelDirectory, changes: dict[str, Any], key: str, sentence: str) -> None:
+    model.manifest["features"][0] |= changes
+    faults = faults_of(model.manifest)
+    if changes == {"name": "income"}:
+        assert faults == {"/features/1/name": '"income" is the name of an earlier feature'}
+    else:
+        assert list(faults) == [f"/features/0{key}"]
+        assert sentence in faults[f"/features/0{key}"]
+
+
+@pytest.mark.parametrize("key", ["id", "version", "title", "artifact", "input", "output", "features", "reference"])
+def test_what_is_missing_is_named(model: ModelDirectory, key: str) -> None:
+    del model.manifest[key]
+    assert faults_of(model.manifest) == {f"/{key}": "is missing"}
+
+
+def test_all_faults_come_together(model: ModelDirectory) -> None:
+    model.manifest["features"][0]["min"] = 200
+    model.manifest["features"][1]["decimals"] = 20
+    del model.manifest["title"]
+    faults = faults_of(model.manifest | {"rules": ["age"], "version": 2, "artifact": {"format": "linear", "path": "m"}})
+    assert set(faults) == {"/title", "/version", "/artifact/sha256", "/features/1/decimals"}
+    del model.manifest["features"][1]["decimals"]
+    faults = faults_of(model.manifest | {"rules": ["age"], "version": 2, "reference": "model.yaml"})
+    assert set(faults) == {"/title", "/version", "/features/0", "/rules/0", "/reference"}
+
+
+@pytest.mark.parametrize(
+    ("artifact", "changes", "pointer", "sentence"),
+    [
+        ({"path": "m.pt"}, {}, "/artifact/architecture", "is missing"),
+        ({"path": "m.pt", "architecture": NETWORK | {"layers": [8]}}, {}, "/artifact/architecture/layers", "2 items"),
+        ({"path": "m.pt", "architecture": NETWORK | {"layers": [8, 0, 1]}}, {}, "/artifact/architecture/layers/1", "1"),
+        ({"path": "m.pt", "architecture": NETWORK | {"layers": [8, 3]}}, {}, "/artifact/architecture/layers", "not 3"),
+        (
+            {"path": "m.pt", "architecture": NETWORK | {"activation": "swish"}}, {},
+            "/artifact/architecture/activation", "'relu'",
+        ),
+        ({"path": "m.pt", "architecture": NETWORK | {"code": "x"}}, {}, "/artifact/architecture/code", "is not a key"),
+        (
+            {"path": "m.pt", "architecture": NETWORK | {"output_activation": "softmax"}}, {},
+            "/artifact/architecture/output_activation", "must be sigmoid for 1 output",
+        ),
+        (
+            {"path": "m.pt", "architecture": NETWORK | {"output_activation": "sigmoid"}},
+            {"output": "logit", "threshold": 0},
+            "/artifact/architecture/output_activation", "but output is logit",
+        ),
+        ({"path": "m.pt", "architecture": NETWORK}, {"favourable": 2}, "/favourable", "must be 1, or 0"),
+        ({"path": "m.pt", "architecture": NETWORK}, {"output": "label"}, "/output", "must be probability or logit"),
+        ({"path": "m.pt", "architecture": NETWORK}, {"input": "raw"}, "/input", "must be encoded"),
+        ({"format": "sklearn", "path": "m.pt"}, {}, "/artifact/path", "must end in .skops"),
+        ({"format": "sklearn", "path": "m.skops", "architecture": NETWORK}, {}, "/artifact/architecture", "torch"),
+        ({"format": "onnx", "path": "m.onnx"}, {}, "/artifact/format", "'linear', 'torch' or 'sklearn'"),
+        ({"path": "m.pt", "architecture": NETWORK, "sha256": "abc"}, {}, "/artifact/sha256", "match pattern"),
+    ],
+)  # fmt: skip
+def test_a_format_has_its_own(
+    model: ModelDirectory, artifact: dict[str, Any], changes: dict[str, Any], pointer: str, sentence: str
+) -> None:
+    faults = faults_of(model.manifest | {"artifact": {"format": "torch", "sha256": SHA} | artifact} | changes)
+    assert list(faults) == [pointer]
+    assert sentence in faults[pointer]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("id: [", "is not YAML"),
+        ("id: a\nid: b\n", '"id" is given twice'),
+        ("features: [{name: a, name: b}]", '"name" is given twice'),
+        ("!!python/object/apply:os.system ['touch evil']", "is not YAML"),
+        ("- a list", "must be a mapping"),
+        ("1: a", "must be a mapping"),
+        ("", "must be a mapping"),
+        ("[" * 5_000, "is not YAML"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(text: str, sentence: str) -> None:
+    faults = faults_of(text)
+    assert list(faults) == [""]
+    assert sentence in faults[""]
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    assert read_manifest(b"\xff\xfe\x00id").faults[0].pointer == ""

@@ -1,0 +1,76 @@
+"""What is computed once: distances against all pairs, scores against the model, and what is worth a warning."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import pdist
+
+from app.errors import ModelRefused
+from app.recourse.actionability import LinearRule
+from app.recourse.blackbox import BlackBox, Output
+from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.registry import profile
+from app.registry.profile import Profile, largest_distance, pack, unpack
+
+SPACE = FeatureSpace([Feature(name=n, type=FeatureType.CONTINUOUS, center=0.0, scale=1.0) for n in ("a", "b")])
+ROWS_RAW = np.random.default_rng(0).normal(size=(50, 2))
+
+
+def black_box(predict: object) -> BlackBox:
+    return BlackBox(space=SPACE, predict=predict, output=Output.LOGIT, threshold=0.0)  # type: ignore[arg-type]
+
+
+def test_the_largest_distance_is_that_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "BLOCK", 7)
+    X = np.random.default_rng(1).normal(size=(100, 5))
+    found, exact = largest_distance(np.vstack([X, X]))
+    assert exact
+    assert found == pytest.approx(pdist(X).max(), rel=1e-12)
+
+
+def test_of_many_records_a_seeded_subset_gives_a_lower_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "EXACT_RECORDS", 60)
+    X = np.random.default_rng(1).normal(size=(100, 5))
+    found, exact = largest_distance(X)
+    assert not exact
+    assert 0.8 * pdist(X).max() < found <= pdist(X).max()
+    assert largest_distance(X) == (found, exact)
+
+
+def test_scores_are_the_models_and_survive_the_disk() -> None:
+    made = Profile.of(black_box(lambda X: X[:, 0] - 0.1), ROWS_RAW, ())
+    np.testing.assert_array_equal(made.reference.scores, ROWS_RAW[:, 0] - 0.1)
+    assert made.warnings == ()
+    rows_raw, scores = unpack(pack(made.reference))
+    np.testing.assert_array_equal(rows_raw, ROWS_RAW)
+    np.testing.assert_array_equal(scores, made.reference.scores)
+
+
+@pytest.mark.parametrize(
+    ("predict", "sentence"),
+    [
+        (lambda X: np.where(X[:, 0] > 0, np.nan, 1.0), "no finite output for 2[0-9] of 50"),
+        (lambda X: X, r"shape \(50, 2\)"),
+        (lambda X: X.missing, "cannot score the reference records: AttributeError"),
+        (lambda X: {}["column"], "cannot score the reference records: KeyError: 'column'"),
+    ],
+)
+def test_a_model_that_does_not_score_its_reference_data_is_refused(predict: object, sentence: str) -> None:
+    with pytest.raises(ModelRefused) as caught:
+        Profile.of(black_box(predict), ROWS_RAW, ())
+    assert [fault.pointer for fault in caught.value.faults] == ["/artifact"]
+    assert caught.match(sentence)
+
+
+def test_equal_records_are_refused() -> None:
+    with pytest.raises(ModelRefused, match="same record again and again"):
+        Profile.of(black_box(lambda X: X[:, 0]), np.ones((9, 2)), ())
+
+
+def test_one_sided_models_and_broken_rules_are_worth_a_warning() -> None:
+    never = Profile.of(black_box(lambda X: np.full(len(X), -1.0)), ROWS_RAW, ())
+    always = Profile.of(black_box(lambda X: np.full(len(X), 1.0)), ROWS_RAW, (LinearRule("a <= 9", (1.0, 0.0), 9.0),))
+    ruled = Profile.of(black_box(lambda X: X[:, 0]), ROWS_RAW, (LinearRule("a <= 0", (1.0, 0.0), 0.0),))
+    assert ["accepts none" in never.warnings[0], "accepts all" in always.warnings[0]] == [True, True]
+    assert ruled.warnings == (
+        f"The rule 'a <= 0' does not hold in {(ROWS_RAW[:, 0] > 0).sum()} of 50 reference records.",
+    )
