@@ -42,8 +42,9 @@ class Need(StrEnum):
 class Candidates:
     """Unverified proposals of a method."""
 
-    propose: Callable[[float], Float[np.ndarray, "p"] | None]
-    """The cheapest legal raw row that goes `push` >= 0 beyond the method's own constraint; None where none does."""
+    propose: Callable[[Float[np.ndarray, "k"]], Float[np.ndarray, "m p"]]
+    """For each push >= 0, increasing, the cheapest legal raw row that goes so far beyond the method's own constraint;
+    it stops short at the first push that no legal row reaches."""
     meets: Callable[[Float[np.ndarray, "n p"]], Bool[np.ndarray, "n"]]
     """Which raw rows satisfy the method's own constraint (push 0)."""
     rate: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]
@@ -52,7 +53,7 @@ class Candidates:
     """A push that makes a difference, encoded units."""
     surrogate: SurrogateReport | None = None
     relax: Callable[[], Relaxation | None] = lambda: None
-    """The constraint whose removal helps most; asked only where `propose(0)` is None."""
+    """The constraint whose removal helps most; asked only where nothing is found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

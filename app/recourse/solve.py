@@ -116,43 +116,32 @@ class _Answer:
 
     def _climb(self, candidates: Candidates) -> Reason:
         """Verify proposals of growing push together, then look between the last refused and the first accepted one."""
-        pushes, rows = self._propose(candidates, [push * candidates.push_unit for push in LADDER])
-        if not rows:
+        pushes = np.array(LADDER) * candidates.push_unit
+        rungs = candidates.propose(pushes)
+        if not len(rungs):
             self.relax = candidates.relax()
             return Reason.INFEASIBLE_CONSTRAINTS
-        self._verify(np.array(rows))
-        accepted = [k for k, row_raw in enumerate(rows) if (self.rows_raw[self.verified] == row_raw).all(axis=1).any()]
-        if not accepted:
+        last_call = self.meter.calls + 1 >= MAX_CALLS
+        self._verify(np.concatenate([rungs, self._reference_rows()]) if last_call else rungs)
+        first = self._first_accepted(rungs)
+        if first is None:
             self.relax = candidates.relax()
-            return Reason.TARGET_NOT_REACHED
-        first = accepted[0]
-        if first > 0 and self.meter.calls < MAX_CALLS:
-            between = np.linspace(pushes[first - 1], pushes[first], BETWEEN + 2)[1:-1]
-            _, finer = self._propose(candidates, list(between))
-            undone = _undone(self.actions, rows[first])
-            self._verify(np.concatenate([np.array(finer).reshape(-1, len(rows[first])), undone[candidates.meets(undone)]]))
+        elif first > 0 and not last_call:
+            between = candidates.propose(np.linspace(pushes[first - 1], pushes[first], BETWEEN + 2)[1:-1])
+            undone = _undone(self.actions, rungs[first])
+            self._verify(np.concatenate([between, undone[candidates.meets(undone)]]))
         return Reason.TARGET_NOT_REACHED
 
-    def _propose(
-        self, candidates: Candidates, pushes: list[float]
-    ) -> tuple[list[float], list[Float[np.ndarray, "p"]]]:
-        """Distinct proposals for growing pushes, until one is out of reach."""
-        kept: list[float] = []
-        rows: list[Float[np.ndarray, "p"]] = []
-        for push in pushes:
-            self.meter.check()
-            row_raw = candidates.propose(push)
-            if row_raw is None:
-                break
-            if not rows or not np.array_equal(row_raw, rows[-1]):
-                kept.append(push)
-                rows.append(row_raw)
-        return kept, rows
+    def _first_accepted(self, rungs: Float[np.ndarray, "k p"]) -> int | None:
+        accepted = self.rows_raw[self.verified]
+        return next((k for k, row_raw in enumerate(rungs) if (accepted == row_raw).all(axis=1).any()), None)
 
     def _verify(self, rows_raw: Float[np.ndarray, "n p"]) -> None:
-        """Ask the black box about the legal ones among these records, each once."""
-        rows_raw = rows_raw[self.actions.contains(rows_raw)]
-        rows_raw = rows_raw[(rows_raw != self.problem.factual_raw).any(axis=1)]
+        """Ask the black box about the legal ones among these records."""
+        repeated = np.zeros(len(rows_raw), dtype=bool)
+        repeated[1:] = (rows_raw[1:] == rows_raw[:-1]).all(axis=1)
+        same = (rows_raw == self.problem.factual_raw).all(axis=1)
+        rows_raw = rows_raw[self.actions.contains(rows_raw) & ~repeated & ~same]
         if len(rows_raw):
             self.scores = np.concatenate([self.scores, self.meter.score_raw(rows_raw)])
             self.rows_raw = np.concatenate([self.rows_raw, rows_raw])
@@ -183,19 +172,23 @@ class _Answer:
 
     def _render(self, reason: Reason | None) -> RecourseResult:
         problem, silent = self.problem, bool(np.isnan(self.factual_score))
-        found = self._counterfactuals(self.verified)
-        status = Status.FOUND if found else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
+        best = self._cheapest(self.verified) if self.verified.size else None
+        status = Status.FOUND if best else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
         verdict = None
         if status is Status.NOT_FOUND:
             assert reason is not None
-            refused = self._counterfactuals(np.flatnonzero(self.scores < 0.0))
-            nearest = max(refused, key=lambda one: one.score, default=None)
-            verdict = Verdict(reason=reason, sentence=SENTENCES[reason], nearest=nearest, relax=self.relax)
+            nearest = np.flatnonzero(self.scores == self.scores.max(initial=-np.inf))
+            verdict = Verdict(
+                reason=reason,
+                sentence=SENTENCES[reason],
+                nearest=self._cheapest(nearest) if nearest.size else None,
+                relax=self.relax,
+            )
         return RecourseResult(
             status=status,
             factual_score=None if silent else self.factual_score,
             factual_probability=None if silent else self._probability(self.factual_score),
-            counterfactuals=found[:1],
+            counterfactuals=(best,) if best else (),
             verdict=verdict,
             surrogate=self.candidates.surrogate if self.candidates else None,
             diagnostics=Diagnostics(
@@ -206,18 +199,17 @@ class _Answer:
             warnings=tuple(self.warnings),
         )
 
-    def _counterfactuals(self, asked: Int[np.ndarray, "k"]) -> tuple[Counterfactual, ...]:
-        """Records the black box was asked about, cheapest first."""
+    def _cheapest(self, asked: Int[np.ndarray, "k"]) -> Counterfactual:
+        """The cheapest of these records, the one with the highest score where costs are equal."""
         costs = self.actions.cost(self.rows_raw[asked])
-        return tuple(
-            Counterfactual(
-                row_raw=self.rows_raw[k],
-                score=float(self.scores[k]),
-                probability=self._probability(float(self.scores[k])),
-                cost=float(cost),
-                changed=tuple(int(j) for j in np.flatnonzero(self.rows_raw[k] != self.problem.factual_raw)),
-            )
-            for cost, k in sorted(zip(costs, asked, strict=True), key=lambda pair: (pair[0], -self.scores[pair[1]]))
+        pick = int(np.lexsort((-self.scores[asked], costs))[0])
+        row_raw, score = self.rows_raw[asked[pick]], float(self.scores[asked[pick]])
+        return Counterfactual(
+            row_raw=row_raw,
+            score=score,
+            probability=self._probability(score),
+            cost=float(costs[pick]),
+            changed=tuple(np.flatnonzero(row_raw != self.problem.factual_raw).tolist()),
         )
 
     def _probability(self, score: float) -> float | None:

@@ -56,9 +56,12 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, sample: Boundary
     def meets(rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         return np.asarray(rate(rows_raw) >= params.margin - 1e-9)
 
+    def propose(pushes: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
+        # Where the surrogate accepts the factual already and the model does not, pushes go on from where it stands.
+        return search.rows(np.where(pushes > 0.0, max(params.margin, search.start_score), params.margin) + pushes)
+
     return Candidates(
-        # A record that the surrogate accepts already and the model does not: go on from where it stands.
-        propose=lambda push: search.row(max(params.margin, search.start_score if push > 0.0 else -np.inf) + push),
+        propose=propose,
         meets=meets,
         rate=rate,
         push_unit=0.5 * sample.deviation,

@@ -1,0 +1,179 @@
+"""Covering knapsack: moves of least cost whose gains reach a need.
+
+``min sum_i cost_i x_i  subject to  sum_i gain_i x_i >= need``, where each ``x_i`` is 0, or between `first` and `limit`
+on a lattice (or anything up to `limit`), and at most so many ``x_i`` are not 0. Depth-first branch and bound in order of
+cost per gain, with the fractional knapsack as the bound (Martello and Toth, "Knapsack Problems", 1990, chapter 2).
+"""
+
+import math
+from dataclasses import dataclass
+
+OPTIMALITY_GAP = 1e-6
+"""Relative: moves cheaper by less than this are not looked for."""
+MAX_NODES = 20_000
+"""Branches after which the search gives up."""
+SLACK = 1e-9
+"""The need is met up to this share of it, so that rounding does not cost a whole step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that can be moved, in any unit."""
+
+    gain: float
+    """Per unit, > 0."""
+    cost: float
+    """Per unit, > 0."""
+    first: float
+    """Smallest move; 0 for a continuous item."""
+    step: float
+    """Distance between moves beyond the first; 0 for a continuous item."""
+    limit: float
+    """Largest move; on the lattice, or infinite."""
+    uses: int = 1
+    """1 if moving it counts towards the cap, else 0."""
+
+    @property
+    def single(self) -> bool:
+        """Whether there is only one move."""
+        return self.step > 0.0 and self.limit < self.first + 0.5 * self.step
+
+    def floor(self, amount: float) -> float:
+        """The largest move of a lattice item not above `amount`."""
+        if amount < self.first * (1.0 - SLACK):
+            return 0.0
+        ticks = math.floor((amount - self.first) / self.step + SLACK)
+        return min(self.first + ticks * self.step, self.limit)
+
+    def ceil(self, amount: float) -> float:
+        """The smallest move of a lattice item not below `amount`, but at least `first` and at most `limit`."""
+        ticks = math.ceil(max(amount - self.first, 0.0) / self.step - SLACK)
+        return min(self.first + max(ticks, 0) * self.step, self.limit)
+
+
+def most_gain(items: list[Item], uses: int) -> float:
+    """The gain of moving everything as far as it goes, with at most `uses` items that count."""
+    counted = sorted((item.gain * item.limit for item in items if item.uses), reverse=True)
+    return sum(counted[: max(uses, 0)]) + sum(item.gain * item.limit for item in items if not item.uses)
+
+
+def cover(items: list[Item], need: float, uses: int) -> list[float] | None:
+    """The cheapest moves, one per item, whose gains sum to at least `need`.
+
+    Amounts of continuous items are settled last, by filling in order, which is exact once it is known which of them
+    may be used. Of single moves only those are left out that no taken one is worse than.
+
+    Parameters
+    ----------
+    items : sorted by cost per gain
+    uses : how many items that count may move, >= 0
+
+    Returns
+    -------
+    None where nothing reaches `need`, or where `MAX_NODES` branches did not settle it
+    """
+    return _Branching(items, need * (1.0 - SLACK), uses).best
+
+
+class _Branching:
+    def __init__(self, items: list[Item], need: float, uses: int) -> None:
+        n = len(items)
+        self.items = items
+        self.full = [item.gain * item.limit for item in items]
+        self.capped = uses < sum(item.uses for item in items)
+        caps = range(uses + 1) if self.capped else [n]
+        self.most = [[most_gain(items[i:], cap) for cap in caps] for i in range(n + 1)]
+        # dominated[i]: later single moves that gain no more and cost no less than the single move i
+        self.dominated = [
+            [
+                k
+                for k in range(i + 1, n)
+                if item.single
+                and items[k].single
+                and items[k].uses >= item.uses
+                and self.full[k] <= self.full[i]
+                and items[k].cost * items[k].limit >= item.cost * item.limit
+            ]
+            for i, item in enumerate(items)
+        ]
+        self.left_out = [0] * n
+        self.usable: list[int] = []
+        self.amounts = [0.0] * n
+        self.best: list[float] | None = [0.0] * n if need <= 0.0 else None
+        self.best_cost = math.inf if need > 0.0 else 0.0
+        self.nodes = 0
+        if need > 0.0:
+            self._branch(0, need, 0.0, uses)
+        if self.nodes > MAX_NODES:
+            self.best = None
+
+    def _fill(self, i: int, rest: float, amounts: list[float] | None = None) -> float:
+        """Least cost of covering `rest` with the usable items and, as if they were continuous, items i.. on."""
+        items, full, left_out, cost = self.items, self.full, self.left_out, 0.0
+        if rest <= 0.0:
+            return 0.0
+        for k in (*self.usable, *range(i, len(items))):
+            if left_out[k]:
+                continue
+            if full[k] >= rest:
+                if amounts is not None:
+                    amounts[k] = rest / items[k].gain
+                return cost + rest / items[k].gain * items[k].cost
+            cost += items[k].limit * items[k].cost
+            rest -= full[k]
+            if amounts is not None:
+                amounts[k] = items[k].limit
+        return math.inf
+
+    def _hopeless(self, cost: float) -> bool:
+        return cost >= self.best_cost * (1.0 - OPTIMALITY_GAP) or self.nodes > MAX_NODES
+
+    def _branch(self, i: int, rest: float, cost: float, left: int) -> None:
+        """Try everything that items i.. can do; those before cost `cost` and leave `rest` to gain."""
+        self.nodes += 1
+        if self._hopeless(cost + self._fill(i, rest)):
+            return
+        if i == len(self.items) or rest <= 0.0:
+            self.best = self.amounts.copy()
+            self.best_cost = cost + self._fill(len(self.items), rest, self.best)
+            return
+        if self.most[i][left if self.capped else 0] + sum(self.full[k] for k in self.usable) < rest:
+            return
+        item = self.items[i]
+        if item.step == 0.0:
+            self._branch_continuous(i, rest, cost, left)
+            return
+        if left >= item.uses and not self.left_out[i]:
+            # The bound is convex in the amount, least where this item takes over from the usable ones, so each way
+            # out from there ends at the first amount that cannot win.
+            above = item.ceil((rest - sum(self.full[k] for k in self.usable)) / item.gain)
+            self._try_amounts(i, rest, cost, left, above, item.step)
+            self._try_amounts(i, rest, cost, left, item.floor(above - item.step), -item.step)
+        self.amounts[i] = 0.0
+        for k in self.dominated[i]:
+            self.left_out[k] += 1
+        self._branch(i + 1, rest, cost, left)
+        for k in self.dominated[i]:
+            self.left_out[k] -= 1
+
+    def _branch_continuous(self, i: int, rest: float, cost: float, left: int) -> None:
+        item = self.items[i]
+        if left >= item.uses:
+            self.usable.append(i)
+            self._branch(i + 1, rest, cost, left - item.uses)
+            self.usable.pop()
+        if self.capped and item.uses:
+            self._branch(i + 1, rest, cost, left)
+
+    def _try_amounts(self, i: int, rest: float, cost: float, left: int, amount: float, stride: float) -> None:
+        """Branch on amounts of lattice item `i` from `amount` on, `stride` apart."""
+        item = self.items[i]
+        while 0.0 < amount <= item.limit * (1.0 + SLACK):
+            after, price = rest - amount * item.gain, cost + amount * item.cost
+            if self._hopeless(price + self._fill(i + 1, after)):
+                return
+            self.amounts[i] = amount
+            self._branch(i + 1, after, price, left - item.uses)
+            if stride > 0.0 and after <= 0.0:
+                return
+            amount = amount + stride if stride > 0.0 else item.floor(amount + stride)
