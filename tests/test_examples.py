@@ -52,7 +52,7 @@ def encode_by_hand(directory: Path, space: FeatureSpace, rows_raw: np.ndarray) -
 
 
 @pytest.fixture(scope="module")
-def demo() -> BlackBox:
+def consumer_loan() -> BlackBox:
     return Registry(ROOT / "models_store").find("consumer-loan@1").load().black_box
 
 
@@ -61,12 +61,12 @@ def fresh() -> tuple[np.ndarray, np.ndarray]:
     return applicants(FRESH, FRESH_SEED)
 
 
-def moved(demo: BlackBox, rows_raw: np.ndarray, name: str, delta: float) -> tuple[np.ndarray, np.ndarray]:
+def moved(consumer_loan: BlackBox, rows_raw: np.ndarray, name: str, delta: float) -> tuple[np.ndarray, np.ndarray]:
     """The rows in which a feature can move by `delta` inside its limits, before and after."""
-    j = demo.space.index(name)
+    j = consumer_loan.space.index(name)
     after = rows_raw.copy()
     after[:, j] = after[:, j] + delta
-    low, high = demo.space.features[j].range_raw
+    low, high = consumer_loan.space.features[j].range_raw
     legal = (after[:, j] >= low) & (after[:, j] <= high)
     return rows_raw[legal], after[legal]
 
@@ -88,24 +88,24 @@ def test_the_shipped_manifest_is_what_the_trainer_writes(tmp_path: Path) -> None
     assert Registry(tmp_path / "store").register(tmp_path / "model")
 
 
-def test_the_stated_auc_holds_on_new_applicants(demo: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
+def test_the_stated_auc_holds_on_new_applicants(consumer_loan: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
     rows_raw, repaid = fresh
     description = yaml.safe_load((DEMO / "model.yaml").read_text())["description"]
     assert float(re.search(r"AUC (0\.\d+)", description)[1]) == STATED_AUC
-    assert round(auc(demo.score_raw(rows_raw), repaid), 2) >= STATED_AUC
-    assert 0.6 < favourable(demo.score_raw(rows_raw)).mean() < 0.7
+    assert round(auc(consumer_loan.score_raw(rows_raw), repaid), 2) >= STATED_AUC
+    assert 0.6 < favourable(consumer_loan.score_raw(rows_raw)).mean() < 0.7
 
 
-def test_who_is_accepted_defaults_far_less(demo: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
+def test_who_is_accepted_defaults_far_less(consumer_loan: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
     rows_raw, repaid = fresh
-    accepted = favourable(demo.score_raw(rows_raw))
+    accepted = favourable(consumer_loan.score_raw(rows_raw))
     assert repaid[accepted].mean() > 0.9
     assert repaid[~accepted].mean() < 0.6
 
 
-def test_probabilities_are_calibrated(demo: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
+def test_probabilities_are_calibrated(consumer_loan: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
     rows_raw, repaid = fresh
-    chance = demo.probability(demo.score_raw(rows_raw))
+    chance = consumer_loan.probability(consumer_loan.score_raw(rows_raw))
     order = np.argsort(chance)
     for tenth in np.array_split(order, 10):
         assert abs(chance[tenth].mean() - repaid[tenth].mean()) < 0.06
@@ -125,32 +125,34 @@ def test_probabilities_are_calibrated(demo: BlackBox, fresh: tuple[np.ndarray, n
     ],
 )
 def test_what_a_credit_officer_would_advise_helps_nearly_everyone(
-    demo: BlackBox, fresh: tuple[np.ndarray, np.ndarray], name: str, delta: float
+    consumer_loan: BlackBox, fresh: tuple[np.ndarray, np.ndarray], name: str, delta: float
 ) -> None:
-    before, after = moved(demo, fresh[0], name, delta)
-    gain = demo.score_raw(after) - demo.score_raw(before)
+    before, after = moved(consumer_loan, fresh[0], name, delta)
+    gain = consumer_loan.score_raw(after) - consumer_loan.score_raw(before)
     assert gain.mean() > 0.1
     assert (gain > 0.0).mean() > 0.97
 
 
-def test_a_longer_term_cuts_both_ways(demo: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
-    before, after = moved(demo, fresh[0], "term", 12)
-    scores = demo.score_raw(before)
-    gain = demo.score_raw(after) - scores
+def test_a_longer_term_cuts_both_ways(consumer_loan: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
+    before, after = moved(consumer_loan, fresh[0], "term", 12)
+    scores = consumer_loan.score_raw(before)
+    gain = consumer_loan.score_raw(after) - scores
     assert 0.2 < (gain > 0.0).mean() < 0.8
     assert gain[~favourable(scores)].mean() > 0.0  # it eases the burden of those who cannot carry it
 
 
-def test_most_rejected_applicants_have_something_to_do(demo: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
-    rejected = fresh[0][~favourable(demo.score_raw(fresh[0]))]
-    amount, term, guarantor = (demo.space.index(name) for name in ("amount", "term", "guarantor"))
+def test_most_rejected_applicants_have_something_to_do(
+    consumer_loan: BlackBox, fresh: tuple[np.ndarray, np.ndarray]
+) -> None:
+    rejected = fresh[0][~favourable(consumer_loan.score_raw(fresh[0]))]
+    amount, term, guarantor = (consumer_loan.space.index(name) for name in ("amount", "term", "guarantor"))
     smaller = rejected.copy()
     smaller[:, amount] = np.maximum(500, 100 * np.floor(smaller[:, amount] / 200))
     backed = rejected.copy()
     backed[:, [term, guarantor]] = np.column_stack([np.minimum(84, rejected[:, term] + 12), np.ones(len(rejected))])
-    helped = favourable(demo.score_raw(smaller)) | favourable(demo.score_raw(backed))
+    helped = favourable(consumer_loan.score_raw(smaller)) | favourable(consumer_loan.score_raw(backed))
     assert helped.mean() > 0.3
-    certain = rejected[:, demo.space.index("late_payments")] >= 4
+    certain = rejected[:, consumer_loan.space.index("late_payments")] >= 4
     assert helped[certain].mean() < helped[~certain].mean()  # a bad record is not mended by a smaller loan
 
 
@@ -159,11 +161,13 @@ def test_the_demo_has_every_type_of_feature_and_is_small() -> None:
     assert sum(path.stat().st_size for path in DEMO.rglob("*")) < 500_000
 
 
-def test_the_demo_scores_as_its_file_says(demo: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
+def test_the_demo_scores_as_its_file_says(consumer_loan: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
     rows_raw = fresh[0][:500]
-    X = encode_by_hand(DEMO, demo.space, rows_raw)
-    np.testing.assert_allclose(demo.probability(demo.score_raw(rows_raw)), sigmoid(forward(DEMO, X)), rtol=0, atol=1e-6)
-    assert demo.threshold == THRESHOLD
+    X = encode_by_hand(DEMO, consumer_loan.space, rows_raw)
+    np.testing.assert_allclose(
+        consumer_loan.probability(consumer_loan.score_raw(rows_raw)), sigmoid(forward(DEMO, X)), rtol=0, atol=1e-6
+    )
+    assert consumer_loan.threshold == THRESHOLD
 
 
 def test_applicants_are_reproducible_and_differ_by_seed() -> None:

@@ -18,11 +18,11 @@ PURPOSE = ("car", "home improvement", "debt consolidation", "education", "other"
 FEATURES = (
     Feature(
         name="age", type=FeatureType.INTEGER, label="Age", unit="years", min=18, max=80,
-        change=Change.INCREASE, cost=2.0, noise=False,
+        change=Change.INCREASE, noise=False, cost=6.0,
     ),
     Feature(
         name="monthly_income", type=FeatureType.CONTINUOUS, label="Net monthly income", unit="EUR", min=500, max=15000,
-        decimals=0, change=Change.INCREASE,
+        decimals=0, change=Change.INCREASE, cost=4.0,
     ),
     Feature(
         name="monthly_debt", type=FeatureType.CONTINUOUS, label="Monthly payments on other debts", unit="EUR", min=0,
@@ -30,29 +30,29 @@ FEATURES = (
     ),
     Feature(
         name="card_utilisation", type=FeatureType.CONTINUOUS, label="Share of card and overdraft limits in use",
-        unit="%", min=0, max=100, decimals=1, change=Change.DECREASE,
+        unit="%", min=0, max=100, decimals=1, change=Change.DECREASE, cost=0.7,
     ),
     Feature(
-        name="late_payments", type=FeatureType.INTEGER, label="Late payments in the last 24 months", min=0, max=12,
+        name="late_payments", type=FeatureType.INTEGER, label="Late payments in the last 24 months", min=0, max=6,
         change=Change.NONE,
     ),
     Feature(
         name="amount", type=FeatureType.INTEGER, label="Loan amount", unit="EUR", min=500, max=30000, step=100,
-        change=Change.DECREASE, noise=False,
+        change=Change.DECREASE, noise=False, cost=1.6,
     ),
     Feature(
         name="term", type=FeatureType.INTEGER, label="Repayment term", unit="months", min=6, max=84, step=6,
-        change=Change.ANY, noise=False,
+        change=Change.ANY, noise=False, cost=0.7,
     ),
     Feature(
         name="employment", type=FeatureType.ORDINAL, label="Time in the current job", categories=EMPLOYMENT,
-        action="Extend", change=Change.INCREASE,
+        action="Extend", change=Change.INCREASE, cost=3.0,
     ),
     Feature(
-        name="savings", type=FeatureType.ORDINAL, label="Savings", categories=SAVINGS, change=Change.INCREASE,
+        name="savings", type=FeatureType.ORDINAL, label="Savings", categories=SAVINGS, change=Change.INCREASE, cost=1.2,
     ),
     Feature(
-        name="housing", type=FeatureType.CATEGORICAL, label="Housing", categories=HOUSING, change=Change.ANY, cost=3.0,
+        name="housing", type=FeatureType.CATEGORICAL, label="Housing", categories=HOUSING, change=Change.ANY, cost=6.0,
     ),
     Feature(
         name="purpose", type=FeatureType.CATEGORICAL, label="Purpose of the loan", categories=PURPOSE,
@@ -60,9 +60,14 @@ FEATURES = (
     ),
     Feature(
         name="guarantor", type=FeatureType.BINARY, label="Guarantor for the loan", change=Change.INCREASE, noise=False,
+        cost=1.2,
     ),
 )  # fmt: skip
-"""In the order of the columns of `applicants`."""
+"""In the order of the columns of `applicants`.
+
+`cost` is the lender's policy on what to advise first: a standard deviation of income is harder to come by than one of
+the card balance, and nobody is told to move house while anything else helps.
+"""
 
 ANNUAL_RATE = 0.08
 """Interest that the affordability of an instalment is judged with."""
@@ -77,15 +82,15 @@ def applicants(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     years_in_job = np.minimum(rng.exponential(2.0 + 0.085 * age, n), age - 17.5)
     employment = np.digitize(years_in_job, [1, 3, 7])
     career = 0.016 * np.minimum(age - 18, 27) + 0.05 * employment
-    income = np.clip(np.rint(1450 * np.exp(career + 0.28 * skill + 0.16 * rng.standard_normal(n))), 500, 15000)
+    income = np.clip(np.rint(1450 * np.exp(career + 0.28 * skill + 0.16 * rng.standard_normal(n))), 500, 8000)
 
     savings_eur = income * np.exp(-0.6 + 0.9 * careful + 0.022 * (age - 40) + 0.8 * rng.standard_normal(n))
     savings = np.digitize(savings_eur, [150, 1000, 5000, 15000])
     utilisation = rng.beta(1.3 * np.exp(-0.35 * careful), 1.9 * np.exp(0.35 * careful))
     utilisation = np.clip(np.round(100 * utilisation, 1), 0, 100)
-    late = np.minimum(rng.poisson(0.5 * np.exp(-0.75 * careful + 0.012 * (utilisation - 40))), 12)
+    late = np.minimum(rng.poisson(0.5 * np.exp(-0.75 * careful + 0.012 * (utilisation - 40))), 6)
     share_of_debt = rng.beta(1.4, 7.5, n) * (1 + 0.006 * (utilisation - 40)) * (rng.random(n) > 0.35)
-    debt = np.clip(np.rint(income * share_of_debt), 0, 6000)
+    debt = np.clip(np.rint(income * share_of_debt), 0, 1500)
 
     older, richer = (age - 40) / 12, np.log(income / 2300)
     housing = _choose(rng, [0.9 - 0.2 * older, -0.2 - 1.3 * older, 0.2 + 1.2 * richer, -0.5 + 0.9 * older])
@@ -109,8 +114,8 @@ def default_logit(rows_raw: np.ndarray) -> np.ndarray:
     """Log-odds of default before chance: what an all-knowing credit officer would go by, (n,).
 
     Burden is the share of income that goes into this loan's instalment and the other debts; it hurts more beyond a
-    third of the income. A longer term lowers it but leaves more time for trouble. Late payments weigh more where the limits are nearly exhausted; a guarantor helps most where
-    the job is new.
+    third of the income. A longer term lowers it but leaves more time for trouble. Late payments weigh more where the
+    limits are nearly exhausted; a guarantor helps most where the job is new.
     """
     age, income, debt, utilisation, late, amount, term, employment, savings, housing, purpose, guarantor = rows_raw.T
     monthly_rate = ANNUAL_RATE / 12
@@ -123,11 +128,11 @@ def default_logit(rows_raw: np.ndarray) -> np.ndarray:
         + 0.14 * (amount / income - 3.4)
         + 0.008 * (term - 36)
         - 0.45 * np.log(income / 2300)
-        + 0.016 * (utilisation - 40)
+        + 0.022 * (utilisation - 40)
         + 0.75 * np.sqrt(late) * (0.7 + 0.6 * utilisation / 100)
         - 0.30 * (employment - 1.5)
-        - 0.28 * (savings - 2)
-        - guarantor * (0.6 + 0.5 * (employment == 0))
+        - 0.34 * (savings - 2)
+        - guarantor * (0.9 + 0.5 * (employment == 0))
         - 0.012 * (np.minimum(age, 60) - 40)
         + np.array([0.25, 0.05, -0.15, -0.30])[housing.astype(int)]
         + np.array([-0.05, -0.20, 0.30, 0.10, 0.05])[purpose.astype(int)]

@@ -21,7 +21,7 @@ TRAINING, REFERENCE, FRESH = 20_000, 1_000, 10_000
 SEED, FRESH_SEED = 2026, 2027
 THRESHOLD = 0.8
 """The lender accepts who repays with at least this probability."""
-STATED_AUC = 0.82
+STATED_AUC = 0.84
 """What the manifest claims; a test holds it against fresh applicants."""
 
 
@@ -55,7 +55,7 @@ def main() -> None:
             "version": arguments.model_version,
             "title": "Personal loan (synthetic applicants)",
             "description": f"Probability that an applicant for a personal loan repays it. Trained on {TRAINING:,} "
-            f"synthetic applicants; AUC {STATED_AUC} on new ones, two thirds of whom it accepts.",
+            f"synthetic applicants; AUC {STATED_AUC} on new ones, of whom it accepts nearly two thirds.",
         },
         space=space,
         network=network,
