@@ -61,7 +61,7 @@ check: $(STAMP)
 	$(MAKE) test
 
 openapi: $(STAMP)
-	$(BIN)/recourse openapi > openapi.json
+	$(BIN)/recourse openapi --output openapi.json
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -5,19 +5,26 @@ Building and starting the container takes minutes; `make test-image` does it.
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from app.api.examples import APPLICANT
+from app.recourse.solve import METHODS
+from app.registry.registry import Registry
 from app.settings import Settings
+from tests.conftest import Running
 
 ROOT = Path(__file__).parents[1]
 MAKE = shutil.which("make")
@@ -33,29 +40,75 @@ def blocks(language: str) -> list[str]:
 
 COMMANDS = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
 
-ELSEWHERE = {
-    "docker compose up --build": "tests/image/run",
-    ".venv/bin/python examples/consumer_loan/train.py --output consumer-loan": "tests/test_examples.py",
-}
-"""Commands of the README that another test runs: where."""
+ELSEWHERE = {"docker compose up --build": "tests/image/run"}
+"""Commands of the README that this file does not run: where they are run."""
 
 
 # --- README ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_of_the_readme_is_tried(command: str) -> None:
-    if command.startswith("make "):
-        assert command.split()[1] in targets()
-    elif command.startswith("curl "):
-        assert command == curl()  # asked in test_the_readme_answer
-    else:
-        assert (ROOT / ELSEWHERE[command]).exists()
-
-
-def curl() -> str:
+def curl() -> tuple[str, dict[str, str], bytes]:
+    """Path, headers and body of the README's question."""
     (command,) = [command for command in COMMANDS if command.startswith("curl ")]
-    return command
+    program, silent, url, header, stated, data, body = shlex.split(command)
+    assert (program, silent, header, data) == ("curl", "-s", "-H", "-d")
+    name, _, value = stated.partition(": ")
+    return url.removeprefix("http://127.0.0.1:8000"), {name: value}, (ROOT / body.removeprefix("@")).read_bytes()
+
+
+def test_the_question_has_the_answer_that_the_readme_shows(demo: Running) -> None:
+    path, headers, body = curl()
+    answer = httpx.post(demo.url + path, headers=headers, content=body, timeout=30).json()
+    (shown,) = blocks("json")
+    assert_part(json.loads(shown), answer)
+
+
+def assert_part(shown: Any, answer: Any) -> None:
+    """What is shown is in the answer; numbers to the digits shown."""
+    if isinstance(shown, dict):
+        for key, value in shown.items():
+            assert_part(value, answer[key])
+    elif isinstance(shown, list):
+        assert len(shown) == len(answer)
+        for value, found in zip(shown, answer, strict=True):
+            assert_part(value, found)
+    else:
+        assert answer == (pytest.approx(shown, abs=5e-4) if isinstance(shown, float) else shown)
+
+
+def test_the_readme_asks_what_the_interactive_documentation_asks() -> None:
+    assert json.loads(curl()[2])["applicant"] == APPLICANT
+
+
+def test_a_model_is_trained_and_registered_as_the_readme_says(tmp_path: Path) -> None:
+    commands = [command for command in COMMANDS if command.startswith(".venv/bin/")]
+    shutil.copytree(ROOT / "models_store", tmp_path / "models_store")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        # The programs of this environment, wherever it is.
+        run = [str(Path(sys.executable).parent / Path(program).name), *arguments]
+        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "consumer-loan@2" in done.stdout
+    assert [model.name for model in Registry(tmp_path / "models_store").list()] == [
+        "consumer-loan@1",
+        "consumer-loan@2",
+    ]
+
+
+def test_every_command_of_the_readme_is_tried() -> None:
+    tried = ("curl ", ".venv/bin/")  # above
+    for command in COMMANDS:
+        if command.startswith("make "):
+            assert command.split()[1] in targets()
+        elif not command.startswith(tried):
+            assert command in (ROOT / ELSEWHERE[command]).read_text()
+
+
+def test_the_readme_lists_the_methods() -> None:
+    section = README.partition("## Methods")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(METHODS)
+    assert all(method.reference in section for method in METHODS.values())
 
 
 @pytest.mark.parametrize("document", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
