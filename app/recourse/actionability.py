@@ -10,14 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
-from annotated_types import Ge, Gt
+from annotated_types import Ge
 from jaxtyping import Bool, Float, Int
 
 from app.errors import ConstraintClash, Fault, InvalidRequest
-from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, RawValue, escape
+from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, escape
 
 RULE_TOLERANCE = 1e-9
 """A rule may be missed by rounding only, relative to the size of its terms."""
@@ -27,7 +27,7 @@ RULE_TOLERANCE = 1e-9
 class Bounds:
     """Limits of one feature in an answer, in raw units; categories of an ordinal feature by name."""
 
-    __pydantic_config__ = {"extra": "forbid", "use_attribute_docstrings": True}
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     min: float | str | None = None
     """Smallest value in an answer."""
@@ -46,7 +46,7 @@ class Direction(StrEnum):
 class Constraints:
     """What this applicant cannot or will not do; tightens the model's own actionability, never loosens it."""
 
-    __pydantic_config__ = {"extra": "forbid", "use_attribute_docstrings": True}
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     immutable: tuple[str, ...] = ()
     """Features that stay as they are."""
@@ -96,44 +96,55 @@ class ActionSet:
     factual_raw: Float[np.ndarray, "p"]
     lower_raw: Float[np.ndarray, "p"]
     upper_raw: Float[np.ndarray, "p"]
-    """Range of each feature; equal to the factual where it cannot change. Not used for categorical features."""
+    """Range of each feature (of its categories by index); equal to the factual where it cannot change."""
     movable: Bool[np.ndarray, "p"]
     """Which features may differ from the factual."""
     step_raw: Float[np.ndarray, "p"]
-    """Lattice step, 0 where any number may be told."""
+    """Lattice step; 0 where any number may be told, or none."""
     anchor_raw: Float[np.ndarray, "p"]
     """A point of each lattice."""
     weights: Float[np.ndarray, "p"]
     """Cost of one encoded unit, or of one change of category."""
-    max_changes: int | None
+    constraints: Constraints
+    """Of the request; what they say is in the ranges already, but for `max_changes`."""
     rules: tuple[LinearRule, ...]
-    limits: tuple[Limit, ...]
-    """Single constraints whose relaxation would give more room."""
+
+    @property
+    def max_changes(self) -> int | None:
+        """At most so many features change."""
+        return self.constraints.max_changes
+
+    def limits(self) -> list[Limit]:
+        """Single constraints whose relaxation would give more room."""
+        found: list[Limit] = []
+        for j, feature in enumerate(self.space.features):
+            fact = float(self.factual_raw[j])
+            named = _named_ranges(feature, self.constraints, fact)
+            for k, (name, _) in enumerate(named):
+                others = [bounds for i, (_, bounds) in enumerate(named) if i != k]
+                low, high = _reachable_range(feature, others, fact)
+                if low < self.lower_raw[j] or high > self.upper_raw[j]:
+                    found.append(Limit(feature=feature.name, constraint=name, lower_raw=low, upper_raw=high))
+        return found
 
     @property
     def start_raw(self) -> Float[np.ndarray, "p"]:
         """The factual moved into its range: where it lies outside, the constraints force a change."""
-        return np.where(self.movable, np.clip(self.factual_raw, self.lower_raw, self.upper_raw), self.factual_raw)
+        return np.minimum(np.maximum(self.factual_raw, self.lower_raw), self.upper_raw)
 
     @property
     def is_box(self) -> bool:
         """Whether the set is a product of intervals: no lattice, category, rule or cap on the number of changes."""
-        steps = self.step_raw[self.movable] > 0.0
-        return not (
-            steps.any() or self.movable[self.space.groups].any() or self.rules or self.max_changes is not None
-        )
+        return not (self.step_raw.any() or self.rules or self.max_changes is not None)
 
     def contains(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Which raw rows are legal counterfactuals of this applicant; the last check before an answer is given."""
         same = rows_raw == self.factual_raw
-        inside = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ticks = (rows_raw - self.anchor_raw) / self.step_raw
-        # 1e-6 of a step: decimal steps such as 0.01 are not exact in binary.
-        inside &= (self.step_raw == 0.0) | (np.abs(ticks - np.rint(ticks)) < 1e-6)
-        legal = np.where(same, (self.factual_raw >= self.lower_raw) & (self.factual_raw <= self.upper_raw),
-                         self.movable & inside)  # fmt: skip
-        legal[:, self.space.groups] = (same | self.movable)[:, self.space.groups]
+        legal = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw) & (same | self.movable)
+        if self.step_raw.any():
+            ticks = (rows_raw - self.anchor_raw) / np.where(self.step_raw > 0.0, self.step_raw, 1.0)
+            # 1e-6 of a step: decimal steps such as 0.01 are not exact in binary.
+            legal &= same | (self.step_raw == 0.0) | (np.abs(ticks - np.rint(ticks)) < 1e-6)
         mask = legal.all(axis=1)
         if self.max_changes is not None:
             mask &= (~same).sum(axis=1) <= self.max_changes
@@ -146,12 +157,8 @@ class ActionSet:
 
         Rules and the cap on the number of changes are not looked at; `contains` is.
         """
-        rows = np.where(self.movable, np.clip(rows_raw, self.lower_raw, self.upper_raw), self.factual_raw)
-        rows = self.round(rows, toward_raw=rows)
-        rows[:, self.space.groups] = np.where(
-            self.movable[self.space.groups], rows_raw[:, self.space.groups], self.factual_raw[self.space.groups]
-        )
-        return rows
+        rows = np.minimum(np.maximum(rows_raw, self.lower_raw), self.upper_raw)
+        return self.round(rows, toward_raw=rows)
 
     def round(
         self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"]
@@ -160,12 +167,16 @@ class ActionSet:
 
         Values equal to the factual stay. Ranges are respected because their ends lie on the lattice.
         """
+        if not self.step_raw.any():
+            return rows_raw
         step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
         ticks = (rows_raw - self.anchor_raw) / step
         nearest = np.rint(ticks)
         on_lattice = np.abs(ticks - nearest) < 1e-6
         ticks = np.where(
-            on_lattice | (toward_raw == rows_raw), nearest, np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks))
+            on_lattice | (toward_raw == rows_raw),
+            nearest,
+            np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks)),
         )
         rounded = _tidy(self.anchor_raw + ticks * step)
         keep = (self.step_raw == 0.0) | (rows_raw == self.factual_raw)
@@ -210,24 +221,19 @@ def action_set(
         raise InvalidRequest("The constraints do not fit the feature schema of the model.", faults=invalid)
     if clashes:
         raise ConstraintClash(faults=clashes)
-    lower, upper, limits = np.empty(space.p), np.empty(space.p), list[Limit]()
+    lower, upper = np.empty(space.p), np.empty(space.p)
     step, anchor, movable = np.zeros(space.p), np.zeros(space.p), np.zeros(space.p, dtype=bool)
     for j, feature in enumerate(space.features):
-        step[j], anchor[j] = _lattice(feature)
-        steps = _named_ranges(feature, constraints, float(factual_raw[j]))
-        full = [_snap_range(_intersect([r for _, r in steps]), step[j], anchor[j], float(factual_raw[j]))]
-        lower[j], upper[j] = full[0]
-        fixed = feature.change is Change.NONE or feature.name in constraints.immutable
-        movable[j] = not fixed and (feature.is_group or not lower[j] == upper[j] == factual_raw[j])
-        for k, (name, _) in enumerate(steps):
-            rest = _intersect([r for i, (_, r) in enumerate(steps) if i != k])
-            low, high = _snap_range(rest, step[j], anchor[j], float(factual_raw[j]))
-            if low < lower[j] or high > upper[j] or (feature.is_group and fixed):
-                limits.append(Limit(feature=feature.name, constraint=name, lower_raw=low, upper_raw=high))
+        fact = float(factual_raw[j])
+        ranges = _named_ranges(feature, constraints, fact)
+        lower[j], upper[j] = _reachable_range(feature, [bounds for _, bounds in ranges], fact)
+        movable[j] = not lower[j] == upper[j] == fact
+        if movable[j]:
+            step[j], anchor[j] = _lattice(feature)
     weights = np.array([f.cost * (cost_weights or {}).get(f.name, 1.0) for f in space.features])
     return ActionSet(
         space=space, factual_raw=factual_raw, lower_raw=lower, upper_raw=upper, movable=movable, step_raw=step,
-        anchor_raw=anchor, weights=weights, max_changes=constraints.max_changes, rules=tuple(rules), limits=tuple(limits),
+        anchor_raw=anchor, weights=weights, constraints=constraints, rules=tuple(rules),
     )  # fmt: skip
 
 
@@ -256,27 +262,27 @@ def _named_ranges(feature: Feature, constraints: Constraints, fact: float) -> li
 def _bound(feature: Feature, value: float | str | None, default: float) -> float:
     if value is None:
         return default
-    return float(value) if feature.is_number else float(feature.levels.index(_level(feature, value)))
-
-
-def _level(feature: Feature, value: float | str) -> RawValue:
-    return value
+    return float(value) if feature.is_number else float(feature.levels.index(value))
 
 
 def _intersect(ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    return max((low for low, _ in ranges), default=-math.inf), min((high for _, high in ranges), default=math.inf)
+    return (
+        max((low for low, _ in ranges), default=-math.inf),
+        min((high for _, high in ranges), default=math.inf),
+    )
 
 
-def _snap_range(bounds: tuple[float, float], step: float, anchor: float, fact: float) -> tuple[float, float]:
-    """The range shrunk to its outermost reachable values: lattice points, or the factual itself."""
-    low, high = bounds
-    if step > 0.0:
-        inner_low = anchor + math.ceil((low - anchor) / step - 1e-6) * step if math.isfinite(low) else low
-        inner_high = anchor + math.floor((high - anchor) / step + 1e-6) * step if math.isfinite(high) else high
-        inside = low <= fact <= high
-        low = min(round(inner_low, 9), fact) if inside else round(inner_low, 9)
-        high = max(round(inner_high, 9), fact) if inside else round(inner_high, 9)
-    return low, high
+def _reachable_range(feature: Feature, ranges: Sequence[tuple[float, float]], fact: float) -> tuple[float, float]:
+    """The intersection shrunk to its outermost reachable values: lattice points, or the factual itself."""
+    low, high = _intersect(ranges)
+    step, anchor = _lattice(feature)
+    if step == 0.0:
+        return low, high
+    inner_low = round(anchor + math.ceil((low - anchor) / step - 1e-6) * step, 9) if math.isfinite(low) else low
+    inner_high = round(anchor + math.floor((high - anchor) / step + 1e-6) * step, 9) if math.isfinite(high) else high
+    if low <= fact <= high:
+        return min(inner_low, fact), max(inner_high, fact)
+    return inner_low, inner_high
 
 
 def _faults(
@@ -338,7 +344,7 @@ def _faults(
 
 def _bound_number(feature: Feature, value: float | str) -> float:
     if feature.is_number:
-        if isinstance(value, str) or isinstance(value, bool) or not math.isfinite(value):
+        if isinstance(value, str | bool) or not math.isfinite(value):
             raise ValueError("must be a number")
         return float(value)
     if value not in feature.levels:

@@ -41,7 +41,7 @@ def logit(probability: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]
     """log(p / (1 - p)), clipped to +-`LOGIT_LIMIT`; NaN stays NaN."""
     p = np.asarray(probability, dtype=float)
     with np.errstate(divide="ignore"):
-        return np.clip(np.log(p) - np.log1p(-p), -LOGIT_LIMIT, LOGIT_LIMIT)
+        return np.minimum(np.maximum(np.log(p) - np.log1p(-p), -LOGIT_LIMIT), LOGIT_LIMIT)
 
 
 def sigmoid(value: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]:
@@ -93,7 +93,9 @@ class BlackBox:
                 "it must give one number per record"
             )
         finite = np.isfinite(output)
-        output = np.where(finite, output, 0.5)
+        silent = not finite.all()
+        if silent:
+            output = np.where(finite, output, 0.5)
         if self.output is Output.LABEL:
             score = np.where(output > 0.5, 1.0, -1.0)
         else:
@@ -102,11 +104,14 @@ class BlackBox:
                     raise ModelOutputInvalid("the model gave a probability outside [0, 1]")
                 score = logit(output) - logit(self.threshold)
             else:
-                score = np.clip(output, -LOGIT_LIMIT, LOGIT_LIMIT) - self.threshold
+                score = np.minimum(np.maximum(output, -LOGIT_LIMIT), LOGIT_LIMIT) - self.threshold
             # Rounding in the logit must not turn a decision: the model's own comparison has the last word.
-            favourable = output >= self.threshold
-            score = np.where(favourable, np.maximum(score, 0.0), np.minimum(score, -np.finfo(float).tiny))
-        return np.where(finite, score, np.nan)
+            turned = (score >= 0.0) != (output >= self.threshold)
+            if turned.any():
+                score[turned] = np.where(output[turned] >= self.threshold, 0.0, -np.finfo(float).tiny)
+        if silent:
+            score[~finite] = np.nan
+        return score
 
 
 class Meter:

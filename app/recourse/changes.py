@@ -41,7 +41,8 @@ def changes(
 ) -> tuple[FeatureChange, ...]:
     """What a person has to change to get from one raw row to another, in the order of the schema."""
     return tuple(
-        _change(features[j], float(factual_raw[j]), float(row_raw[j])) for j in np.flatnonzero(factual_raw != row_raw).tolist()
+        _change(features[j], float(factual_raw[j]), float(row_raw[j]))
+        for j in np.flatnonzero(factual_raw != row_raw).tolist()
     )
 
 

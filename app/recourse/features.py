@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Len
@@ -52,7 +52,7 @@ NUMBERS = frozenset({FeatureType.CONTINUOUS, FeatureType.INTEGER})
 class Feature:
     """One column of a model's input: its values, its words, and what a person can do about it."""
 
-    __pydantic_config__ = {"extra": "forbid", "use_attribute_docstrings": True}
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     name: Annotated[str, Len(1, 100)]
     """Key of the feature in a record."""
@@ -216,14 +216,14 @@ class FeatureSpace:
         groups = [j for j, feature in enumerate(self.features) if feature.is_group]
         if any(self.features[j].center is None or self.features[j].scale is None for j in numeric):
             raise ValueError("every feature that is encoded as a number needs center and scale; see `fit_encoding`")
-        self.numeric: Int[np.ndarray, "m"] = np.array(numeric, dtype=np.intp)
+        self.numeric: Int[np.ndarray, m] = np.array(numeric, dtype=np.intp)
         """Indices of features that are encoded as one number."""
-        self.numeric_columns: Int[np.ndarray, "m"] = np.array([spans[j].start for j in numeric], dtype=np.intp)
-        self.groups: Int[np.ndarray, "g"] = np.array(groups, dtype=np.intp)
+        self.numeric_columns: Int[np.ndarray, m] = np.array([spans[j].start for j in numeric], dtype=np.intp)
+        self.groups: Int[np.ndarray, g] = np.array(groups, dtype=np.intp)
         """Indices of features that are encoded as one column per category."""
-        self.group_starts: Int[np.ndarray, "g"] = np.array([spans[j].start for j in groups], dtype=np.intp)
-        self.center_raw: Float[np.ndarray, "m"] = np.array([self.features[j].center for j in numeric], dtype=float)
-        self.scale_raw: Float[np.ndarray, "m"] = np.array([self.features[j].scale for j in numeric], dtype=float)
+        self.group_starts: Int[np.ndarray, g] = np.array([spans[j].start for j in groups], dtype=np.intp)
+        self.center_raw: Float[np.ndarray, m] = np.array([self.features[j].center for j in numeric], dtype=float)
+        self.scale_raw: Float[np.ndarray, m] = np.array([self.features[j].scale for j in numeric], dtype=float)
 
     @cached_property
     def whole(self) -> Int[np.ndarray, "k"]:
@@ -274,7 +274,7 @@ class FeatureSpace:
 
     def read_many(self, records: Iterable[Mapping[str, object]], *, pointer: str) -> Float[np.ndarray, "n p"]:
         """The raw rows of JSON records; pointers are ``{pointer}/{index}/{feature}``. Errors as in `read`."""
-        rows: list[Float[np.ndarray, "p"]] = []
+        rows: list[Float[np.ndarray, p]] = []
         faults: list[Fault] = []
         for index, record in enumerate(records):
             row_raw, found = self._read(record, f"{pointer}/{index}")

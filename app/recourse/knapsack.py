@@ -1,17 +1,26 @@
 """Covering knapsack: moves of least cost whose gains reach a need.
 
 ``min sum_i cost_i x_i  subject to  sum_i gain_i x_i >= need``, where each ``x_i`` is 0, or between `first` and `limit`
-on a lattice (or anything up to `limit`), and at most so many ``x_i`` are not 0. Depth-first branch and bound in order of
-cost per gain, with the fractional knapsack as the bound (Martello and Toth, "Knapsack Problems", 1990, chapter 2).
+on a lattice (or anything up to `limit`), and at most so many ``x_i`` are not 0. Depth-first branch and bound in order
+of cost per gain, with the fractional knapsack as the bound (Martello and Toth, "Knapsack Problems", 1990, chapter 2).
 """
 
 import math
 from dataclasses import dataclass
 
-OPTIMALITY_GAP = 1e-6
-"""Relative: moves cheaper by less than this are not looked for."""
-MAX_NODES = 20_000
-"""Branches after which the search gives up."""
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to look."""
+
+    gap: float
+    """Relative: moves cheaper by less than this are not looked for."""
+    nodes: int
+    """Branches after which the search stops."""
+
+
+EXACT = Effort(gap=1e-6, nodes=20_000)
+QUICK = Effort(gap=1e-2, nodes=200)
 SLACK = 1e-9
 """The need is met up to this share of it, so that rounding does not cost a whole step."""
 
@@ -57,7 +66,7 @@ def most_gain(items: list[Item], uses: int) -> float:
     return sum(counted[: max(uses, 0)]) + sum(item.gain * item.limit for item in items if not item.uses)
 
 
-def cover(items: list[Item], need: float, uses: int) -> list[float] | None:
+def cover(items: list[Item], need: float, uses: int, effort: Effort = EXACT) -> tuple[list[float] | None, bool]:
     """The cheapest moves, one per item, whose gains sum to at least `need`.
 
     Amounts of continuous items are settled last, by filling in order, which is exact once it is known which of them
@@ -70,15 +79,17 @@ def cover(items: list[Item], need: float, uses: int) -> list[float] | None:
 
     Returns
     -------
-    None where nothing reaches `need`, or where `MAX_NODES` branches did not settle it
+    moves : one per item, the best known; None where none are known
+    settled : whether nothing cheaper by more than the gap exists; then None means that nothing reaches `need`
     """
-    return _Branching(items, need * (1.0 - SLACK), uses).best
+    branching = _Branching(items, need * (1.0 - SLACK), uses, effort)
+    return branching.best, branching.nodes <= effort.nodes
 
 
 class _Branching:
-    def __init__(self, items: list[Item], need: float, uses: int) -> None:
+    def __init__(self, items: list[Item], need: float, uses: int, effort: Effort) -> None:
         n = len(items)
-        self.items = items
+        self.items, self.effort = items, effort
         self.full = [item.gain * item.limit for item in items]
         self.capped = uses < sum(item.uses for item in items)
         caps = range(uses + 1) if self.capped else [n]
@@ -104,8 +115,6 @@ class _Branching:
         self.nodes = 0
         if need > 0.0:
             self._branch(0, need, 0.0, uses)
-        if self.nodes > MAX_NODES:
-            self.best = None
 
     def _fill(self, i: int, rest: float, amounts: list[float] | None = None) -> float:
         """Least cost of covering `rest` with the usable items and, as if they were continuous, items i.. on."""
@@ -126,7 +135,7 @@ class _Branching:
         return math.inf
 
     def _hopeless(self, cost: float) -> bool:
-        return cost >= self.best_cost * (1.0 - OPTIMALITY_GAP) or self.nodes > MAX_NODES
+        return cost >= self.best_cost * (1.0 - self.effort.gap) or self.nodes > self.effort.nodes
 
     def _branch(self, i: int, rest: float, cost: float, left: int) -> None:
         """Try everything that items i.. can do; those before cost `cost` and leave `rest` to gain."""

@@ -8,7 +8,7 @@ for candidates, and is alone in asking the black box about them. So unproven and
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -22,7 +22,7 @@ from app.recourse.surrogate.boundary import BoundarySample
 class MethodParams:
     """Parameters of a method; their limits and sentences become the request schema."""
 
-    __pydantic_config__ = {"extra": "forbid", "use_attribute_docstrings": True}
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
 class Yields(StrEnum):
@@ -64,7 +64,7 @@ class Method:
     params: type[MethodParams]
     yields: Yields
     needs: frozenset[Need]
-    generate: Callable[[RecourseProblem, Any, BoundarySample | None], Candidates]
+    generate: Callable[[RecourseProblem, Any, BoundarySample], Candidates]
     summary: str
     """One sentence: what it promises."""
     reference: str

@@ -27,13 +27,23 @@ class Reason(StrEnum):
 
 
 SENTENCES: dict[Reason, str] = {
-    Reason.INFEASIBLE_CONSTRAINTS: "Within the given constraints no change of this record can turn the local model of the decision favourable.",
-    Reason.BOUNDARY_NOT_FOUND: "No reference record that the model accepts was found, so there is no decision boundary to aim for.",
-    Reason.DEGENERATE_SURROGATE: "The model's decisions around this record do not determine a direction of change.",
-    Reason.TARGET_NOT_REACHED: "Changes were found that the local model of the decision accepts, but the model itself refused every one of them.",
-    Reason.DEADLINE: "The time allowed ran out before a favourable record was confirmed by the model.",
+    Reason.INFEASIBLE_CONSTRAINTS: (
+        "Within the given constraints no change of this record turns the local model of the decision favourable."
+    ),
+    Reason.BOUNDARY_NOT_FOUND: (
+        "The model accepts none of its reference records, so there is no decision boundary to aim for."
+    ),
+    Reason.DEGENERATE_SURROGATE: (
+        "The model's decisions around this record do not determine a direction of change, and no favourable reference "
+        "record could be made legal for this person."
+    ),
+    Reason.TARGET_NOT_REACHED: (
+        "The local model of the decision accepts changes, but the model itself refused every one that was tried."
+    ),
+    Reason.DEADLINE: "The time allowed ran out before the model confirmed a favourable record.",
     Reason.MODEL_OUTPUT_INVALID: "The model gave no finite score for this record.",
-}  # fmt: skip
+}
+"""What each reason means, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

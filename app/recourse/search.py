@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.recourse.actionability import ActionSet, Limit
 from app.recourse.convex import mixed_integer_program
-from app.recourse.knapsack import SLACK, Item, cover, most_gain
+from app.recourse.knapsack import EXACT, QUICK, SLACK, Item, cover, most_gain
 from app.recourse.linear import LinearModel
 from app.recourse.result import Relaxation
 
@@ -96,7 +96,12 @@ class Search:
         groups = [
             (g, best, gain)
             for g in space.groups[A.movable[space.groups]].tolist()
-            if (gain := float((levels := w[space.spans[g]])[best := int(levels.argmax())] - levels[int(self.start_raw[g])])) > 0.0
+            if (
+                gain := float(
+                    (levels := w[space.spans[g]])[best := int(levels.argmax())] - levels[int(self.start_raw[g])]
+                )
+            )
+            > 0.0
         ]
         g = np.array([group[0] for group in groups], dtype=np.intp)
         ones = np.ones(len(g))
@@ -137,12 +142,13 @@ class Search:
         free = self.forced[self.moves.feature]
         return float(full[free].sum() + np.sort(full[~free])[::-1][: max(uses, 0)].sum())
 
-    def rows(self, margins: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
+    def rows(self, margins: Float[np.ndarray, "k"], *, exact_up_to: float = math.inf) -> Float[np.ndarray, "m p"]:
         """The cheapest legal raw row for each margin, up to the first margin that no legal row reaches.
 
         Parameters
         ----------
         margins : increasing
+        exact_up_to : rows for larger margins may cost a little more than they need to (`app.recourse.knapsack.QUICK`)
 
         Raises
         ------
@@ -159,10 +165,17 @@ class Search:
             return nothing
         if self.uses >= len(self.moves.feature) and not self.moves.step.any():
             return self._apply(self._fill(needs))
-        amounts = [cover(self.items, float(need), self.uses) for need in needs]
-        if any(one is None for one in amounts):
-            return self._rows_by_program(needs)
-        return self._apply(np.array(amounts))
+        amounts: list[list[float]] = []
+        for need, exact in zip(needs.tolist(), margins <= exact_up_to, strict=False):
+            moves, settled = cover(self.items, need, self.uses, EXACT if exact else QUICK)
+            if moves is None or (exact and not settled):
+                # Too many branches: the general solver knows more tricks, and keeps to the deadline.
+                return np.concatenate([self._apply_all(amounts), self._rows_by_program(needs[len(amounts) :])])
+            amounts.append(moves)
+        return self._apply_all(amounts)
+
+    def _apply_all(self, amounts: list[list[float]]) -> Float[np.ndarray, "k p"]:
+        return self._apply(np.array(amounts).reshape(len(amounts), len(self.moves.feature)))
 
     def _fill(self, needs: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k n"]:
         """Amounts of the fractional knapsack for each need."""
@@ -175,11 +188,15 @@ class Search:
         m = self.moves
         rows = np.tile(self.start_raw, (len(amounts), 1))
         rows[:, m.feature] = np.where(
-            m.level >= 0, np.where(amounts > 0.0, m.level, self.start_raw[m.feature]), rows[:, m.feature] + m.sign * amounts
+            m.level >= 0,
+            np.where(amounts > 0.0, m.level, self.start_raw[m.feature]),
+            rows[:, m.feature] + m.sign * amounts,
         )
         if not self.action_set.step_raw.any():
             return np.clip(rows, self.action_set.lower_raw, self.action_set.upper_raw)
-        return self.action_set.round(rows, toward_raw=np.where(rows > self.start_raw, np.inf, np.where(rows < self.start_raw, -np.inf, rows)))
+        return self.action_set.round(
+            rows, toward_raw=np.where(rows > self.start_raw, np.inf, np.where(rows < self.start_raw, -np.inf, rows))
+        )
 
     # --- rules -------------------------------------------------------------------------------------------------------
 
@@ -254,7 +271,7 @@ class Search:
         Rules are not looked at.
         """
         options: list[tuple[float, str, str | None, str]] = []
-        for limit in self.action_set.limits:
+        for limit in self.action_set.limits():
             feature = next(f for f in self.action_set.space.features if f.name == limit.feature)
             text = f"Relaxing the {limit.constraint} constraint on {feature.title} would help most."
             options.append((self._reach_without(limit), limit.constraint, limit.feature, text))
@@ -285,7 +302,10 @@ class Search:
 
 
 def _first_step(
-    start_raw: Float[np.ndarray, "n"], anchor_raw: Float[np.ndarray, "n"], step: Float[np.ndarray, "n"], up: Bool[np.ndarray, "n"]
+    start_raw: Float[np.ndarray, "n"],
+    anchor_raw: Float[np.ndarray, "n"],
+    step: Float[np.ndarray, "n"],
+    up: Bool[np.ndarray, "n"],
 ) -> Float[np.ndarray, "n"]:
     """Distance to the next lattice point in the direction of the move; 0 without a lattice."""
     unit = np.where(step > 0.0, step, 1.0)

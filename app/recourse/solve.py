@@ -13,6 +13,7 @@ box is asked about the very records that are returned. At most `MAX_CALLS` model
 """
 
 import time
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -73,6 +74,8 @@ class _Answer:
         self.factual_score = float("nan")
         self.rows_raw = np.empty((0, self.actions.space.p))
         self.scores = np.empty(0)
+        self.proposed = np.empty(0, dtype=bool)
+        """Which of the records asked about the method itself proposed."""
         self.candidates: Candidates | None = None
         self.relax: Relaxation | None = None
         self.warnings: list[str] = []
@@ -109,9 +112,7 @@ class _Answer:
         except DegenerateSurrogate:
             reason = Reason.DEGENERATE_SURROGATE
         if not self.verified.size and self.meter.calls < MAX_CALLS:
-            self._verify(self._reference_rows())
-            if self.verified.size:
-                self.warnings.append(FALLBACK_WARNING)
+            self._verify(np.empty((0, self.actions.space.p)), fallback=self._reference_rows())
         return reason
 
     def _climb(self, candidates: Candidates) -> Reason:
@@ -122,7 +123,7 @@ class _Answer:
             self.relax = candidates.relax()
             return Reason.INFEASIBLE_CONSTRAINTS
         last_call = self.meter.calls + 1 >= MAX_CALLS
-        self._verify(np.concatenate([rungs, self._reference_rows()]) if last_call else rungs)
+        self._verify(rungs, fallback=self._reference_rows() if last_call else None)
         first = self._first_accepted(rungs)
         if first is None:
             self.relax = candidates.relax()
@@ -136,20 +137,27 @@ class _Answer:
         accepted = self.rows_raw[self.verified]
         return next((k for k, row_raw in enumerate(rungs) if (accepted == row_raw).all(axis=1).any()), None)
 
-    def _verify(self, rows_raw: Float[np.ndarray, "n p"]) -> None:
-        """Ask the black box about the legal ones among these records."""
+    def _verify(self, rows_raw: Float[np.ndarray, "n p"], *, fallback: Float[np.ndarray, "m p"] | None = None) -> None:
+        """Ask the black box, in one call, about the legal ones among these proposals and fallback records."""
+        if fallback is not None:
+            rows_raw, proposals = np.concatenate([rows_raw, fallback]), len(rows_raw)
+        else:
+            proposals = len(rows_raw)
         repeated = np.zeros(len(rows_raw), dtype=bool)
         repeated[1:] = (rows_raw[1:] == rows_raw[:-1]).all(axis=1)
         same = (rows_raw == self.problem.factual_raw).all(axis=1)
-        rows_raw = rows_raw[self.actions.contains(rows_raw) & ~repeated & ~same]
-        if len(rows_raw):
-            self.scores = np.concatenate([self.scores, self.meter.score_raw(rows_raw)])
-            self.rows_raw = np.concatenate([self.rows_raw, rows_raw])
+        legal = np.flatnonzero(self.actions.contains(rows_raw) & ~repeated & ~same)
+        if len(legal):
+            self.scores = np.concatenate([self.scores, self.meter.score_raw(rows_raw[legal])])
+            self.rows_raw = np.concatenate([self.rows_raw, rows_raw[legal]])
+            self.proposed = np.concatenate([self.proposed, legal < proposals])
 
     @property
     def verified(self) -> Int[np.ndarray, "k"]:
-        """Which of the records asked about are favourable."""
-        return np.flatnonzero(favourable(self.scores))
+        """Which of the records asked about are favourable; fallback records only where no proposal is."""
+        accepted = favourable(self.scores)
+        own = accepted & self.proposed
+        return np.flatnonzero(own if own.any() else accepted)
 
     def _reference_rows(self) -> Float[np.ndarray, "n p"]:
         """Favourable reference records made legal for this person, nearest first, and the way to each.
@@ -171,8 +179,10 @@ class _Answer:
         return np.unique(np.concatenate(ways), axis=0) if ways else np.empty((0, space.p))
 
     def _render(self, reason: Reason | None) -> RecourseResult:
-        problem, silent = self.problem, bool(np.isnan(self.factual_score))
+        silent = bool(np.isnan(self.factual_score))
         best = self._cheapest(self.verified) if self.verified.size else None
+        if best and not self.proposed[self.verified].any():
+            self.warnings.append(FALLBACK_WARNING)
         status = Status.FOUND if best else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
         verdict = None
         if status is Status.NOT_FOUND:

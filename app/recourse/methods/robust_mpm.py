@@ -13,7 +13,6 @@ from typing import Annotated
 
 import numpy as np
 from annotated_types import Interval
-from jaxtyping import Bool, Float
 
 from app.recourse.method import Candidates, Method, MethodParams, Need, Yields
 from app.recourse.problem import RecourseProblem
@@ -34,7 +33,8 @@ class RobustMpmParams(SamplerParams, MethodParams):
     radius_favourable: Annotated[float, Interval(ge=0, le=1000)] = 0.0
     """Size of the ambiguity set of the favourable class."""
     search: SearchKind = "auto"
-    """`projection` moves numbers freely and rounds them afterwards; `actionable` searches whole numbers, steps and rules exactly; `auto` takes `actionable` where the schema needs it."""
+    """`projection` moves numbers freely and rounds them afterwards; `actionable` searches whole numbers, steps and
+    rules exactly; `auto` takes `actionable` where the schema needs it."""
     margin: Annotated[float, Interval(ge=0, le=100)] = 0.0
     """Distance kept from the surrogate's hyperplane, encoded units."""
 
@@ -48,27 +48,20 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, sample: Boundary
         radius_unfavourable=params.radius_unfavourable,
     )
     search = Search(machine.model, problem.action_set, kind=params.search, deadline=problem.deadline)
-    agree = (machine.model.score(sample.X) >= 0.0) == sample.favourable
-
-    def rate(rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        return machine.model.score(problem.action_set.space.encode(rows_raw))
-
-    def meets(rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        return np.asarray(rate(rows_raw) >= params.margin - 1e-9)
-
-    def propose(pushes: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
-        # Where the surrogate accepts the factual already and the model does not, pushes go on from where it stands.
-        return search.rows(np.where(pushes > 0.0, max(params.margin, search.start_score), params.margin) + pushes)
-
+    encode, score = problem.action_set.space.encode, machine.model.score
     return Candidates(
-        propose=propose,
-        meets=meets,
-        rate=rate,
+        # Where the surrogate accepts the factual and the model does not, pushes go on from where the factual stands.
+        propose=lambda pushes: search.rows(
+            np.where(pushes > 0.0, max(params.margin, search.start_score), params.margin) + pushes,
+            exact_up_to=params.margin,
+        ),
+        meets=lambda rows_raw: np.asarray(score(encode(rows_raw)) >= params.margin - 1e-9),
+        rate=lambda rows_raw: score(encode(rows_raw)),
         push_unit=0.5 * sample.deviation,
         surrogate=SurrogateReport(
             kind=f"{params.divergence}_mpm",
             worst_case_accuracy=machine.worst_case_accuracy,
-            fidelity=float(agree.mean()),
+            fidelity=float(np.count_nonzero((score(sample.X) >= 0.0) == sample.favourable) / len(sample.X)),
             samples=len(sample.X),
         ),
         relax=lambda: search.relaxation(params.margin),
@@ -81,6 +74,9 @@ METHOD = Method(
     yields=Yields.COUNTERFACTUAL,
     needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
-    summary="The cheapest change that a local model of the decision accepts even when its class covariances are wrong by a chosen radius.",
+    summary=(
+        "The cheapest change that a local model of the decision accepts even when its class covariances are wrong by a "
+        "chosen radius."
+    ),
     reference="Bui, Nguyen, Yue, Nguyen: Coverage-Validity-Aware Algorithmic Recourse, 2023",
 )

@@ -21,7 +21,7 @@ Vlassopoulos et al., "Explaining Predictions by Approximating the Local Decision
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
@@ -44,14 +44,15 @@ MAX_SWITCH = 0.5
 class SamplerParams:
     """Where and how densely the decision boundary is sampled."""
 
-    __pydantic_config__ = {"extra": "forbid", "use_attribute_docstrings": True}
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     neighbours: Annotated[int, Interval(ge=1, le=100)] = 10
     """Nearest favourable reference records towards which the decision boundary is sought."""
     samples: Annotated[int, Interval(ge=40, le=20000)] = 1000
     """Points drawn around the boundary."""
     radius_fraction: Annotated[float, Interval(gt=0, le=5)] | None = None
-    """Sampling radius as a share of the largest distance between reference records; by dimension when absent: 0.05 up to 8 encoded columns, 0.5 from 20 on."""
+    """Sampling radius as a share of the largest distance between reference records; by dimension when absent: 0.05 up
+    to 8 encoded columns, 0.5 from 20 on."""
 
     def radius(self, reference: Reference) -> float:
         """Sampling radius, encoded units.
@@ -132,8 +133,9 @@ def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParam
             for i, factor in enumerate(RESAMPLE_FACTORS)
         ]
         radius, X, scores = max(tries, key=lambda one: min(_class_sizes(one[2])) / len(one[1]))
-    finite = np.isfinite(scores)
-    X, scores = X[finite], scores[finite]
+    if meter.silent:
+        finite = np.isfinite(scores)
+        X, scores = X[finite], scores[finite]
     if min(_class_sizes(scores)) < 2:
         raise DegenerateSurrogate("Almost all samples around the decision boundary have the same decision.")
     return BoundarySample(
@@ -162,7 +164,10 @@ def _reachable_neighbours(problem: RecourseProblem, k: int) -> Float[np.ndarray,
 
 
 def _along(
-    problem: RecourseProblem, x0: Float[np.ndarray, "1 d"], ends: Float[np.ndarray, "k d"], times: Float[np.ndarray, "k g"]
+    problem: RecourseProblem,
+    x0: Float[np.ndarray, "1 d"],
+    ends: Float[np.ndarray, "k d"],
+    times: Float[np.ndarray, "k g"],
 ) -> Float[np.ndarray, "k g d"]:
     """Points on the segments from the factual to each end.
 
@@ -178,9 +183,7 @@ def _along(
     return points
 
 
-def _crossings(
-    problem: RecourseProblem, meter: Meter, params: SamplerParams, seen: Survey
-) -> Float[np.ndarray, "m d"]:
+def _crossings(problem: RecourseProblem, meter: Meter, params: SamplerParams, seen: Survey) -> Float[np.ndarray, "m d"]:
     """Points where the decision flips, nearest first."""
     x0 = problem.reference.space.encode(problem.factual_raw[None])
     if favourable(seen.scores).any():
@@ -255,5 +258,4 @@ def _ask(meter: Meter, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "
 
 
 def _class_sizes(scores: Float[np.ndarray, "n"]) -> tuple[int, int]:
-    yes = int(favourable(scores).sum())
-    return yes, int(np.isfinite(scores).sum()) - yes
+    return int(np.count_nonzero(scores >= 0.0)), int(np.count_nonzero(scores < 0.0))

@@ -41,7 +41,10 @@ from app.recourse.surrogate.boundary import BoundarySample
 Divergence: TypeAlias = Literal["none", "quadratic", "bures", "fisher_rao", "logdet"]
 
 RIDGE = 1e-6
-"""Share of the mean variance added to each class covariance: samples of a class may lie in a plane by chance."""
+"""Share of the wider class's mean variance added to each covariance: samples may lie in a plane by chance."""
+TINY = 1e-300
+"""Stands for zero where a logarithm is taken."""
+GRID = np.linspace(0.0, 1.0, 65)
 MAX_DESCENT_STEPS = 10_000
 DESCENT_TOLERANCE = 1e-14
 
@@ -147,9 +150,10 @@ def _minimise_two(
 ) -> Float[np.ndarray, "d"]:
     """A positive multiple of ``argmin sqrt(w'Sw) + ratio sqrt(w'Tw)`` subject to ``a.w = 1``.
 
-    ``(|Aw| + |Bw|)^2 = min_t |Aw|^2/t + |Bw|^2/(1-t)``, so the minimum is reached at ``w ~ (S/t + ratio^2 T/(1-t))^-1 a``
-    for the one ``t`` where the two deviations are in proportion to ``t`` and ``1 - t``. In coordinates where S and T
-    are diagonal, that is the root of a decreasing function of ``u = log(ratio t / (1 - t))``.
+    ``(|Aw| + |Bw|)^2 = min_t |Aw|^2/t + |Bw|^2/(1-t)``, so the minimum is reached at
+    ``w ~ (S/t + ratio^2 T/(1-t))^-1 a`` for the one ``t`` where the two deviations are in proportion to ``t`` and
+    ``1 - t``. In coordinates where S and T are diagonal, that is the root of a decreasing function of
+    ``u = log(ratio t / (1 - t))``.
     """
     V, s, t, outside = diagonalise_pair(S, T, a)
     if outside is not None:
@@ -159,25 +163,21 @@ def _minimise_two(
     return np.asarray(V @ ((V.T @ a) / (s + ratio * e * t)))
 
 
-def _root(
-    squares: Float[np.ndarray, "k"], s: Float[np.ndarray, "k"], t: Float[np.ndarray, "k"], ratio: float
-) -> float:
+def _root(squares: Float[np.ndarray, "k"], s: Float[np.ndarray, "k"], t: Float[np.ndarray, "k"], ratio: float) -> float:
     """The ``e = exp(u) = ratio t/(1-t)`` at which ``sum squares (s - e^2 t) / (s + ratio e t)^2`` changes sign.
 
     The sum falls in ``e``, and its sign is known outside the range of ``sqrt(s / t)``. A grid on the logarithm,
-    refined: the minimised function is flat at its minimum, so 1e-7 in ``e`` is 1e-14 in the value.
+    refined: the minimised function is flat at its minimum, so 1e-6 in ``u`` is about 1e-12 in the value.
     """
-    tiny = 1e-300
-    limits = 0.5 * (np.log(np.maximum(s, tiny)) - np.log(np.maximum(t, tiny)))
+    limits = 0.5 * np.log(np.maximum(s, TINY) / np.maximum(t, TINY))
     low, high = float(limits.min()), float(limits.max())
-    for _ in range(6):
-        u = np.linspace(low, high, 34)
-        e = np.exp(u)[:, None]
-        values = ((s - e**2 * t) / (s + ratio * e * t) ** 2) @ squares
-        k = int(np.argmax(values <= 0.0)) if values[-1] <= 0.0 else len(u) - 1
-        low, high = float(u[max(k - 1, 0)]), float(u[k])
-        if high - low < 1e-8:
-            break
+    s_squares, t_squares, rt = s * squares, t * squares, ratio * t
+    while high - low > 1e-6:
+        e = np.exp(low + (high - low) * GRID)[:, None]
+        falling = (s_squares - e * e * t_squares) / (s + e * rt) ** 2
+        below = int(np.count_nonzero(falling.sum(axis=1) > 0.0))  # the sum falls, so these come first
+        width = (high - low) / (len(GRID) - 1)
+        low, high = low + max(below - 1, 0) * width, low + min(below, len(GRID) - 1) * width
     return math.exp(0.5 * (low + high))
 
 
@@ -201,17 +201,15 @@ def _minimise_three(a: Float[np.ndarray, "d"], plus: Spread, minus: Spread) -> F
         best = value
         quadratic = np.eye(d) * (norm / length)
         for S, deviation in zip(squares, deviations, strict=True):
-            # A deviation of zero would pin w to the null space of S; a floor keeps the step defined and the bound valid.
+            # A deviation of zero would pin w to the null space of S; the floor keeps the step defined.
             quadratic += S / max(deviation, 1e-12 * value)
         direction = np.linalg.solve(quadratic, a)
         w = direction / (a @ direction)
     return w
 
 
-def class_moments(
-    X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]
-) -> tuple[Moments, Moments]:
-    """Sample moments of the favourable and the unfavourable points, with a ridge of `RIDGE` times the mean variance.
+def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]) -> tuple[Moments, Moments]:
+    """Sample moments of the favourable and the unfavourable points, with a ridge of `RIDGE`.
 
     Raises
     ------
@@ -219,12 +217,14 @@ def class_moments(
     """
     if not 2 <= favourable.sum() <= len(X) - 2:
         raise DegenerateSurrogate("Almost all samples around the decision boundary have the same decision.")
-    ridge = RIDGE * float(X.var(axis=0).mean()) * np.eye(X.shape[1])
     classes = []
     for members in (X[favourable], X[~favourable]):
-        mean = members.mean(axis=0)
-        centred = members - mean
-        classes.append(Moments(mean, centred.T @ centred / (len(members) - 1) + ridge))
+        mean = members.sum(axis=0) / len(members)
+        members -= mean
+        classes.append(Moments(mean, members.T @ members / (len(members) - 1)))
+    ridge = RIDGE * max(float(moments.covariance.trace()) for moments in classes) / X.shape[1]
+    for moments in classes:
+        moments.covariance.flat[:: X.shape[1] + 1] += ridge
     return classes[0], classes[1]
 
 
@@ -233,9 +233,7 @@ def fit_sample(
 ) -> MinimaxMachine:
     """The machine of a boundary sample; columns that the person cannot change get weight 0."""
     plus, minus = class_moments(sample.X[:, sample.free], sample.favourable)
-    machine = fit(
-        plus, minus, divergence, radius_favourable=radius_favourable, radius_unfavourable=radius_unfavourable
-    )
+    machine = fit(plus, minus, divergence, radius_favourable=radius_favourable, radius_unfavourable=radius_unfavourable)
     w = np.zeros(sample.X.shape[1])
     w[sample.free] = machine.model.w
     return MinimaxMachine(LinearModel(w, machine.model.c), machine.worst_case_accuracy)
