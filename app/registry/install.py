@@ -105,6 +105,8 @@ class _Examination:
         except ValueError as error:
             self.faults.append(Fault(pointer, str(error)))
             return None
+        if (self.incoming / path).exists():
+            return None  # two files of one name, which is among the faults of the manifest
         self.digests[path] = copy(found, self.incoming / path)
         return self.incoming / path
 

@@ -143,6 +143,14 @@ def test_files_are_examined_although_the_manifest_is_bad(model: ModelDirectory, 
     assert faults["/artifact/path"] == 'there is no file "model.json"'
 
 
+@pytest.mark.parametrize("name", ["model.json", "./model.json", "model.yaml", "registration.json", "profile.npz"])
+def test_two_files_cannot_have_one_name(model: ModelDirectory, refusal: Refusal, name: str) -> None:
+    model.write()
+    for reserved in ("registration.json", "profile.npz"):
+        (model.path / reserved).write_text("")
+    assert "/reference" in refusal(model.write(reference=name, title=None))
+
+
 def test_a_wrong_digest_names_the_right_one(model: ModelDirectory, refusal: Refusal) -> None:
     model.manifest["artifact"]["sha256"] = "a" * 64
     assert hashlib.sha256(model.artifact).hexdigest() in refusal(model.write())["/artifact/sha256"]

@@ -1,5 +1,7 @@
 """Every fault of a manifest, with its pointer, all at once."""
 
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import yaml
 
 from app.recourse.blackbox import Input, Output
 from app.recourse.features import Change, FeatureType
-from app.registry.manifest import Manifest, read_manifest
+from app.registry.manifest import Draft, Manifest, read_manifest
 from tests.registry.loan import ModelDirectory
 
 SHA = "0" * 64
@@ -185,6 +187,37 @@ def test_what_is_no_manifest_is_refused(text: str, sentence: str) -> None:
     faults = faults_of(text)
     assert list(faults) == [""]
     assert sentence in faults[""]
+
+
+ODD: list[Any] = [
+    None, True, 0, -1, 1.5, float("nan"), float("inf"), 1e308, 2**70, "", "x", "x" * 600, "../x", [], ["a", "a"], [1],
+    {}, {"a": 1}, [{}], "model.yaml", "raw", "label", "logit", "torch", "binary", "categorical", "increase", NETWORK,
+]  # fmt: skip
+
+
+def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    entries = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in entries:
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+def test_whatever_stands_anywhere_there_is_a_manifest_or_a_fault(model: ModelDirectory) -> None:
+    model.manifest["features"][0] |= {"step": 1, "center": 40.0, "scale": 10.0, "cost": 2.0, "noise": False}
+    model.manifest["rules"] = ["amount <= 10 * income"]
+    outcomes = set()
+    for place in list(places(model.manifest)):
+        for value in ODD:
+            document = deepcopy(model.manifest)
+            part: Any = document
+            for key in place[:-1]:
+                part = part[key]
+            part[place[-1]] = value
+            draft = Draft.of(document)
+            assert (draft.manifest is None) == bool(draft.faults), (place, value)
+            outcomes.add(draft.manifest is None)
+    assert outcomes == {True, False}
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
