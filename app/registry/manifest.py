@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
@@ -208,11 +209,16 @@ def _one_line(error: Exception) -> str:
 
 def _part(data: Mapping[str, Any], key: str) -> Any:
     """One field of the manifest by itself, None where it is not valid."""
-    annotation: Any = Manifest.model_fields[key].rebuild_annotation()
     try:
-        return TypeAdapter(annotation).validate_python(data.get(key))
+        return _validator(key).validate_python(data.get(key))
     except ValidationError:
         return None
+
+
+@cache
+def _validator(key: str) -> TypeAdapter[Any]:
+    annotation: Any = Manifest.model_fields[key].rebuild_annotation()
+    return TypeAdapter(annotation)
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
