@@ -75,7 +75,8 @@ def _verdict(action_set: ActionSet, verdict: Verdict | None) -> Json:
             "probability": nearest.probability,
             "score": nearest.score,
         },
-        "relax": verdict.relax and asdict(verdict.relax),
+        # numpy's own truth values are not JSON.
+        "relax": verdict.relax and asdict(verdict.relax) | {"sufficient": bool(verdict.relax.sufficient)},
     }
 
 

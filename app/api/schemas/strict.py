@@ -52,9 +52,9 @@ FEW = BeforeValidator(_few)
 def derive(record: type[Any], **more: Any) -> type[Strict]:
     """A request schema with `more` fields and then the fields, limits, defaults and sentences of a frozen record."""
     hints = get_type_hints(record, include_extras=True)
-    described = TypeAdapter(record).json_schema()["properties"]
+    sentences = _sentences(record)
     definitions: dict[str, Any] = {
-        f.name: (_strict(hints[f.name]), Field(**_default(f), description=described[f.name].get("description")))
+        f.name: (_strict(hints[f.name]), Field(**_default(f), description=sentences.get(f.name)))
         for f in fields(record)
     }
     return create_model(record.__name__, __base__=Strict, __doc__=record.__doc__, **(more | definitions))
@@ -70,6 +70,15 @@ def to_record(record: type[Record], request: BaseModel) -> Record:
 @cache
 def _reader(record: Any) -> tuple[TypeAdapter[Any], set[str]]:
     return TypeAdapter(record), {f.name for f in fields(record)}
+
+
+def _sentences(record: type[Any]) -> dict[str, str]:
+    """What the source says about each field. Pydantic reads that of one class only, so parents are asked too."""
+    found: dict[str, str] = {}
+    for parent in filter(is_dataclass, reversed(record.__mro__)):
+        properties = TypeAdapter(parent).json_schema().get("properties", {})
+        found |= {name: told["description"] for name, told in properties.items() if "description" in told}
+    return found
 
 
 def _default(field: "RecordField[Any]") -> dict[str, Any]:

@@ -1,0 +1,47 @@
+"""Live, and ready."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import httpx
+
+from app.main import create_app
+from app.settings import Settings
+from tests.api.asking import problem
+
+
+def test_live(client: httpx.Client) -> None:
+    assert client.get("/health/live").json() == {"status": "live"}
+
+
+def test_ready(client: httpx.Client) -> None:
+    assert client.get("/health/ready").json() == {"status": "ready", "models": 2, "workers": 2, "warnings": []}
+
+
+def test_what_is_amiss_is_listed(tmp_path: Path) -> None:
+    async def ask() -> httpx.Response:
+        # Without its lifespan the service has no children.
+        app = create_app(Settings(models_store=tmp_path / "nowhere"))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            return await client.get("/health/ready")
+
+    document = problem(asyncio.run(ask()), 503, "not-ready")
+    told = " ".join(fault["detail"] for fault in document["errors"])
+    assert "RECOURSE_MODELS_STORE" in told
+    assert "worker" in told
+    assert str(tmp_path) not in told
+
+
+def test_live_answers_at_once_while_children_start(tmp_path: Path) -> None:
+    async def ask() -> tuple[float, int]:
+        app = create_app(Settings(models_store=tmp_path, lanes_sync=1))
+        asking = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+        async with app.router.lifespan_context(app), asking as client:
+            began = time.monotonic()
+            assert (await client.get("/health/live")).status_code == 200
+            return time.monotonic() - began, (await client.get("/health/ready")).status_code
+
+    elapsed_s, ready = asyncio.run(ask())
+    assert elapsed_s < 1
+    assert ready == 503

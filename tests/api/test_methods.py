@@ -1,0 +1,48 @@
+"""The list of methods is the core's, and so are their parameters."""
+
+from dataclasses import fields
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import TypeAdapter
+
+from app.api.schemas.methods import CHOICES, Methods
+from app.api.schemas.strict import to_record
+from app.recourse.solve import METHODS
+from tests.api.asking import question
+
+
+def test_every_method_is_listed_with_its_parameters(client: httpx.Client) -> None:
+    answer = client.get("/methods").json()
+    Methods.model_validate(answer)
+    assert [method["name"] for method in answer["methods"]] == list(METHODS)
+    for described in answer["methods"]:
+        method = METHODS[described["name"]]
+        assert described["summary"] == method.summary
+        assert list(described["parameters"]["properties"]) == ["name", *(f.name for f in fields(method.params))]
+        assert described["parameters"]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_limits_defaults_and_sentences_are_the_cores(name: str) -> None:
+    ours = CHOICES[name].model_json_schema()["properties"]
+    for parameter, expected in TypeAdapter(METHODS[name].params).json_schema()["properties"].items():
+        words = {"title", "description"}
+        assert {k: v for k, v in ours[parameter].items() if k not in words} == {
+            k: v for k, v in expected.items() if k not in words
+        }
+        assert ours[parameter]["description"].endswith(".")
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_defaults_make_the_cores_record(name: str) -> None:
+    params: Any = METHODS[name].params
+    assert to_record(params, CHOICES[name].model_validate({"name": name})) == params()
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_answers_with_its_defaults(client: httpx.Client, name: str) -> None:
+    response = client.post("/recourse", json=question(method={"name": name}))
+    assert response.status_code == 200
+    assert response.json()["method"]["name"] == name

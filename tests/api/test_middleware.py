@@ -1,0 +1,96 @@
+"""What every response carries, and what the log says about it."""
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+
+from app.api.middleware import HEADERS
+from app.main import create_app
+from app.observability import configure_logging, trace
+from app.settings import Settings
+from tests.api.asking import question
+
+ADDRESSES = ["/health/live", "/nope", "/models/x", "/docs", "/docs/static/favicon.png", "/problems/error"]
+
+
+@pytest.mark.parametrize("path", ADDRESSES)
+def test_every_response_has_an_id_and_the_headers(client: httpx.Client, path: str) -> None:
+    response = client.get(path)
+    assert len(response.headers["x-request-id"]) == 36
+    assert set(map(str.lower, HEADERS)) <= set(response.headers)
+    assert "server" not in response.headers
+
+
+@pytest.mark.parametrize("offered", ["a.b-c_d9", "x" * 64])
+def test_the_callers_id_is_kept(client: httpx.Client, offered: str) -> None:
+    assert client.get("/health/live", headers={"x-request-id": offered}).headers["x-request-id"] == offered
+
+
+@pytest.mark.parametrize("offered", ["short", "x" * 65, "with space", 'quote"quote', "semi;colon"])
+def test_an_id_that_could_do_harm_is_replaced(client: httpx.Client, offered: str) -> None:
+    assert client.get("/health/live", headers={"x-request-id": offered}).headers["x-request-id"] != offered
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """What the log says."""
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr", written)
+    root = logging.getLogger()
+    before = root.handlers, root.level
+    configure_logging()
+    # A logger that was used before keeps its old configuration; take fresh ones.
+    for module in ("app.api.middleware", "app.jobs.pool"):
+        monkeypatch.setattr(f"{module}.log", structlog.get_logger())
+    yield written
+    structlog.reset_defaults()
+    root.handlers, root.level = before
+
+
+def read(written: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in written.getvalue().splitlines()]
+
+
+def test_a_request_is_one_line_without_anything_the_client_sent(lines: io.StringIO) -> None:
+    async def ask() -> None:
+        app = create_app(Settings())
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            body = question(model="nobody-4711", reference="case-4711")
+            await client.post("/recourse?q=4711", json=body, headers={"x-request-id": "request-1"})
+            await client.get("/models/4711", headers={"x-request-id": "request-2"})
+
+    asyncio.run(ask())
+    assert "4711" not in lines.getvalue()
+    first, second = read(lines)
+    assert first["event"] == "request"
+    assert (first["method"], first["route"], first["status"]) == ("POST", "/recourse", 422)
+    assert first["request_id"] == "request-1"
+    assert first["ms"] >= 0
+    assert (second["route"], second["status"], second["request_id"]) == ("/models/{id}", 404, "request-2")
+
+
+def test_lines_of_other_libraries_are_json_and_tell_of_an_exception_only_where_it_was(lines: io.StringIO) -> None:
+    try:
+        raise ValueError("income 4711")
+    except ValueError:
+        logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
+    (line,) = read(lines)
+    assert line["event"] == "Exception in ASGI application"
+    assert line["trace"][0] == "ValueError"
+    assert "4711" not in json.dumps(line)
+
+
+def test_a_trace_names_class_file_and_line() -> None:
+    try:
+        raise KeyError("income")
+    except KeyError as error:
+        name, place = trace(error)
+    assert name == "KeyError"
+    assert place.startswith("test_middleware.py:")

@@ -1,0 +1,235 @@
+"""POST /recourse: what is said is true, the same question has the same answer, and time is kept."""
+
+import json
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from app.api.schemas.recourse import RecourseAnswer
+from app.registry.registry import Registry
+from tests.api.asking import APPLICANT, faults, problem, question
+from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
+from tests.conftest import Running
+from tests.registry.loan import WEIGHTS
+
+NUMBERS = ("age", "income", "amount")
+
+
+def ask(client: httpx.Client, **changes: Any) -> dict[str, Any]:
+    response = client.post("/recourse", json=question(**changes))
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    RecourseAnswer.model_validate(answer)
+    assert set(answer) == set(RecourseAnswer.model_fields)
+    return answer
+
+
+def score(models_store: Path, record: dict[str, Any]) -> float:
+    """The logit of `loan@1`, computed from its weights alone."""
+    registered = Registry(models_store).find("loan@1")
+    encoding = registered.registration.encoding
+    values = {name: record[name] for name in NUMBERS}
+    values["savings"] = ["none", "some", "much"].index(record["savings"])
+    values["guarantor"] = float(record["guarantor"])
+    total = -0.5 + WEIGHTS[f"housing={record['housing']}"]
+    for name, value in values.items():
+        center, scale = encoding[name]
+        total += WEIGHTS[name] * (value - center) / scale
+    return total
+
+
+def test_a_refused_applicant_learns_what_to_change(client: httpx.Client, models_store: Path) -> None:
+    answer = ask(client, reference="application-81723", seed=7)
+    assert answer["status"] == "found"
+    assert answer["reference"] == "application-81723"
+    assert answer["seed"] == 7
+    assert answer["factual"]["favourable"] is False
+    assert answer["factual"]["score"] == pytest.approx(score(models_store, APPLICANT))
+    (found,) = answer["counterfactuals"]
+    assert found["rank"] == 1
+    assert set(found["applicant"]) == set(APPLICANT)
+    current = found["validity"]["current"]
+    assert current["favourable"] is True
+    assert current["score"] == pytest.approx(score(models_store, found["applicant"]))
+    assert current["probability"] == pytest.approx(1 / (1 + math.exp(-current["score"])))
+    assert answer["diagnostics"]["model_calls"] >= 1
+    assert answer["reason"] is answer["detail"] is answer["nearest"] is answer["relax"] is answer["plan"] is None
+
+
+def test_the_model_says_yes_to_exactly_the_record_shown(client: httpx.Client) -> None:
+    for seed in range(5):
+        (found,) = ask(client, seed=seed)["counterfactuals"]
+        response = client.post("/models/loan/predict", json={"records": [found["applicant"], APPLICANT]})
+        yes, no = response.json()["predictions"]
+        assert yes == found["validity"]["current"]
+        assert no["favourable"] is False
+
+
+def test_changes_tell_the_difference_between_the_records(client: httpx.Client) -> None:
+    (found,) = ask(client)["counterfactuals"]
+    told = {change["feature"]: (change["from"], change["to"]) for change in found["changes"]}
+    differ = {k: (APPLICANT[k], found["applicant"][k]) for k in APPLICANT if APPLICANT[k] != found["applicant"][k]}
+    assert told == differ
+    assert found["cost"]["changed_features"] == len(differ)
+    assert found["cost"]["norm"] == "l1"
+    for change in found["changes"]:
+        assert change["text"].endswith(".")
+        if change["delta"] is not None:
+            assert change["delta"] == pytest.approx(change["to"] - change["from"])
+
+
+def test_the_cost_is_the_distance_in_standard_deviations(client: httpx.Client, models_store: Path) -> None:
+    encoding = Registry(models_store).find("loan").registration.encoding
+    weights = {"income": 3.0}
+    (found,) = ask(client, constraints={"immutable": ["housing", "savings", "guarantor"]}, cost={"weights": weights})[
+        "counterfactuals"
+    ]
+    expected = sum(
+        weights.get(name, 1.0) * abs(found["applicant"][name] - APPLICANT[name]) / encoding[name][1] for name in NUMBERS
+    )
+    assert found["cost"]["total"] == pytest.approx(expected)
+
+
+def test_constraints_hold_in_the_answer(client: httpx.Client) -> None:
+    constraints = {
+        "immutable": ["savings", "housing", "guarantor"],
+        "direction": {"amount": "decrease"},
+        "bounds": {"income": {"min": 1500, "max": 6000}, "amount": {"min": 500}},
+        "max_changes": 3,
+    }
+    method = {"name": "robust_mpm", "divergence": "none"}
+    (found,) = ask(client, constraints=constraints, method=method)["counterfactuals"]
+    record = found["applicant"]
+    assert all(record[name] == APPLICANT[name] for name in ("savings", "housing", "guarantor"))
+    assert 500 <= record["amount"] <= APPLICANT["amount"]
+    assert 1500 <= record["income"] <= 6000
+    assert record["age"] >= APPLICANT["age"]  # the model's own rule
+    assert len(found["changes"]) <= 3
+
+
+def test_that_nothing_can_be_done_is_an_answer_with_a_reason(client: httpx.Client) -> None:
+    bounds = {"income": {"max": 1600}, "amount": {"min": 19_000}, "age": {"max": 31}}
+    answer = ask(client, constraints={"immutable": ["savings", "housing", "guarantor"], "bounds": bounds})
+    assert answer["status"] == "not_found"
+    assert answer["reason"] in {"infeasible_constraints", "target_not_reached"}
+    assert answer["detail"].endswith(".")
+    assert answer["counterfactuals"] == []
+    assert answer["relax"]["text"].endswith(".")
+    if answer["nearest"] is not None:
+        assert answer["nearest"]["score"] < 0
+
+
+def test_an_accepted_applicant_is_told_so(client: httpx.Client) -> None:
+    answer = ask(client, applicant={**APPLICANT, "income": 19_000.0})
+    assert answer["status"] == "already_favourable"
+    assert answer["factual"]["favourable"] is True
+    assert answer["counterfactuals"] == []
+    assert answer["reason"] is None
+
+
+def test_every_parameter_is_given_back_with_its_default(client: httpx.Client) -> None:
+    assert ask(client)["method"]["name"] == "robust_mpm"
+    given = ask(client, method={"name": "robust_mpm", "divergence": "none", "samples": 100.0})["method"]
+    assert given["divergence"] == "none"
+    assert given["samples"] == 100
+    properties = client.get("/methods").json()["methods"][0]["parameters"]["properties"]
+    assert set(given) == set(properties)
+
+
+def test_the_same_question_has_the_same_answer(client: httpx.Client) -> None:
+    def fixed(answer: dict[str, Any]) -> str:
+        volatile = {"id", "created_at", "expires_at"}
+        answer["diagnostics"].pop("elapsed_ms")
+        return json.dumps({key: value for key, value in answer.items() if key not in volatile})
+
+    with ThreadPoolExecutor(4) as pool:  # both children take part
+        answers = {fixed(answer) for answer in pool.map(lambda _: ask(client, seed=11), range(8))}
+    assert len(answers) == 1
+
+
+def test_ids_sort_by_time_and_answers_expire(client: httpx.Client) -> None:
+    answers = [ask(client) for _ in range(3)]
+    ids = [answer["id"] for answer in answers]
+    assert len(set(ids)) == 3
+    assert [identifier[:14] for identifier in ids] == sorted(identifier[:14] for identifier in ids)
+    created, expires = (datetime.fromisoformat(answers[0][key]) for key in ("created_at", "expires_at"))
+    assert expires - created == timedelta(days=90)
+    assert abs((created - datetime.now(created.tzinfo)).total_seconds()) < 60
+
+
+def test_a_model_is_named_with_or_without_its_version(client: httpx.Client) -> None:
+    by_id, by_name = ask(client)["model"], ask(client, model="loan@1")["model"]
+    assert by_id == by_name
+    assert (by_id["id"], by_id["version"], len(by_id["sha256"])) == ("loan", "1", 64)
+
+
+@pytest.mark.parametrize(
+    "name", ["nobody", "loan@2", "../loan", "loan@1/", "a" * 200, "löan", "loan\x00", "@", "loan@"]
+)
+def test_an_unknown_model_is_not_found(client: httpx.Client, name: str) -> None:
+    assert set(faults(client.post("/recourse", json=question(model=name)), 404, "unknown-model")) == {"/model"}
+
+
+def test_a_tiny_deadline_is_an_answer_too(client: httpx.Client) -> None:
+    answer = ask(client, deadline_ms=1)
+    assert answer["status"] == "not_found"
+    assert answer["reason"] == "deadline"
+
+
+def odd(age: int) -> dict[str, Any]:
+    return {"model": "odd", "applicant": {**APPLICANT, "age": age}}
+
+
+def test_a_model_that_never_answers_is_stopped_soon_after_the_deadline(client: httpx.Client) -> None:
+    began = time.monotonic()
+    answer = ask(client, **odd(LOOPS), deadline_ms=300)
+    assert time.monotonic() - began < 0.3 + 0.5 + 1.0
+    assert answer["status"] == "not_found"
+    assert answer["reason"] == "deadline"
+    assert answer["factual"] is None
+    assert ask(client)["status"] == "found"
+
+
+def test_a_model_that_dies_costs_one_answer(client: httpx.Client) -> None:
+    problem(client.post("/recourse", json=question(**odd(DIES))), 500, "lane-crashed")
+    assert ask(client)["status"] == "found"
+
+
+def test_a_model_that_stumbles_is_our_error_and_says_nothing_about_the_applicant(client: httpx.Client) -> None:
+    response = client.post("/recourse", json=question(**odd(STUMBLES)))
+    assert "secret" not in json.dumps(problem(response, 500, "internal-error"))
+
+
+def test_a_model_that_breaks_its_contract_is_named(client: httpx.Client) -> None:
+    response = client.post("/recourse", json=question(**odd(GIVES_TOO_MUCH)))
+    assert "probability" in problem(response, 502, "model-output-invalid")["detail"]
+
+
+def test_a_model_without_an_opinion_is_an_answer(client: httpx.Client) -> None:
+    answer = ask(client, **odd(GIVES_NAN))
+    assert answer["status"] == "not_found"
+    assert answer["reason"] == "model_output_invalid"
+    assert answer["factual"] == {"probability": None, "score": None, "favourable": False}
+
+
+def test_the_service_stays_responsive_while_all_children_are_busy(running: Running, client: httpx.Client) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        busy = [pool.submit(ask, client, **odd(LOOPS), deadline_ms=800) for _ in range(6)]
+        latencies = []
+        while not all(call.done() for call in busy):
+            began = time.monotonic()
+            assert client.get("/health/live").status_code == 200
+            latencies.append(time.monotonic() - began)
+            if len(latencies) > 2000:
+                break
+    assert np.median(latencies) < 0.1
+    outcomes = [call.exception() for call in busy]
+    # Two run into their deadline in a child; who waited in line until the deadline is told that the service is busy.
+    assert sum(outcome is None for outcome in outcomes) >= 2

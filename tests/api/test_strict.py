@@ -1,0 +1,91 @@
+"""Records of the core as request schemas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal
+
+import pytest
+from annotated_types import Ge, Interval
+from pydantic import ValidationError
+
+from app.api.schemas.strict import derive, to_record
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    """Inside."""
+
+    __pydantic_config__: ClassVar = {"use_attribute_docstrings": True}
+
+    value: float | str | None = None
+    """Either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parent:
+    """Above."""
+
+    __pydantic_config__: ClassVar = {"use_attribute_docstrings": True}
+
+    count: Annotated[int, Ge(1)] = 3
+    """How many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer(Parent):
+    """Outside."""
+
+    share: Annotated[float, Interval(gt=0, lt=1)] | None = None
+    kind: Literal["a", "b"] = "a"
+    names: tuple[str, ...] = ()
+    colours: Mapping[str, Colour] = field(default_factory=dict)
+    inner: Mapping[str, Inner] = field(default_factory=dict)
+
+
+Schema = derive(Outer)
+
+
+def test_a_request_becomes_the_record() -> None:
+    request = {"count": 2.0, "share": 0.5, "names": ["x"], "colours": {"c": "red"}, "inner": {"i": {"value": 1}}}
+    assert to_record(Outer, Schema.model_validate(request)) == Outer(
+        count=2, share=0.5, names=("x",), colours={"c": Colour.RED}, inner={"i": Inner(value=1.0)}
+    )
+    assert to_record(Outer, Schema.model_validate({})) == Outer()
+
+
+def test_limits_and_sentences_are_in_the_schema() -> None:
+    described = Schema.model_json_schema()
+    assert described["description"] == "Outside."
+    assert described["properties"]["count"] == {
+        "default": 3, "description": "How many.", "minimum": 1, "title": "Count", "type": "integer",
+    }  # fmt: skip
+    assert described["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"count": True}, {"count": "2"}, {"count": 0}, {"count": 2.5}, {"share": "0.5"}, {"share": False},
+        {"share": 1.0},
+        {"share": float("nan")}, {"kind": "c"}, {"names": "x"}, {"names": [1]}, {"names": ["x" * 101]},
+        {"names": ["x"] * 1001}, {"colours": {"c": "blue"}}, {"inner": {"i": {"value": True}}},
+        {"inner": {"i": {"other": 1}}}, {"inner": []}, {"other": 1}, {"colours": {str(i): "red" for i in range(1001)}},
+    ],
+)  # fmt: skip
+def test_nothing_is_taken_for_what_it_is_not(request_: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Schema.model_validate(request_)
+
+
+def test_a_type_that_cannot_be_taken_literally_is_our_mistake() -> None:
+    @dataclass(frozen=True)
+    class Loose:
+        anything: object
+
+    with pytest.raises(TypeError, match="literally"):
+        derive(Loose)

@@ -1,0 +1,103 @@
+"""A real service on a real port, with real child processes, for all tests that ask over HTTP."""
+
+import io
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from app.main import create_app
+from app.registry.registry import Registry
+from app.service import Service
+from app.settings import Settings
+from tests.api.odd_model import OddModel
+from tests.registry.loan import make_linear
+
+DEMO_STORE = Path(__file__).parents[1] / "models_store"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A service that runs in a thread of this process."""
+
+    url: str
+    app: FastAPI
+
+    @property
+    def service(self) -> Service:
+        service: Service = self.app.state.service
+        return service
+
+
+def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
+    """Wait for something to become true."""
+    give_up = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < give_up, "waited in vain"
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="session")
+def models_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with `loan@1`, a linear model, and `odd@1`, which misbehaves on purpose."""
+    root = tmp_path_factory.mktemp("models")
+    registry = Registry(root / "store", trust_pickle=True)
+    registry.register(make_linear(root / "loan").write())
+    odd = make_linear(root / "odd")
+    odd.records = [record for record in odd.records if record["age"] < 90]
+    odd.set_artifact(_pickled(OddModel()), format="sklearn", path="model.joblib")
+    registry.register(odd.write(id="odd", title="A model that misbehaves", input="raw"))
+    return root / "store"
+
+
+def _pickled(model: Any) -> bytes:
+    import joblib
+
+    buffer = io.BytesIO()
+    joblib.dump(model, buffer)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="session")
+def settings(models_store: Path) -> Settings:
+    return Settings(models_store=models_store, trust_pickle=True, lanes_sync=2, port=0)
+
+
+@pytest.fixture(scope="session")
+def running(settings: Settings) -> Iterator[Running]:
+    """The service, ready."""
+    yield from run(settings)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The service with the demo model that comes with it, as a fresh clone starts it."""
+    yield from run(Settings(models_store=DEMO_STORE, lanes_sync=1, port=0))
+
+
+def run(settings: Settings) -> Iterator[Running]:
+    app = create_app(settings)
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False, server_header=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    until(lambda: server.started or not thread.is_alive())
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    until(lambda: httpx.get(f"{url}/health/ready").status_code == 200)
+    yield Running(url, app)
+    server.should_exit = True
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+@pytest.fixture
+def client(running: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=running.url, timeout=30) as client:
+        yield client

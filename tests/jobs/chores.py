@@ -1,0 +1,99 @@
+"""What children are asked to do in the tests of lanes."""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from app.errors import Fault, InvalidRecord
+
+prepared: list[str] = []
+
+
+def prepare(note: str = "") -> str:
+    prepared.append(note)
+    return note
+
+
+def refuse_to_prepare(marker: str) -> str:
+    """Crash as long as the file `marker` exists."""
+    if os.path.exists(marker):
+        os._exit(3)
+    return "at last"
+
+
+def echo(value: Any, *, deadline_s: float) -> Any:
+    return value
+
+
+def left(*, deadline_s: float) -> float:
+    return deadline_s
+
+
+def pid(*, deadline_s: float) -> int:
+    return os.getpid()
+
+
+def notes(*, deadline_s: float) -> list[str]:
+    return prepared
+
+
+def environment(name: str, *, deadline_s: float) -> str | None:
+    return os.environ.get(name)
+
+
+def niceness(*, deadline_s: float) -> int:
+    return os.nice(0)
+
+
+def hold(path: str, *, deadline_s: float) -> str:
+    """Say that the work has begun, and work until the file is gone."""
+    with open(path, "w") as file:
+        file.write(str(os.getpid()))
+    while os.path.exists(path):
+        time.sleep(0.005)
+    return "done"
+
+
+def loop_in_c(path: str, *, deadline_s: float) -> int:
+    """One call in C that holds the interpreter's lock for hours."""
+    with open(path, "w") as file:
+        file.write(str(os.getpid()))
+    return sum(range(10**13))
+
+
+def die(*, deadline_s: float) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def segfault(*, deadline_s: float) -> None:
+    ctypes.string_at(0)
+
+
+def leave(*, deadline_s: float) -> None:
+    sys.exit(2)
+
+
+def stumble(secret: str, *, deadline_s: float) -> None:
+    raise ValueError(f"cannot digest {secret}")
+
+
+def object_to(pointer: str, *, deadline_s: float) -> None:
+    raise InvalidRecord(faults=[Fault(pointer, "is missing")])
+
+
+def give_nan(*, deadline_s: float) -> float:
+    return float("nan")
+
+
+def chatter(*, deadline_s: float) -> str:
+    """Write more to the standard streams than a pipe holds, as native libraries do."""
+    for descriptor in (1, 2):
+        os.write(descriptor, b" " * 100_000)
+    return "said"
+
+
+def exhaust_cpu(*, deadline_s: float) -> None:
+    sum(range(10**13))

@@ -1,0 +1,269 @@
+"""Lanes: warm children, killed at their limit, replaced when they die, never left behind."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, Overloaded
+from app.jobs import pool
+from app.jobs.child import Call
+from app.jobs.pool import GRACE_S, Child, Lane
+from tests.jobs import chores
+from tests.processes import gone
+
+
+@asynccontextmanager
+async def lane(size: int = 1, **options: Any) -> AsyncIterator[Lane]:
+    running = Lane("test", size, chores.prepare, ("ready",), **options)
+    running.start()
+    try:
+        yield running
+    finally:
+        await running.close()
+
+
+async def until(condition: Callable[[], bool], *, within_s: float = 20.0) -> None:
+    give_up = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < give_up, "waited in vain"
+        await asyncio.sleep(0.005)
+
+
+def run(work: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await work
+
+    asyncio.run(bounded())
+
+
+def test_calls_are_answered_by_the_same_prepared_child() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            assert await one.run(chores.echo, {"a": [1, 0.1, None, "é"]}, timeout_s=20) == {"a": [1, 0.1, None, "é"]}
+            first = await one.run(chores.pid, timeout_s=20)
+            assert first == await one.run(chores.pid, timeout_s=20) != os.getpid()
+            assert await one.run(chores.notes, timeout_s=20) == ["ready"]
+
+    run(work())
+
+
+def test_large_arguments_and_results_pass() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            text = "x" * 3_000_000
+            assert await one.run(chores.echo, text, timeout_s=20) == text
+
+    run(work())
+
+
+def test_children_compute_with_one_thread_each_and_give_way() -> None:
+    async def work() -> None:
+        async with lane(nice=5) as one:
+            assert await one.run(chores.environment, "OMP_NUM_THREADS", timeout_s=20) == "1"
+            assert await one.run(chores.niceness, timeout_s=20) == 5
+
+    run(work())
+
+
+def test_the_function_learns_how_much_time_is_left_after_waiting(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            holding = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
+            await until((tmp_path / "held").exists)
+            waiting = asyncio.create_task(one.run(chores.left, timeout_s=10))
+            await asyncio.sleep(0.3)
+            (tmp_path / "held").unlink()
+            assert await waiting < 9.71
+            assert await holding == "done"
+
+    run(work())
+
+
+def test_a_loop_in_native_code_is_killed_at_its_limit_and_the_child_replaced(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            began = time.monotonic()
+            with pytest.raises(LaneTimeout):
+                await one.run(chores.loop_in_c, str(tmp_path / "looping"), timeout_s=0.5)
+            assert time.monotonic() - began < 0.5 + GRACE_S + 0.5
+            assert (tmp_path / "looping").read_text() == str(first)
+            second = await one.run(chores.pid, timeout_s=20)
+            assert second != first
+            assert await one.run(chores.notes, timeout_s=20) == ["ready"]
+            assert gone(first)
+
+    run(work())
+
+
+@pytest.mark.parametrize("accident", [chores.die, chores.segfault])
+def test_a_child_that_dies_at_work_is_replaced(accident: Callable[..., None]) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            with pytest.raises(LaneCrashed):
+                await one.run(accident, timeout_s=20)
+            assert await one.run(chores.echo, "well", timeout_s=20) == "well"
+
+    run(work())
+
+
+def test_a_child_that_dies_while_idle_costs_no_call() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: not any(child.alive for child in one._free))
+            assert await one.run(chores.pid, timeout_s=20) != first
+
+    run(work())
+
+
+def test_cancelling_a_call_kills_its_child(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            call = asyncio.create_task(one.run(chores.loop_in_c, str(tmp_path / "looping"), timeout_s=50))
+            await until(lambda: (tmp_path / "looping").exists() and (tmp_path / "looping").read_text() != "")
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await until(lambda: gone(int((tmp_path / "looping").read_text())))
+            assert await one.run(chores.echo, 1, timeout_s=20) == 1
+
+    run(work())
+
+
+def test_the_kernel_ends_a_loop_that_nobody_watches() -> None:
+    async def work() -> None:
+        child = Child(nice=0)
+        try:
+            with pytest.raises(LaneCrashed):
+                await child.call(Call(chores.exhaust_cpu, (), {"deadline_s": 0.0}, cpu_s=0), kill_after_s=50)
+        finally:
+            await child.kill()
+
+    run(work())
+
+
+def test_errors_come_back_as_themselves_and_leave_the_child_in_use() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            with pytest.raises(InvalidRecord) as caught:
+                await one.run(chores.object_to, "/applicant/age", timeout_s=20)
+            assert caught.value.faults == (Fault("/applicant/age", "is missing"),)
+            assert await one.run(chores.pid, timeout_s=20) == first
+
+    run(work())
+
+
+@pytest.mark.parametrize("surprise", [(chores.stumble, "a secret"), (chores.leave,), (chores.give_nan,)])
+def test_anything_unforeseen_is_an_internal_error_that_is_logged_without_its_message(
+    surprise: tuple[Any, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            with pytest.raises(InternalError):
+                await one.run(*surprise, timeout_s=20)
+            assert await one.run(chores.echo, 1, timeout_s=20) == 1
+
+    run(work())
+    logged = capfd.readouterr().err
+    assert '"child-error"' in logged
+    assert "secret" not in logged
+
+
+def test_what_native_code_prints_does_no_harm() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            assert await one.run(chores.chatter, timeout_s=20) == "said"
+
+    run(work())
+
+
+def test_the_line_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "WAITING_PER_CHILD", 2)
+
+    async def work() -> None:
+        async with lane() as one:
+            calls = [asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))]
+            await until((tmp_path / "held").exists)
+            calls += [asyncio.create_task(one.run(chores.echo, k, timeout_s=20)) for k in range(2)]
+            await asyncio.sleep(0)
+            with pytest.raises(Overloaded):
+                await one.run(chores.echo, 2, timeout_s=20)
+            (tmp_path / "held").unlink()
+            assert await asyncio.gather(*calls) == ["done", 0, 1]
+
+    run(work())
+
+
+def test_a_call_that_waits_in_vain_ends_with_its_time(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            holding = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
+            await until((tmp_path / "held").exists)
+            with pytest.raises(Overloaded):
+                await one.run(chores.echo, 1, timeout_s=0.1)
+            (tmp_path / "held").unlink()
+            await holding
+            assert await one.run(chores.echo, 1, timeout_s=20) == 1
+
+    run(work())
+
+
+def test_children_work_at_the_same_time(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane(2) as two:
+            paths = [tmp_path / "a", tmp_path / "b"]
+            calls = [asyncio.create_task(two.run(chores.hold, str(path), timeout_s=20)) for path in paths]
+            await until(lambda: all(path.exists() for path in paths))
+            for path in paths:
+                path.unlink()
+            assert await asyncio.gather(*calls) == ["done", "done"]
+
+    run(work())
+
+
+def test_a_child_that_cannot_be_prepared_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "RETRY_S", 0.01)
+    marker = tmp_path / "marker"
+    marker.touch()
+
+    async def work() -> None:
+        stubborn = Lane("stubborn", 1, chores.refuse_to_prepare, (str(marker),))
+        stubborn.start()
+        try:
+            with pytest.raises(Overloaded):
+                await stubborn.run(chores.echo, 1, timeout_s=0.5)
+            assert stubborn.warm == 0
+            marker.unlink()
+            assert await stubborn.run(chores.echo, 1, timeout_s=20) == 1
+            await until(lambda: stubborn.warm == 1)
+        finally:
+            await stubborn.close()
+
+    run(work())
+
+
+def test_closing_kills_children_whatever_they_do(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane(2) as two:
+            call = asyncio.create_task(two.run(chores.loop_in_c, str(tmp_path / "looping"), timeout_s=50))
+            await until((tmp_path / "looping").exists)
+            await until(lambda: two.warm == 2)
+            pids = two.pids
+            assert len(pids) == 2
+        with pytest.raises(LaneCrashed):
+            await call
+        assert two.warm == 0
+        assert all(gone(pid) for pid in pids)
+
+    run(work())

@@ -1,0 +1,92 @@
+"""A real server process: what it leaves behind when it ends, however it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.asking import APPLICANT, question
+from tests.api.odd_model import LOOPS
+from tests.conftest import until
+from tests.processes import children, gone
+
+START = "from app.main import serve; from app.settings import Settings; serve(Settings())"
+
+
+@pytest.fixture
+def server(models_store: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A server in a process of its own, ready, and its address."""
+    environment = os.environ | {
+        "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_PORT": "0",
+        "RECOURSE_LANES_SYNC": "2",
+    }  # fmt: skip
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-c", START], env=environment, stderr=stderr, start_new_session=True
+        )
+    try:
+        until(lambda: b"running on" in log.read_bytes())
+        (line,) = (line for line in log.read_text().splitlines() if "running on" in line)
+        url = json.loads(line)["event"].split()[3]
+        until(lambda: httpx.get(f"{url}/health/ready").json().get("workers") == 2)
+        yield process, url
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def ask_for_ever(url: str) -> None:
+    """Set a child to work on a question that it will not answer, in native code that holds the interpreter's lock."""
+    body: dict[str, Any] = question(model="odd", applicant={**APPLICANT, "age": LOOPS}, deadline_ms=60_000)
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{url}/recourse", json=body, timeout=0.5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends children with their parent")
+def test_no_child_survives_a_killed_server(server: tuple[subprocess.Popen[bytes], str]) -> None:
+    process, url = server
+    ask_for_ever(url)
+    pids = children(process.pid)
+    assert len(pids) == 2
+    process.kill()
+    until(lambda: all(gone(pid) for pid in pids), within_s=5)
+
+
+def test_a_server_that_is_told_to_stop_ends_with_its_children(
+    server: tuple[subprocess.Popen[bytes], str],
+) -> None:
+    process, url = server
+    pids = children(process.pid)
+    assert httpx.post(f"{url}/recourse", json=question()).json()["status"] == "found"
+    process.terminate()
+    process.wait(10)
+    until(lambda: all(gone(pid) for pid in pids), within_s=5)
+
+
+def test_a_busy_server_stops_too(server: tuple[subprocess.Popen[bytes], str]) -> None:
+    process, url = server
+    ask_for_ever(url)
+    pids = children(process.pid)
+    process.terminate()
+    process.wait(15)
+    until(lambda: all(gone(pid) for pid in pids), within_s=5)
+
+
+def test_a_child_killed_at_work_costs_one_answer(server: tuple[subprocess.Popen[bytes], str]) -> None:
+    process, url = server
+    before = set(children(process.pid))
+    ask_for_ever(url)
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: httpx.get(f"{url}/health/ready").json().get("workers") == 2)
+    assert httpx.post(f"{url}/recourse", json=question(), timeout=30).json()["status"] == "found"
+    assert not before & set(children(process.pid))

@@ -1,0 +1,77 @@
+"""What children compute, called in this process."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.errors import UnknownModel
+from app.jobs import task
+from app.recourse.actionability import Constraints
+from app.recourse.solve import METHODS
+from app.registry.registry import Registry
+from tests.api.asking import APPLICANT
+
+METHOD = METHODS["robust_mpm"]
+
+
+@pytest.fixture
+def store(models_store: Path) -> task.Store:
+    return task.Store(root=str(models_store), trust_pickle=True)
+
+
+@pytest.fixture
+def loan(store: task.Store) -> task.ModelRef:
+    return task.ModelRef.of(store, store.open().find("loan"))
+
+
+def question(ref: task.ModelRef) -> task.Question:
+    space = ref.store.open().find(ref.name).space
+    return task.Question(
+        factual_raw=space.read(APPLICANT), constraints=Constraints(), cost_weights={}, method=METHOD.name,
+        params=METHOD.params(), seed=0,
+    )  # fmt: skip
+
+
+def test_preparing_loads_every_active_model(store: task.Store) -> None:
+    assert task.prepare(store) == {"loan@1": "loaded", "odd@1": "loaded"}
+
+
+def test_preparing_survives_a_model_that_cannot_be_loaded(models_store: Path) -> None:
+    untrusting = task.Store(root=str(models_store), trust_pickle=False)
+    assert task.prepare(untrusting) == {"loan@1": "loaded", "odd@1": "model-unusable"}
+
+
+def test_a_model_is_loaded_once_per_registration(loan: task.ModelRef) -> None:
+    assert task._load(loan) is task._load(replace(loan))
+    assert task._load(replace(loan, registered_at="later")) is not task._load(loan)
+
+
+def test_a_model_that_is_gone_is_unknown(loan: task.ModelRef) -> None:
+    with pytest.raises(UnknownModel):
+        task.predict(replace(loan, name="gone@1"), np.zeros((1, 6)), deadline_s=1.0)
+
+
+def test_the_answer_is_found_in_time_or_not_at_all(loan: task.ModelRef) -> None:
+    assert task.recourse(loan, question(loan), deadline_s=math.inf)["status"] == "found"
+    late = task.recourse(loan, question(loan), deadline_s=0.0)
+    assert (late["status"], late["reason"]) == ("not_found", "deadline")
+
+
+def test_decisions_are_the_models_own(loan: task.ModelRef) -> None:
+    model = loan.store.open().find("loan").load()
+    rows_raw = model.reference.rows_raw[:5]
+    told = task.predict(loan, rows_raw, deadline_s=1.0)
+    assert [d["score"] for d in told] == pytest.approx(model.reference.scores[:5].tolist())
+    assert [d["favourable"] for d in told] == (model.reference.scores[:5] >= 0).tolist()
+
+
+def test_the_sample_is_refused_and_ordinary(loan: task.ModelRef) -> None:
+    registered = Registry(Path(loan.store.root)).find("loan")
+    sample = task.sample(loan, deadline_s=1.0)
+    assert sample is not None
+    scores = registered.load().reference.scores
+    (decision,) = task.predict(loan, registered.space.read(sample)[None], deadline_s=1.0)
+    assert decision["score"] == pytest.approx(np.median(scores[scores < 0]), abs=0.1)

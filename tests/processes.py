@@ -1,0 +1,23 @@
+"""Looking at other processes, as Linux shows them."""
+
+from pathlib import Path
+
+
+def _status(pid: int) -> list[str] | None:
+    try:
+        # State, parent and more follow the name in brackets, which may itself hold anything.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; one that only waits for its parent to notice (a zombie) has."""
+    status = _status(pid)
+    return status is None or status[0] == "Z"
+
+
+def children(parent: int) -> list[int]:
+    """Process ids of the living children of a process."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    return [pid for pid in pids if (status := _status(pid)) and status[1] == str(parent) and status[0] != "Z"]

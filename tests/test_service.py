@@ -1,0 +1,143 @@
+"""The use cases without HTTP: what is checked before a child is asked, and what is made of its answer."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import (
+    ConstraintClash,
+    InvalidRecord,
+    InvalidRequest,
+    LaneTimeout,
+    Overloaded,
+    RecourseError,
+    UnknownModel,
+)
+from app.jobs.pool import Lane
+from app.jobs.task import ModelRef, Question
+from app.recourse.actionability import Bounds, Constraints, Direction
+from app.recourse.solve import METHODS
+from app.service import RecourseQuery, Service, new_id
+from app.settings import Settings
+from tests.api.asking import APPLICANT
+
+METHOD = METHODS["robust_mpm"]
+
+
+def query(**changes: Any) -> RecourseQuery:
+    valid = {"model": "loan", "applicant": APPLICANT, "method": METHOD.name, "params": METHOD.params()}
+    return RecourseQuery(**(valid | changes))
+
+
+@pytest.fixture
+def service(models_store: Path) -> Service:
+    return Service(Settings(models_store=models_store, default_deadline_ms=1234, valid_days=30))
+
+
+class Asked:
+    """Stands in for the child: remembers what it was asked and answers as it was told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.timeouts: list[float] = []
+        self.reply: Any = {"status": "not_found", "counterfactuals": []}
+
+        async def run(_lane: Lane, function: Callable[..., Any], *args: Any, timeout_s: float) -> Any:
+            self.calls.append((function.__name__, *args))
+            self.timeouts.append(timeout_s)
+            if isinstance(self.reply, Exception):
+                raise self.reply
+            return dict(self.reply)
+
+        monkeypatch.setattr(Lane, "run", run)
+
+
+@pytest.fixture
+def child(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    return Asked(monkeypatch)
+
+
+def test_a_child_is_asked_about_exactly_this_registration(service: Service, child: Asked) -> None:
+    asyncio.run(service.recourse(query(seed=5, constraints=Constraints(immutable=("age",)), cost_weights={"age": 2.0})))
+    ((name, ref, question),) = child.calls
+    assert name == "recourse"
+    assert isinstance(ref, ModelRef)
+    assert isinstance(question, Question)
+    assert ref.name == "loan@1"
+    assert len(ref.sha256) == 64
+    assert question.factual_raw.tolist() == [30, 1500, 20000, 0, 0, 0]
+    assert (question.seed, question.method, question.cost_weights) == (5, "robust_mpm", {"age": 2.0})
+
+
+def test_the_deadline_is_the_callers_or_the_operators(service: Service, child: Asked) -> None:
+    asyncio.run(service.recourse(query(deadline_ms=77)))
+    asyncio.run(service.recourse(query()))
+    assert child.timeouts == [0.077, 1.234]
+
+
+def test_an_answer_says_who_asked_what_and_how_long_it_holds(service: Service, child: Asked) -> None:
+    answer = asyncio.run(service.recourse(query(reference="case 7", seed=3)))
+    assert (answer["reference"], answer["seed"], answer["status"]) == ("case 7", 3, "not_found")
+    assert answer["method"] == {"name": "robust_mpm", **asdict(METHOD.params())}
+    created, expires = (datetime.fromisoformat(answer[key]) for key in ("created_at", "expires_at"))
+    assert expires - created == timedelta(days=30)
+    assert answer["created_at"].endswith("Z")
+
+
+def test_a_computation_that_was_killed_is_an_answer(service: Service, child: Asked) -> None:
+    child.reply = LaneTimeout()
+    answer = asyncio.run(service.recourse(query()))
+    assert (answer["status"], answer["reason"], answer["factual"]) == ("not_found", "deadline", None)
+    assert answer["warnings"]
+
+
+def test_other_failures_are_the_callers_business(service: Service, child: Asked) -> None:
+    child.reply = Overloaded()
+    with pytest.raises(Overloaded):
+        asyncio.run(service.recourse(query()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "pointers"),
+    [
+        ({"applicant": {**APPLICANT, "age": 5}}, InvalidRecord, {"/applicant/age"}),
+        (
+            {"constraints": Constraints(direction={"age": Direction.DECREASE})},
+            ConstraintClash,
+            {"/constraints/direction/age"},
+        ),
+        ({"cost_weights": {"hat": 1.0}}, InvalidRequest, {"/cost/weights/hat"}),
+        (
+            {
+                "applicant": {**APPLICANT, "age": 5},
+                "constraints": Constraints(bounds={"income": Bounds(max="much")}),
+                "cost_weights": {"hat": 1.0},
+            },
+            InvalidRequest,
+            {"/applicant/age", "/constraints/bounds/income/max", "/cost/weights/hat"},
+        ),
+        ({"model": "nobody"}, UnknownModel, {"/model"}),
+    ],
+)
+def test_every_fault_is_told_before_a_child_is_asked(
+    service: Service, child: Asked, changes: dict[str, Any], error: type[RecourseError], pointers: set[str]
+) -> None:
+    with pytest.raises(error) as caught:
+        asyncio.run(service.recourse(query(**changes)))
+    assert type(caught.value) is error
+    assert {fault.pointer for fault in caught.value.faults} == pointers
+    assert child.calls == []
+
+
+def test_ids_are_new_and_sort_by_time() -> None:
+    before = new_id("rec")
+    while (after := new_id("rec"))[:14] == before[:14]:
+        pass
+    assert before < after
+    assert len(before) == len("rec_") + 26
+    assert len({new_id("rec") for _ in range(1000)}) == 1000

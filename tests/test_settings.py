@@ -1,0 +1,42 @@
+"""Settings come from the environment."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from app.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"RECOURSE_{name.upper()}", raising=False)
+
+
+def test_nothing_needs_to_be_set() -> None:
+    settings = Settings()
+    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+    assert settings.lanes_sync >= 1
+    assert settings.trust_pickle is False
+
+
+def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOURSE_MODELS_STORE", "/srv/models")
+    monkeypatch.setenv("RECOURSE_LANES_SYNC", "3")
+    monkeypatch.setenv("RECOURSE_TRUST_PICKLE", "true")
+    monkeypatch.setenv("RECOURSE_PORT", "")  # as docker compose passes what is not set
+    settings = Settings()
+    assert (settings.models_store, settings.lanes_sync, settings.port) == (Path("/srv/models"), 3, 8000)
+    assert settings.trust_pickle is True
+
+
+@pytest.mark.parametrize(("name", "value"), [("PORT", "70000"), ("LANES_SYNC", "0"), ("DEFAULT_DEADLINE_MS", "soon")])
+def test_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"RECOURSE_{name}", value)
+    with pytest.raises(ValidationError):
+        Settings()
+
+
+def test_every_setting_is_described() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
