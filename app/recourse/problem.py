@@ -58,3 +58,8 @@ class RecourseProblem:
     def factual_raw(self) -> Float[np.ndarray, "p"]:
         """The applicant's raw row."""
         return self.action_set.factual_raw
+
+    @cached_property
+    def x0(self) -> Float[np.ndarray, "d"]:
+        """The applicant, encoded."""
+        return self.action_set.space.encode(self.factual_raw[None])[0]

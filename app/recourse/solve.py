@@ -212,7 +212,7 @@ class _Answer:
     def _cheapest(self, asked: Int[np.ndarray, "k"]) -> Counterfactual:
         """The cheapest of these records, the one with the highest score where costs are equal."""
         costs = self.actions.cost(self.rows_raw[asked])
-        pick = int(np.lexsort((-self.scores[asked], costs))[0])
+        pick = min(range(len(asked)), key=lambda k: (costs[k], -self.scores[asked[k]]))
         row_raw, score = self.rows_raw[asked[pick]], float(self.scores[asked[pick]])
         return Counterfactual(
             row_raw=row_raw,

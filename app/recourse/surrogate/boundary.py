@@ -93,13 +93,13 @@ class BoundarySample:
 def survey(problem: RecourseProblem, meter: Meter, params: SamplerParams) -> Survey:
     """Score the factual and a grid towards its neighbours in one model call."""
     ends = _reachable_neighbours(problem, params.neighbours)
-    x0 = problem.action_set.space.encode(problem.factual_raw[None])
     times = np.arange(1, GRID + 1) / GRID
-    grid = _along(problem, x0, ends, np.broadcast_to(times, (len(ends), GRID)))
+    grid = _along(problem, ends, np.broadcast_to(times, (len(ends), GRID)))
+    grid = grid.reshape(-1, problem.reference.space.d)
     if meter.black_box.fractional:
-        scores = meter.score(np.concatenate([x0, grid.reshape(-1, x0.shape[1])]))
+        scores = meter.score(np.concatenate([problem.x0[None], grid]))
     else:  # the factual itself, not what is left of it after encoding and decoding
-        rows_raw = problem.action_set.space.decode(grid.reshape(-1, x0.shape[1]))
+        rows_raw = problem.reference.space.decode(grid)
         scores = meter.score_raw(np.concatenate([problem.factual_raw[None], rows_raw]))
     return Survey(factual_score=float(scores[0]), ends=ends, scores=scores[1:].reshape(len(ends), GRID))
 
@@ -118,7 +118,7 @@ def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParam
     crossings = _crossings(problem, meter, params, seen)
     if not free.size:
         raise DegenerateSurrogate("Nothing in this record can change.")
-    centres = np.tile(problem.action_set.space.encode(problem.factual_raw[None]), (len(crossings), 1))
+    centres = np.tile(problem.x0, (len(crossings), 1))
     centres[:, free] = crossings[:, free]
     enough = min(max(len(free) + 1, 20), params.samples // 4)
     radius = params.radius(problem.reference)
@@ -154,7 +154,7 @@ def _reachable_neighbours(problem: RecourseProblem, k: int) -> Float[np.ndarray,
     """The `k` nearest accepted reference records, moved to what this person can reach; fewer where there are fewer."""
     reference, space = problem.reference, problem.reference.space
     X = reference.X_favourable
-    x0 = space.encode(problem.factual_raw[None])[0]
+    x0 = problem.x0
     distance = reference.squares_favourable - 2.0 * (X @ x0)
     near = distance.argpartition(min(3 * k, len(X)) - 1)[: 3 * k] if len(X) else np.empty(0, dtype=np.intp)
     reach = space.encode(problem.action_set.snap(reference.rows_raw[reference.favourable[near]]))
@@ -165,7 +165,6 @@ def _reachable_neighbours(problem: RecourseProblem, k: int) -> Float[np.ndarray,
 
 def _along(
     problem: RecourseProblem,
-    x0: Float[np.ndarray, "1 d"],
     ends: Float[np.ndarray, "k d"],
     times: Float[np.ndarray, "k g"],
 ) -> Float[np.ndarray, "k g d"]:
@@ -173,34 +172,34 @@ def _along(
 
     For a model of raw records the categories of a segment switch one after another, so that a crossing can lie between.
     """
+    x0 = problem.x0
     points = x0 + times[:, :, None] * (ends - x0)[:, None, :]
     if not problem.black_box.fractional:
         space = problem.reference.space
         for rank, j in enumerate(space.groups):
             switched = times >= (rank + 0.5) / len(space.groups)
             span = space.spans[j]
-            points[:, :, span] = np.where(switched[:, :, None], ends[:, None, span], x0[:, None, span])
+            points[:, :, span] = np.where(switched[:, :, None], ends[:, None, span], x0[span])
     return points
 
 
 def _crossings(problem: RecourseProblem, meter: Meter, params: SamplerParams, seen: Survey) -> Float[np.ndarray, "m d"]:
     """Points where the decision flips, nearest first."""
-    x0 = problem.reference.space.encode(problem.factual_raw[None])
     if favourable(seen.scores).any():
         crosses = favourable(seen.scores).any(axis=1)
         ends = seen.ends[crosses]
         bracket = favourable(seen.scores[crosses]).argmax(axis=1) / GRID
-        points = _along(problem, x0, ends, bracket[:, None] + np.arange(1, GRID + 1) / GRID**2)
+        points = _along(problem, ends, bracket[:, None] + np.arange(1, GRID + 1) / GRID**2)
     else:
         # What this person can reach near the neighbours is refused: look towards the neighbours themselves, once.
         ends = _neighbours(problem, params.neighbours)
-        points = _along(problem, x0, ends, np.broadcast_to(np.arange(1, GRID + 1) / GRID, (len(ends), GRID)))
-    _, scores = _ask(meter, points.reshape(-1, x0.shape[1]))
+        points = _along(problem, ends, np.broadcast_to(np.arange(1, GRID + 1) / GRID, (len(ends), GRID)))
+    _, scores = _ask(meter, points.reshape(-1, problem.reference.space.d))
     flips = favourable(scores.reshape(len(ends), GRID))
     # The end of each segment is known to be favourable, even where rounding or a random model now says otherwise.
     flips[:, -1] = True
     crossings = points[np.arange(len(ends)), flips.argmax(axis=1)]
-    return np.asarray(crossings[((crossings - x0) ** 2).sum(axis=1).argsort(kind="stable")])
+    return np.asarray(crossings[((crossings - problem.x0) ** 2).sum(axis=1).argsort(kind="stable")])
 
 
 def _neighbours(problem: RecourseProblem, k: int) -> Float[np.ndarray, "k d"]:
@@ -208,8 +207,7 @@ def _neighbours(problem: RecourseProblem, k: int) -> Float[np.ndarray, "k d"]:
     X = problem.reference.X_favourable
     if not len(X):
         raise BoundaryNotFound
-    x0 = problem.reference.space.encode(problem.factual_raw[None])
-    return X[((X - x0) ** 2).sum(axis=1).argsort(kind="stable")[:k]]
+    return X[((X - problem.x0) ** 2).sum(axis=1).argsort(kind="stable")[:k]]
 
 
 def _draw(

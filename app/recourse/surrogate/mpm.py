@@ -167,12 +167,12 @@ def _root(squares: Float[np.ndarray, "k"], s: Float[np.ndarray, "k"], t: Float[n
     """The ``e = exp(u) = ratio t/(1-t)`` at which ``sum squares (s - e^2 t) / (s + ratio e t)^2`` changes sign.
 
     The sum falls in ``e``, and its sign is known outside the range of ``sqrt(s / t)``. A grid on the logarithm,
-    refined: the minimised function is flat at its minimum, so 1e-6 in ``u`` is about 1e-12 in the value.
+    refined: the minimised function is flat at its minimum, so 1e-5 in ``u`` is about 1e-11 in the value.
     """
     limits = 0.5 * np.log(np.maximum(s, TINY) / np.maximum(t, TINY))
     low, high = float(limits.min()), float(limits.max())
     s_squares, t_squares, rt = s * squares, t * squares, ratio * t
-    while high - low > 1e-6:
+    while high - low > 1e-5:
         e = np.exp(low + (high - low) * GRID)[:, None]
         falling = (s_squares - e * e * t_squares) / (s + e * rt) ** 2
         below = int(np.count_nonzero(falling.sum(axis=1) > 0.0))  # the sum falls, so these come first

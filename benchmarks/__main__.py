@@ -1,0 +1,27 @@
+"""``python -m benchmarks [table ...]``."""
+
+import argparse
+from collections.abc import Callable
+
+from benchmarks import http, tables
+
+TABLES: dict[str, Callable[[], None]] = {
+    "methods": tables.methods,
+    "frontier": tables.frontier,
+    "mpm": tables.mpm,
+    "http": http.table,
+}
+"""Every table by the name it is asked for."""
+
+
+def main() -> None:
+    """Print the tables asked for; all of them by default."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Print the benchmark tables.")
+    parser.add_argument("table", nargs="*", choices=[*TABLES, []], help="which; all when none is named")
+    for name in parser.parse_args().table or TABLES:
+        TABLES[name]()
+        print()
+
+
+if __name__ == "__main__":
+    main()
