@@ -1,2 +1,103 @@
-def table():
-    pass
+"""The service over HTTP: a real server on loopback, asked by one client, then by several at once."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from app.recourse.blackbox import favourable
+from app.registry.registry import Registry
+from benchmarks.tables import show
+from benchmarks.tasks import APPLICANTS, GERMAN, ROOT
+from examples.german_credit import train as german_train
+
+CLIENTS = 4
+REPEATS = 4
+READY_S = 120.0
+
+
+def table() -> None:
+    """Latency of `POST /recourse` beside the time of `solve` inside it, and throughput."""
+    head = ("model", "p50 ms", "p95 ms", "solve p50 ms", "p50 - solve p50", f"requests/s, {CLIENTS} clients", "found")
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        with tempfile.TemporaryDirectory() as folder:
+            questions = _questions(Path(folder) / "store")
+            with _server(Path(folder) / "store") as url, httpx.Client(base_url=url) as client:
+                for model, bodies in questions.items():
+                    for body in bodies:
+                        client.post("/recourse", json=body).raise_for_status()
+                    yield (model, *_measure(client, bodies))
+
+    show("HTTP: POST /recourse, one server, loopback", head, rows())
+
+
+def _measure(client: httpx.Client, bodies: list[dict[str, object]]) -> tuple[str, ...]:
+    elapsed, inside, found = [], [], 0
+    for _ in range(REPEATS):
+        for body in bodies:
+            started = time.perf_counter()
+            answer = client.post("/recourse", json=body).json()
+            elapsed.append(1e3 * (time.perf_counter() - started))
+            inside.append(answer["diagnostics"]["elapsed_ms"])
+            found += answer["status"] == "found"
+    total = REPEATS * len(bodies)
+    started = time.perf_counter()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(lambda body: client.post("/recourse", json=body).raise_for_status(), bodies * REPEATS))
+    rate = total / (time.perf_counter() - started)
+    p50, p95, solve = np.median(elapsed), np.percentile(elapsed, 95), np.median(inside)
+    return (f"{p50:.1f}", f"{p95:.1f}", f"{solve:.1f}", f"{p50 - solve:.1f}", f"{rate:.0f}", f"{found / total:.0%}")
+
+
+def _questions(store: Path) -> dict[str, list[dict[str, object]]]:
+    """Request bodies per model, of people whom the model rejects; the models are registered in `store`."""
+    registry = Registry(store)
+    with tempfile.TemporaryDirectory() as folder:
+        if GERMAN.exists():
+            german_train.write(german_train.train(GERMAN), Path(folder) / "german")
+            registry.register(Path(folder) / "german")
+    registry.register(ROOT / "models_store" / "consumer-loan" / "1")
+    questions = {}
+    for model in registry.list():
+        loaded = model.load()
+        rejected = loaded.reference.rows_raw[~favourable(loaded.reference.scores)][:APPLICANTS]
+        questions[model.name] = [{"model": model.id, "applicant": model.space.record(row)} for row in rejected]
+    return questions
+
+
+@contextmanager
+def _server(store: Path) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = os.environ | {"RECOURSE_MODELS_STORE": str(store), "RECOURSE_PORT": str(port)}
+    command = [sys.executable, "-m", "app.cli", "serve"]
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait_until_ready(url, process)
+            yield url
+        finally:
+            process.terminate()
+
+
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(f"{url}/health/ready").is_success:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise RuntimeError("the server did not become ready")

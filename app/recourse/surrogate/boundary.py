@@ -51,18 +51,18 @@ class SamplerParams:
     samples: Annotated[int, Interval(ge=40, le=20000)] = 1000
     """Points drawn around the boundary."""
     radius_fraction: Annotated[float, Interval(gt=0, le=5)] | None = None
-    """Sampling radius as a share of the largest distance between reference records; by dimension when absent: 0.05 up
-    to 8 encoded columns, 0.5 from 20 on."""
+    """Sampling radius as a share of the largest distance between reference records; by dimension when absent: 0.2 up
+    to 8 encoded columns, rising to 0.5 at 40."""
 
     def radius(self, reference: Reference) -> float:
         """Sampling radius, encoded units.
 
-        By dimension where it is not given: in many dimensions a 5 % ball is all boundary and the robustness radius of
-        a surrogate has nothing to push against.
+        By dimension where it is not given: in many dimensions a small ball is all boundary, and the robustness radius
+        of a surrogate has nothing to push against.
         """
         fraction = self.radius_fraction
         if fraction is None:
-            fraction = float(np.interp(reference.space.d, (8, 20), (0.05, 0.5)))
+            fraction = float(np.interp(reference.space.d, (8, 40), (0.2, 0.5)))
         return fraction * reference.largest_distance
 
 
