@@ -75,8 +75,7 @@ def _verdict(action_set: ActionSet, verdict: Verdict | None) -> Json:
             "probability": nearest.probability,
             "score": nearest.score,
         },
-        # numpy's own truth values are not JSON.
-        "relax": verdict.relax and asdict(verdict.relax) | {"sufficient": bool(verdict.relax.sufficient)},
+        "relax": verdict.relax and asdict(verdict.relax),
     }
 
 

@@ -7,7 +7,6 @@ import ctypes
 import json
 import os
 import pickle
-import resource
 import signal
 import socket
 import struct
@@ -27,13 +26,13 @@ PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``function(*args, **options)``, which may use so much CPU time."""
+    """``function(*args, **options)``, within a time."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     options: dict[str, Any]
-    cpu_s: int | None = None
-    """After so many seconds of work the kernel ends the process, even if nobody watches it any more."""
+    alarm_s: float = 0.0
+    """After so many seconds the kernel ends the process, whatever it does and even if nobody watches; 0 for never."""
 
 
 def serve(descriptor: int, parent: int, nice: int) -> None:
@@ -41,6 +40,8 @@ def serve(descriptor: int, parent: int, nice: int) -> None:
     _die_with(parent)
     # Ctrl-C reaches the whole process group; the server alone decides when its children end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The alarm of a call must end the process even inside native code, so it has no handler.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     os.nice(nice)
     configure_logging()
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as messages:
@@ -52,7 +53,7 @@ def serve(descriptor: int, parent: int, nice: int) -> None:
 def _answer(message: bytes) -> bytes:
     try:
         call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
-        _limit_cpu(call.cpu_s)
+        signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
         reply = {"ok": call.function(*call.args, **call.options)}
         return json.dumps(reply, allow_nan=False).encode()
     except RecourseError as error:
@@ -60,24 +61,17 @@ def _answer(message: bytes) -> bytes:
     except BaseException as error:  # noqa: BLE001 - the boundary of the process: the parent gets a sentence, the log the place
         log.error("child-error", trace=trace(error))
         return json.dumps({"error": InternalError().to_dict()}).encode()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def _die_with(parent: int) -> None:
     """Let the kernel kill this process when its parent dies, however that dies.
 
-    Only Linux can. Elsewhere a child whose parent is gone ends when it next reads or writes, or by its CPU limit.
+    Only Linux can. Elsewhere a child whose parent is gone ends when it next reads or writes, or by its alarm.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
-
-def _limit_cpu(seconds: int | None) -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    soft = hard
-    if seconds is not None:
-        soft = int(used.ru_utime + used.ru_stime) + 1 + seconds
-        soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))

@@ -5,7 +5,6 @@
 
 import asyncio
 import json
-import math
 import os
 import pickle
 import socket
@@ -21,6 +20,9 @@ from app.observability import log
 
 GRACE_S = 0.5
 """A computation that knows its deadline may end this much later before its process is killed."""
+
+ALARM_S = 5.0
+"""So much after the kill that is due here, the kernel ends a child by itself: nobody may be left to kill it."""
 
 WARM_UP_S = 120.0
 """Longest time to import the libraries and load the models."""
@@ -161,8 +163,7 @@ class Lane:
         try:
             left_s = max(give_up - time.monotonic(), 0.0)
             kill_after_s = left_s + GRACE_S
-            # The limit on CPU time stands behind the kill, for the case that nobody is left to kill.
-            call = Call(function, args, {"deadline_s": left_s}, cpu_s=math.ceil(kill_after_s) + 1)
+            call = Call(function, args, {"deadline_s": left_s}, alarm_s=kill_after_s + ALARM_S)
             result = await child.call(call, kill_after_s)
             usable = True
         except RecourseError as error:

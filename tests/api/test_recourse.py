@@ -202,9 +202,9 @@ def test_a_model_that_dies_costs_one_answer(client: httpx.Client) -> None:
     assert ask(client)["status"] == "found"
 
 
-def test_a_model_that_stumbles_is_our_error_and_says_nothing_about_the_applicant(client: httpx.Client) -> None:
+def test_a_model_that_stumbles_is_named_and_what_it_said_is_not_repeated(client: httpx.Client) -> None:
     response = client.post("/recourse", json=question(**odd(STUMBLES)))
-    assert "secret" not in json.dumps(problem(response, 500, "internal-error"))
+    assert "secret" not in json.dumps(problem(response, 502, "model-output-invalid"))
 
 
 def test_a_model_that_breaks_its_contract_is_named(client: httpx.Client) -> None:

@@ -95,5 +95,5 @@ def chatter(*, deadline_s: float) -> str:
     return "said"
 
 
-def exhaust_cpu(*, deadline_s: float) -> None:
+def never_end(*, deadline_s: float) -> None:
     sum(range(10**13))

@@ -70,7 +70,7 @@ def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> 
 
 def test_that_nothing_was_found_is_told_with_what_was_nearest_and_what_would_help(actions: ActionSet) -> None:
     nearest = replace(LESS, score=-0.1)
-    relax = Relaxation(constraint="bounds", feature="amount", sufficient=np.True_, text="Ask for less.")
+    relax = Relaxation(constraint="bounds", feature="amount", sufficient=True, text="Ask for less.")
     verdict = Verdict(reason=Reason.INFEASIBLE_CONSTRAINTS, sentence="No.", nearest=nearest, relax=relax)
     result = replace(FOUND, status=Status.NOT_FOUND, counterfactuals=(), verdict=verdict, surrogate=None)
     told = answer(actions, result)

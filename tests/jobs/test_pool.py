@@ -145,7 +145,24 @@ def test_the_kernel_ends_a_loop_that_nobody_watches() -> None:
         child = Child(nice=0)
         try:
             with pytest.raises(LaneCrashed):
-                await child.call(Call(chores.exhaust_cpu, (), {"deadline_s": 0.0}, cpu_s=0), kill_after_s=50)
+                await child.call(Call(chores.never_end, (), {"deadline_s": 0.0}, alarm_s=0.2), kill_after_s=50)
+        finally:
+            await child.kill()
+
+    run(work())
+
+
+def test_the_alarm_of_a_call_does_not_outlast_it() -> None:
+    async def work() -> None:
+        child = Child(nice=0)
+        try:
+            call = Call(chores.left, (), {"deadline_s": 0.0}, alarm_s=0.3)
+            assert await child.call(call, kill_after_s=20) == 0.0
+            with pytest.raises(InternalError):
+                await child.call(Call(chores.stumble, ("x",), {"deadline_s": 0.0}, alarm_s=0.3), kill_after_s=20)
+            await asyncio.sleep(0.6)
+            assert child.alive
+            assert await child.call(Call(chores.echo, ("well",), {"deadline_s": 0.0}), kill_after_s=20) == "well"
         finally:
             await child.kill()
 

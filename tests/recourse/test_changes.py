@@ -12,7 +12,7 @@ CONTINUOUS, INTEGER = FeatureType.CONTINUOUS, FeatureType.INTEGER
 
 
 def sentence(feature: Feature, before_raw: float, after_raw: float) -> str:
-    (change,) = changes([feature], np.array([before_raw]), np.array([after_raw]))
+    (change,) = changes([feature], np.array([before_raw], dtype=float), np.array([after_raw], dtype=float))
     return change.text
 
 
@@ -66,7 +66,7 @@ def test_lists_only_what_differs_in_schema_order_with_exact_values() -> None:
         Feature(name="b", type=INTEGER, unit="months"),
         Feature(name="c", type=FeatureType.CATEGORICAL, categories=("x", "y")),
     ]
-    found = changes(features, np.array([0.3, 5, 0]), np.array([0.1, 5, 1]))
+    found = changes(features, np.array([0.3, 5.0, 0.0]), np.array([0.1, 5.0, 1.0]))
     assert [(c.feature, c.before, c.after, c.delta, c.unit) for c in found] == [
         ("a", 0.3, 0.1, -0.2, None),
         ("c", "x", "y", None, None),
@@ -83,7 +83,7 @@ def test_every_pair_of_numbers_has_a_sentence_that_shows_a_change(
     before_raw: float, after_raw: float, decimals: int | None, unit: str | None
 ) -> None:
     feature = Feature(name="x", type=CONTINUOUS, decimals=decimals, unit=unit)
-    found = changes([feature], np.array([before_raw]), np.array([after_raw]))
+    found = changes([feature], np.array([before_raw], dtype=float), np.array([after_raw], dtype=float))
     if before_raw == after_raw:
         assert found == ()
         return
