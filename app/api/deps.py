@@ -7,7 +7,7 @@ from fastapi import Depends, Path, Request
 from app.service import Service
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     return cast(Service, request.app.state.service)
 
 

@@ -125,12 +125,12 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
-def _on_recourse_error(request: Request, error: Exception) -> JSONResponse:
+async def _on_recourse_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RecourseError)
     return problem_response(error, request.url.path)
 
 
-def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
+async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     return problem_response(errors.InvalidRequest(faults=faults_of(error.errors(), error.body)), request.url.path)
 
@@ -142,7 +142,7 @@ _FRAMEWORK_ERRORS: dict[int, type[RecourseError]] = {
 }
 
 
-def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
+async def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     error_class = _FRAMEWORK_ERRORS.get(error.status_code, errors.InternalError)
     return problem_response(error_class(), request.url.path, error.headers)
@@ -177,8 +177,8 @@ _SENTENCES = {
     "not_printable": "must consist of printable characters",
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
-    "union_tag_invalid": "must have a name out of {expected_tags}",
-    "union_tag_not_found": "must have a name",
+    "union_tag_invalid": "must be one of {expected_tags}",
+    "union_tag_not_found": "is missing",
 }
 """Our words for pydantic's error types. Its own repeat rejected values in places, and those are applicant data."""
 
@@ -195,7 +195,7 @@ def faults_of(details: Sequence[Mapping[str, Any]], body: object) -> list[Fault]
 
 
 def _pointer(found: Mapping[str, Any], body: object) -> str:
-    """The pointer of a fault: those parts of pydantic's location that exist in the body, and a missing field's name.
+    """The pointer of a fault: those parts of pydantic's location that exist in the body, and a key that is missing.
 
     The first part says that it is the body; others name members of unions and the like, which are not in the document.
     """
@@ -209,4 +209,6 @@ def _pointer(found: Mapping[str, Any], body: object) -> str:
             tokens.append(str(part))
     if found["type"] == "missing":
         tokens.append(str(found["loc"][-1]))
+    elif found["type"].startswith("union_tag"):
+        tokens.append(found["ctx"]["discriminator"].strip("'"))
     return "".join(f"/{escape(token[:LONGEST_TOKEN])}" for token in tokens)

@@ -34,6 +34,8 @@ def http_api(lifespan: Lifespan[FastAPI] | None = None, *, max_body_bytes: int =
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Spans and logs would hold what exceptions say, and that may be applicant data.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
         generate_unique_id_function=_operation_id,
     )
     for module in (recourse, methods, models, health, problems, docs):

@@ -1,14 +1,16 @@
 """The list of methods is the core's, and so are their parameters."""
 
-from dataclasses import fields
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import httpx
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError, create_model
 
-from app.api.schemas.methods import CHOICES, Methods
-from app.api.schemas.strict import to_record
+from app.api.errors import faults_of
+from app.api.schemas.methods import CHOICES, Methods, one_of
+from app.api.schemas.strict import derive, to_record
+from app.errors import Fault
 from app.recourse.solve import METHODS
 from tests.api.asking import question
 
@@ -39,6 +41,33 @@ def test_limits_defaults_and_sentences_are_the_cores(name: str) -> None:
 def test_defaults_make_the_cores_record(name: str) -> None:
     params: Any = METHODS[name].params
     assert to_record(params, CHOICES[name].model_validate({"name": name})) == params()
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Of a method to be."""
+
+    size: int = 1
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ({"name": "magic"}, Fault("/method/name", "must be one of 'a', 'b'")),
+        ({"size": 1}, Fault("/method/name", "is missing")),
+        ({"name": "b", "size": True}, Fault("/method/size", "must be a number")),
+        ({"name": "b", "a": True}, Fault("/method/a", "is not a field of this request")),
+        (7, Fault("/method", "must be an object")),
+    ],
+)
+def test_faults_in_one_of_several_methods_have_their_place(method: object, expected: Fault) -> None:
+    choice = one_of([derive(Parameters, name=(Literal[name], ...)) for name in ("a", "b")])  # type: ignore[valid-type]
+    request = create_model("Request", method=(choice, ...))
+    body = {"method": method}
+    with pytest.raises(ValidationError) as caught:
+        request.model_validate(body)
+    details = [{**found, "loc": ("body", *found["loc"])} for found in caught.value.errors()]
+    assert faults_of(details, body) == [expected]
 
 
 @pytest.mark.parametrize("name", list(METHODS))

@@ -1,8 +1,9 @@
 """The recourse methods, derived from the one list in the core."""
 
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -18,10 +19,14 @@ CHOICES: dict[str, type[Strict]] = {
 }
 """The request schema of each method: its name and its parameters."""
 
-_any_choice: Any = reduce(or_, CHOICES.values())
 
-MethodChoice: Any = Annotated[_any_choice, Field(discriminator="name")] if len(CHOICES) > 1 else _any_choice
-"""One of `CHOICES`, selected by `name`."""
+def one_of(choices: Iterable[type[Strict]]) -> Any:
+    """The type of a request for one of these, selected by its `name`."""
+    either = reduce(or_, choices)
+    return Annotated[either, Field(discriminator="name")] if get_args(either) else either
+
+
+MethodChoice: Any = one_of(CHOICES.values())
 
 
 class MethodDescription(Described):
