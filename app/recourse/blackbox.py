@@ -37,14 +37,14 @@ class Output(StrEnum):
     LABEL = "label"
 
 
-def logit(probability: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]:
+def logit(probability: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
     """log(p / (1 - p)), clipped to +-`LOGIT_LIMIT`; NaN stays NaN."""
     p = np.asarray(probability, dtype=float)
     with np.errstate(divide="ignore"):
-        return np.minimum(np.maximum(np.log(p) - np.log1p(-p), -LOGIT_LIMIT), LOGIT_LIMIT)
+        return np.asarray(np.minimum(np.maximum(np.log(p) - np.log1p(-p), -LOGIT_LIMIT), LOGIT_LIMIT))
 
 
-def sigmoid(value: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]:
+def sigmoid(value: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
     """Inverse of `logit`."""
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * np.asarray(value))))
 
@@ -152,6 +152,6 @@ class Meter:
         return scores
 
 
-def favourable(scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+def favourable(scores: Float[np.ndarray, "*n"]) -> Bool[np.ndarray, "*n"]:
     """Decisions of scores; a NaN is never favourable."""
     return np.asarray(scores >= 0.0)

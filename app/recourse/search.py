@@ -282,7 +282,7 @@ class Search:
         if not options:
             return None
         reach, constraint, name, text = max(options, key=lambda option: option[0])
-        return Relaxation(constraint=constraint, feature=name, sufficient=reach >= margin, text=text)
+        return Relaxation(constraint=constraint, feature=name, sufficient=bool(reach >= margin), text=text)
 
     def _reach_without(self, limit: Limit) -> float:
         """The highest surrogate score if one feature had the range it has without one constraint."""
