@@ -55,7 +55,7 @@ test: $(STAMP)
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p app -p examples
+	$(BIN)/mypy -p app -p examples -p benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 	$(MAKE) test

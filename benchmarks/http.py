@@ -67,7 +67,7 @@ def _questions(store: Path) -> dict[str, list[dict[str, object]]]:
             german_train.write(german_train.train(GERMAN), Path(folder) / "german")
             registry.register(Path(folder) / "german")
     registry.register(ROOT / "models_store" / "consumer-loan" / "1")
-    questions = {}
+    questions: dict[str, list[dict[str, object]]] = {}
     for model in registry.list():
         loaded = model.load()
         rejected = loaded.reference.rows_raw[~favourable(loaded.reference.scores)][:APPLICANTS]
@@ -82,7 +82,8 @@ def _server(store: Path) -> Iterator[str]:
         port = probe.getsockname()[1]
     environment = os.environ | {"RECOURSE_MODELS_STORE": str(store), "RECOURSE_PORT": str(port)}
     command = [sys.executable, "-m", "app.cli", "serve"]
-    with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=quiet, stderr=quiet) as process:
         try:
             url = f"http://127.0.0.1:{port}"
             _wait_until_ready(url, process)

@@ -82,7 +82,12 @@ def _crossing(task: Task, x0: np.ndarray, k: int) -> np.ndarray:
 def _program(task: Task, row_raw: np.ndarray, w: np.ndarray, need: float) -> np.ndarray | None:
     """Cheapest legal record: two columns per number (up, down), one per category, exactly one category per group."""
     space = task.space
-    gain, cost, limit, owner, to, equal = [], [], [], [], [], []
+    gain: list[float] = []
+    cost: list[float] = []
+    limit: list[float] = []
+    owner: list[int] = []
+    to: list[int] = []
+    equal: list[list[int]] = []
     for j, feature in enumerate(space.features):
         if feature.change is Change.NONE:
             continue
@@ -101,8 +106,8 @@ def _program(task: Task, row_raw: np.ndarray, w: np.ndarray, need: float) -> np.
         for sign, room in ((1, high - row_raw[j]), (-1, row_raw[j] - low)):
             if sign < 0 and feature.change is Change.INCREASE:
                 continue
-            gain.append(sign * w[span.start] / feature.scale)
-            cost.append(1.0 / feature.scale)
+            gain.append(sign * w[span.start] / (feature.scale or 1.0))
+            cost.append(1.0 / (feature.scale or 1.0))
             limit.append(room)
             owner.append(j)
             to.append(sign)

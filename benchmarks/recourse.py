@@ -3,11 +3,12 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from app.recourse.actionability import action_set
-from app.recourse.blackbox import favourable
+from app.recourse.blackbox import Predict, favourable
 from app.recourse.features import Change, Feature, FeatureType
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.problem import RecourseProblem
@@ -44,16 +45,28 @@ class Measured:
     rows: float
 
 
+class Recorded:
+    """A model that keeps what it is asked."""
+
+    def __init__(self, predict: Predict) -> None:
+        self.predict = predict
+        self.inputs: list[np.ndarray] = []
+
+    def __call__(self, model_input: np.ndarray) -> np.ndarray:
+        self.inputs.append(model_input.copy())
+        return self.predict(model_input)
+
+
 def measure(task: Task, params: RobustMpmParams) -> Measured:
     """Answer every applicant of a task."""
     answers, times, floors, torch_floors = [], [], [], []
     for applicant in task.applicants_raw:
-        inputs: list[np.ndarray] = []
-        predict = task.black_box.predict
-        recording = replace(task.black_box, predict=lambda X: (inputs.append(X.copy()), predict(X))[1])  # noqa: B023
-        answers.append(_answer(replace(task, black_box=recording), applicant, params))
-        times.append(min(_seconds(lambda: _answer(task, applicant, params)) for _ in range(REPEATS)))  # noqa: B023
-        floors.append(_replay(predict, inputs))
+        recorded = Recorded(task.black_box.predict)
+        recording = replace(task, black_box=replace(task.black_box, predict=recorded))
+        answers.append(_answer(recording, applicant, params))
+        inputs = recorded.inputs
+        times.append(_fastest(partial(_answer, task, applicant, params)))
+        floors.append(_replay(task.black_box.predict, inputs))
         torch_floors.append(_replay(task.torch_predict, inputs) if task.torch_predict else float("nan"))
     found = [
         (a, x, a.counterfactuals[0]) for a, x in zip(answers, task.applicants_raw, strict=True) if a.counterfactuals
@@ -92,14 +105,17 @@ def _answer(task: Task, applicant: np.ndarray, params: RobustMpmParams) -> Recou
     return solve(problem, METHODS["robust_mpm"], params)
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+def _fastest(work: Callable[[], object]) -> float:
+    seconds = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
 
 
-def _replay(predict: Callable[[np.ndarray], np.ndarray], inputs: list[np.ndarray]) -> float:
-    return min(_seconds(lambda: [predict(X) for X in inputs]) for _ in range(REPEATS))
+def _replay(predict: Predict, inputs: list[np.ndarray]) -> float:
+    return _fastest(lambda: [predict(X) for X in inputs])
 
 
 def _valid(task: Task, one: Counterfactual) -> bool:

@@ -2,18 +2,22 @@
 
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar, get_args
 
 import cvxpy as cp
 import numpy as np
 
 from app.recourse.methods.robust_mpm import RobustMpmParams
-from app.recourse.surrogate.mpm import Spread, minimise_spread, spread
+from app.recourse.surrogate.mpm import Divergence, Spread, minimise_spread, spread
 from benchmarks import prototype
 from benchmarks.recourse import measure
-from benchmarks.tasks import GERMAN, available, german
+from benchmarks.tasks import GERMAN, Task, available, german
 
-FRONTIER = (
+T = TypeVar("T")
+
+FRONTIER: tuple[dict[str, Any], ...] = (
     {"radius_fraction": 0.05, "radius_unfavourable": 0.0},
     {"radius_fraction": 0.3, "radius_unfavourable": 0.0},
     {"radius_fraction": 0.3, "radius_unfavourable": 1.0},
@@ -77,18 +81,18 @@ def frontier() -> None:
     )  # fmt: skip
     for epochs in (None, 60):
         task = german("all", epochs=epochs)
+        show(f"Frontier, {task.name}", head, _frontier_rows(task))
 
-        def rows(task=task) -> Iterable[Sequence[str]]:  # type: ignore[no-untyped-def]
-            for setting in FRONTIER:
-                params = RobustMpmParams(**setting)
-                m, plain = measure(task, params), prototype.measure(task, params)
-                yield (
-                    f"{params.radius_fraction:g}", f"{params.radius_unfavourable:g}", f"{params.margin:g}",
-                    f"{m.found:.0%}", f"{m.cost:.2f}", f"{m.changed:.2f}", f"{m.future:.3f}",
-                    f"{plain.found:.0%}", f"{plain.cost:.2f}", f"{plain.changed:.2f}", f"{plain.future:.3f}",
-                )  # fmt: skip
 
-        show(f"Frontier, {task.name}", head, rows())
+def _frontier_rows(task: Task) -> Iterable[Sequence[str]]:
+    for setting in FRONTIER:
+        params = RobustMpmParams(**setting)
+        m, plain = measure(task, params), prototype.measure(task, params)
+        yield (
+            f"{params.radius_fraction:g}", f"{params.radius_unfavourable:g}", f"{params.margin:g}",
+            f"{m.found:.0%}", f"{m.cost:.2f}", f"{m.changed:.2f}", f"{m.future:.3f}",
+            f"{plain.found:.0%}", f"{plain.cost:.2f}", f"{plain.changed:.2f}", f"{plain.future:.3f}",
+        )  # fmt: skip
 
 
 def mpm() -> None:
@@ -99,12 +103,10 @@ def mpm() -> None:
         for d in (7, 20, 61):
             plus, minus = (np.cov(rng.normal(size=(500, d)) @ rng.normal(size=(d, d)), rowvar=False) for _ in range(2))
             a = rng.normal(size=d)
-            for divergence, radius in (
-                ("none", 0.0), ("quadratic", 1.0), ("bures", 1.0), ("fisher_rao", 1.0), ("logdet", 1.0),
-            ):  # fmt: skip
-                one, other = spread(plus, divergence, 0.0), spread(minus, divergence, radius)
-                fast, w = _median_ms(lambda one=one, other=other: minimise_spread(a, one, other), 30)
-                slow, value = _median_ms(lambda one=one, other=other: _conic(a, one, other), 3)
+            for divergence in get_args(Divergence):
+                one, other = spread(plus, divergence, 0.0), spread(minus, divergence, 1.0)
+                fast, w = _median_ms(partial(minimise_spread, a, one, other), 30)
+                slow, value = _median_ms(partial(_conic, a, one, other), 3)
                 excess = (one(w) + other(w)) / value - 1.0
                 yield (f"{d}", divergence, f"{fast:.2f}", f"{slow:.1f}", f"{slow / fast:.0f}", f"{excess:.1e}")
 
@@ -125,7 +127,7 @@ def _conic(a: np.ndarray, plus: Spread, minus: Spread) -> float:
     return float(problem.value)
 
 
-def _median_ms(work, repeats: int):  # type: ignore[no-untyped-def]
+def _median_ms(work: Callable[[], T], repeats: int) -> tuple[float, T]:
     answer = work()
     times = []
     for _ in range(repeats):
