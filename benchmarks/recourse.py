@@ -53,6 +53,7 @@ class Recorded:
         self.inputs: list[np.ndarray] = []
 
     def __call__(self, model_input: np.ndarray) -> np.ndarray:
+        """The answer of the model."""
         self.inputs.append(model_input.copy())
         return self.predict(model_input)
 
