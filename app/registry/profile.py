@@ -21,9 +21,6 @@ BLOCK = 500
 SUBSET_SEED = 0
 """Chooses the records that stand for more than `EXACT_RECORDS`."""
 
-MODEL_ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What the code of an estimator raises when records do not suit it. Not caught outside of registration."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -40,9 +37,12 @@ class Profile:
 
         Raises
         ------
-        ModelRefused : it does not score every record, or all records are equal
+        ModelRefused : it does not score every record or every category, or all records are equal
         """
         scores = _score(black_box, rows_raw)
+        faults = _level_faults(black_box, rows_raw[0])
+        if faults:
+            raise ModelRefused(faults=faults)
         largest, exact = largest_distance(black_box.space.encode(rows_raw))
         if largest == 0.0:
             raise ModelRefused(faults=[Fault("/reference", "has the same record again and again")])
@@ -54,16 +54,47 @@ def _score(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.
     try:
         scores = black_box.score_raw(rows_raw)
     except ModelOutputInvalid as error:
-        raise ModelRefused(faults=[Fault("/artifact", error.detail)]) from error
-    except MODEL_ERRORS as error:
-        reason = " ".join(str(error).split())[:300]
-        detail = f"cannot score the reference records: {type(error).__name__}: {reason}"
-        raise ModelRefused(faults=[Fault("/artifact", detail)]) from error
+        raise ModelRefused(faults=[Fault("/artifact", _reason(error))]) from error
     lost = int(np.isnan(scores).sum())
     if lost:
         detail = f"gives no finite output for {lost} of {len(scores)} reference records"
         raise ModelRefused(faults=[Fault("/artifact", detail)])
     return scores
+
+
+def _reason(error: ModelOutputInvalid) -> str:
+    """What went wrong, with the words of the library, which only the operator gets to read."""
+    cause = f": {' '.join(str(error.__cause__).split())[:300]}" if error.__cause__ else ""
+    return error.detail + cause
+
+
+def _level_faults(black_box: BlackBox, row_raw: Float[np.ndarray, "p"]) -> list[Fault]:
+    """Categories of the manifest that the model cannot take, such as one that its encoder has never seen."""
+    places = [
+        (j, k)
+        for j, feature in enumerate(black_box.space.features)
+        if not feature.is_number
+        for k in range(len(feature.levels))
+    ]
+    probes = np.repeat(row_raw[None], len(places), axis=0)
+    for probe, (j, k) in zip(probes, places, strict=True):
+        probe[j] = k
+    if _unanswered(black_box, probes) is None:
+        return []
+    features = black_box.space.features
+    return [
+        Fault(f"/features/{j}", f'the model cannot take "{features[j].levels[k]}": {reason}')
+        for probe, (j, k) in zip(probes, places, strict=True)
+        if (reason := _unanswered(black_box, probe[None])) is not None
+    ]
+
+
+def _unanswered(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> str | None:
+    try:
+        scores = black_box.score_raw(rows_raw)
+    except ModelOutputInvalid as error:
+        return _reason(error)
+    return "it gives no finite output" if np.isnan(scores).any() else None
 
 
 def _warnings(reference: Reference, rules: tuple[LinearRule, ...]) -> list[str]:

@@ -50,8 +50,6 @@ def test_scores_are_the_models_and_survive_the_disk() -> None:
     [
         (lambda X: np.where(X[:, 0] > 0, np.nan, 1.0), "no finite output for 2[0-9] of 50"),
         (lambda X: X, r"shape \(50, 2\)"),
-        (lambda X: X.missing, "cannot score the reference records: AttributeError"),
-        (lambda X: {}["column"], "cannot score the reference records: KeyError: 'column'"),
     ],
 )
 def test_a_model_that_does_not_score_its_reference_data_is_refused(predict: object, sentence: str) -> None:

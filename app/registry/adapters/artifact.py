@@ -4,6 +4,7 @@ import hashlib
 import lzma
 import pickle
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -38,6 +39,7 @@ def digest_fault(found: str) -> Fault:
 UNREADABLE = (
     pickle.PickleError,
     struct.error,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -50,6 +52,7 @@ UNREADABLE = (
     MemoryError,
     OSError,
     RuntimeError,
+    SyntaxError,
     TypeError,
     ValueError,
 )

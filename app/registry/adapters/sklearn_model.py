@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from app.errors import Fault, ModelRefused
+from app.errors import Fault, ModelOutputInvalid, ModelRefused
 from app.recourse.blackbox import BlackBox, Input, Output, Predict
 from app.recourse.features import Feature, FeatureSpace, FeatureType
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
@@ -41,6 +41,9 @@ ALLOWED = (
 )
 """Types and functions beyond skops' own list that a skops file may hold; none of them runs code of the file. (What a
 `partial` calls is looked up in the same lists.)"""
+
+ESTIMATOR_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+"""What the code of an estimator raises when records do not suit it."""
 
 Table: TypeAlias = Callable[[np.ndarray], Any]
 """From the black box's input to the estimator's."""
@@ -235,7 +238,10 @@ def _raw_column_faults(estimator: Any, space: FeatureSpace) -> list[Fault]:
 
 
 def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
-    """The output for the favourable class; none for no records, which scikit-learn would refuse."""
+    """The output for the favourable class; none for no records, which scikit-learn would refuse.
+
+    Raises `ModelOutputInvalid` where the estimator raises anything.
+    """
     column = estimator.classes_.tolist().index(manifest.favourable)
     sign = 1.0 if column == 1 else -1.0
 
@@ -249,7 +255,18 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
         return np.asarray(estimator.predict(table(rows)) == manifest.favourable, dtype=float)
 
     ask = {Output.PROBABILITY: probability, Output.LOGIT: logit, Output.LABEL: label}[manifest.output]
-    return lambda rows: ask(rows) if len(rows) else np.zeros(0)
+
+    def answer(rows: np.ndarray) -> Float[np.ndarray, "n"]:
+        if not len(rows):
+            return np.zeros(0)
+        try:
+            with np.errstate(all="ignore"):  # numbers that are too large end in an error or in no finite output
+                return ask(rows)
+        except ESTIMATOR_ERRORS as error:
+            # Its message may repeat the records.
+            raise ModelOutputInvalid(f"the estimator raised {type(error).__name__} for these records") from error
+
+    return answer
 
 
 def _table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Table:

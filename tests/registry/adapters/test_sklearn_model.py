@@ -14,14 +14,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from app.errors import ModelRefused, ModelUnusable
+from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
 from app.registry.registry import Registry
 from tests.registry.loan import FEATURES, ModelDirectory
 
@@ -204,7 +205,29 @@ def test_columns_of_a_table_may_come_in_any_order(model: ModelDirectory, store: 
 def test_an_estimator_that_cannot_take_the_records_is_refused(model: ModelDirectory, refusal: Refusal) -> None:
     table = pd.DataFrame(X[:, :6], columns=NAMES)
     fault = refusal(use(model, LogisticRegression().fit(table, Y), input="raw"))["/artifact"]
-    assert fault.startswith("cannot score the reference records: ValueError: could not convert string to float")
+    assert fault.startswith("the estimator raised ValueError for these records: could not convert string to float")
+
+
+def encoder_of(levels: list[str]) -> Any:
+    """A model of a table whose encoder knows these kinds of housing only."""
+    table = pd.DataFrame({name: np.arange(120) % 3 for name in NAMES} | {"housing": np.resize(levels, 120)})
+    columns = make_column_transformer((OneHotEncoder(), ["housing"]), remainder="drop")
+    return make_pipeline(columns, DecisionTreeClassifier(random_state=0)).fit(table, Y)
+
+
+def test_every_category_of_the_manifest_is_tried(model: ModelDirectory, refusal: Refusal) -> None:
+    """Reference records without it would not show that the model fails on a category that applicants may have."""
+    model.records = [record | {"housing": "owned"} for record in model.records]
+    faults = refusal(use(model, encoder_of(["owned", "rented"]), input="raw"))
+    assert list(faults) == ["/features/5"]
+    assert faults["/features/5"].startswith('the model cannot take "free": the estimator raised ValueError')
+
+
+def test_what_an_estimator_says_about_records_is_kept_to_itself(model: ModelDirectory, store: Registry) -> None:
+    black_box = store.register(use(model, DecisionTreeClassifier(max_depth=2).fit(X, Y))).load().black_box
+    with pytest.raises(ModelOutputInvalid) as caught:
+        black_box.score(np.full((1, 8), 1e300))
+    assert str(caught.value) == "the estimator raised ValueError for these records"
 
 
 def test_of_three_classes_one_is_favourable(model: ModelDirectory, store: Registry) -> None:
