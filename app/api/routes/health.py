@@ -13,7 +13,11 @@ router = APIRouter(prefix="/health", tags=["operations"], route_class=StrictRout
 
 
 @router.get(
-    "/live", name="live", summary="The process answers", response_model=Live, responses=refusals(errors.InvalidRequest)
+    "/live",
+    name="live",
+    summary="The process answers",
+    response_model=Live,
+    responses=refusals("/health/live", errors.InvalidRequest),
 )
 async def live() -> JSONResponse:
     """Restart the service when this does not answer."""
@@ -25,7 +29,7 @@ async def live() -> JSONResponse:
     name="ready",
     summary="Requests can be answered",
     response_model=Ready,
-    responses=refusals(errors.InvalidRequest, errors.NotReady),
+    responses=refusals("/health/ready", errors.InvalidRequest, errors.NotReady),
 )
 async def ready(service: ServiceDep) -> JSONResponse:
     """Send traffic only while this answers 200; otherwise it lists what is amiss."""

@@ -29,7 +29,7 @@ DESCRIPTIONS = [
     name="list_methods",
     summary="All recourse methods",
     response_model=Methods,
-    responses=refusals(errors.InvalidRequest),
+    responses=refusals("/methods", errors.InvalidRequest),
 )
 async def list_methods() -> JSONResponse:
     """Each with what it promises, and its parameters as JSON Schema."""

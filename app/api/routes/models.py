@@ -20,7 +20,7 @@ router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
     name="list_models",
     summary="All registered models",
     response_model=Models,
-    responses=refusals(errors.InvalidRequest),
+    responses=refusals("/models", errors.InvalidRequest),
 )
 async def list_models(service: ServiceDep) -> JSONResponse:
     """Every version, by id and then in the order of registration; retired ones are not active."""
@@ -32,7 +32,7 @@ async def list_models(service: ServiceDep) -> JSONResponse:
     name="get_model",
     summary="One registered model",
     response_model=ModelSummary,
-    responses=refusals(errors.InvalidRequest, errors.UnknownModel, errors.ModelUnusable),
+    responses=refusals("/models/consumer-loan", errors.InvalidRequest, errors.UnknownModel, errors.ModelUnusable),
 )
 async def get_model(name: ModelName, service: ServiceDep) -> JSONResponse:
     """The newest active version of a name, or the version named; that one also after it was retired."""
@@ -44,7 +44,14 @@ async def get_model(name: ModelName, service: ServiceDep) -> JSONResponse:
     name="get_model_schema",
     summary="What a record of this model looks like",
     response_model=ModelSchema,
-    responses=refusals(errors.InvalidRequest, errors.UnknownModel, errors.ModelUnusable, *LANE, errors.LaneTimeout),
+    responses=refusals(
+        "/models/consumer-loan/schema",
+        errors.InvalidRequest,
+        errors.UnknownModel,
+        errors.ModelUnusable,
+        *LANE,
+        errors.LaneTimeout,
+    ),
 )
 async def get_model_schema(name: ModelName, service: ServiceDep) -> JSONResponse:
     """The features with their limits, what a person can do about each, and a refused record to try things out with."""
@@ -57,10 +64,16 @@ async def get_model_schema(name: ModelName, service: ServiceDep) -> JSONResponse
     summary="The model's own decisions",
     response_model=Predictions,
     responses=refusals(
-        *BODY, errors.InvalidRecord, errors.UnknownModel, errors.ModelUnusable, errors.ModelOutputInvalid, *LANE,
+        "/models/consumer-loan/predict",
+        *BODY,
+        errors.InvalidRecord,
+        errors.UnknownModel,
+        errors.ModelUnusable,
+        errors.ModelOutputInvalid,
+        *LANE,
         errors.LaneTimeout,
     ),
-)  # fmt: skip
+)
 async def predict(
     name: ModelName, request: Annotated[PredictRequest, Body(openapi_examples=PREDICT_EXAMPLES)], service: ServiceDep
 ) -> JSONResponse:

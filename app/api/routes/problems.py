@@ -41,7 +41,10 @@ PAGE = Template("""\
     name="get_problem",
     summary="What an error means, and what to do about it",
     response_model=ProblemPage,
-    responses={200: {"content": {"text/html": {}}}, **refusals(errors.InvalidRequest, errors.NotFound)},
+    responses={
+        200: {"content": {"text/html": {}}},
+        **refusals("/problems/overloaded", errors.InvalidRequest, errors.NotFound),
+    },
 )
 async def get_problem(
     code: Annotated[str, Path(openapi_examples={"record": {"value": errors.InvalidRecord.code}})], request: Request

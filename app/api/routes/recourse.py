@@ -25,10 +25,16 @@ router = APIRouter(tags=["recourse"], route_class=StrictRoute)
     summary="What could this applicant change so that the model says yes?",
     response_model=RecourseAnswer,
     responses=refusals(
-        *BODY, errors.InvalidRecord, errors.ConstraintClash, errors.UnknownModel, errors.ModelUnusable,
-        errors.ModelOutputInvalid, *LANE,
+        "/recourse",
+        *BODY,
+        errors.InvalidRecord,
+        errors.ConstraintClash,
+        errors.UnknownModel,
+        errors.ModelUnusable,
+        errors.ModelOutputInvalid,
+        *LANE,
     ),
-)  # fmt: skip
+)
 async def recourse(
     request: Annotated[RecourseRequest, Body(openapi_examples=RECOURSE_EXAMPLES)], service: ServiceDep
 ) -> JSONResponse:

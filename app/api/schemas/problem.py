@@ -16,23 +16,7 @@ class Fault(BaseModel):
 class Problem(BaseModel):
     """What went wrong."""
 
-    model_config = ConfigDict(
-        use_attribute_docstrings=True,
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "/problems/invalid-record",
-                    "title": "Invalid record",
-                    "status": 422,
-                    "detail": "A record does not fit the feature schema of the model.",
-                    "instance": "/recourse",
-                    "request_id": "0b6c9a1e-58d6-4d1e-9a5e-6d0f3f0c7a11",
-                    "code": "invalid-record",
-                    "errors": [{"pointer": "/applicant/age", "detail": "must be at least 18"}],
-                }
-            ]
-        },
-    )
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     type: str
     """A page that explains the problem."""
