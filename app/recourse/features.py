@@ -338,10 +338,13 @@ def fit_encoding(
         if feature.is_group or feature.center is not None:
             fitted.append(feature)
             continue
-        center, scale = 0.0, 1.0
-        if encoding == "standard" and feature.type is not FeatureType.BINARY:
+        if encoding == "none" or feature.type is FeatureType.BINARY:
+            center, scale = 0.0, 1.0
+        elif column.min() == column.max():  # the computed deviation of equal numbers need not be zero
+            center, scale = float(column[0]), 1.0
+        elif encoding == "standard":
             center, scale = float(column.mean()), float(column.std())
-        elif encoding == "minmax" and feature.type is not FeatureType.BINARY:
+        else:
             center, scale = float(column.min()), float(np.ptp(column))
         fitted.append(replace(feature, center=center, scale=scale if scale > 0 else 1.0))
     return tuple(fitted)

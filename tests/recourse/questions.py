@@ -1,0 +1,151 @@
+"""Random schemas, applicants and constraints, small enough to shrink to something that a person can read.
+
+Numbers are multiples of 1/8: exact in binary, and either on a decimal lattice or clearly off it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from jaxtyping import Float
+
+from app.recourse.actionability import ActionSet, Bounds, Constraints, Direction, LinearRule, action_set
+from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
+from app.recourse.linear import LinearModel
+
+PROPERTY = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+"""Properties are slow where the machine is; and a failure must not depend on the day."""
+
+CHECKED_AT_RANDOM = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
+"""For modules that draw schemas: the checker of annotations looks at one element of a sequence, chosen at random."""
+
+SCALES = st.sampled_from([0.5, 1.0, 3.0, 10.0])
+
+
+def eighths(low: float, high: float) -> st.SearchStrategy[float]:
+    """Multiples of 1/8."""
+    return st.integers(round(8 * low), round(8 * high)).map(lambda k: k / 8)
+
+
+@st.composite
+def features(draw: st.DrawFn, name: str, *, bounded: bool = False) -> Feature:
+    """A feature of any type, with scales; numbers lie between -10 and 10 or have no limit there."""
+    type_ = draw(st.sampled_from(list(FeatureType)))
+    common = {"name": name, "type": type_, "cost": draw(st.sampled_from([0.5, 1.0, 2.0]))}
+    if type_ is FeatureType.CATEGORICAL:
+        change = draw(st.sampled_from([Change.ANY, Change.ANY, Change.NONE]))
+        return Feature(**common, categories=_words(draw(st.integers(2, 4))), change=change)
+    change = draw(st.sampled_from([Change.ANY, Change.ANY, *Change]))
+    common |= {"change": change, "center": draw(eighths(-3, 3)), "scale": draw(SCALES)}
+    if type_ is FeatureType.ORDINAL:
+        return Feature(**common, categories=_words(draw(st.integers(2, 4))))
+    if type_ is FeatureType.BINARY:
+        return Feature(**common, categories=draw(st.sampled_from([(), ("no", "yes")])))
+    whole = type_ is FeatureType.INTEGER
+    number = st.integers(-10, 10).map(float) if whole else eighths(-10, 10)
+    low, high = sorted(draw(st.lists(number, min_size=2, max_size=2, unique=True)))
+    return Feature(
+        **common,
+        min=low if bounded or draw(st.booleans()) else None,
+        max=high if bounded or draw(st.booleans()) else None,
+        step=draw(st.sampled_from([None, 1.0, 2.0, 3.0])) if whole else None,
+        decimals=None if whole else draw(st.sampled_from([None, None, 0, 1, 2])),
+    )
+
+
+def _words(count: int) -> tuple[str, ...]:
+    return tuple("abcd"[:count])
+
+
+@st.composite
+def spaces(draw: st.DrawFn, *, max_size: int = 4, bounded: bool = False) -> FeatureSpace:
+    """A schema of up to `max_size` features `f0`, `f1`, ..."""
+    count = draw(st.integers(1, max_size))
+    return FeatureSpace([draw(features(f"f{j}", bounded=bounded)) for j in range(count)])
+
+
+def numbers(feature: Feature) -> st.SearchStrategy[float]:
+    """Legal raw numbers of a feature, on its lattice or off it."""
+    low, high = feature.range_raw
+    if not feature.is_number:
+        return st.integers(0, int(high)).map(float)
+    low, high = max(low, -12.0), min(high, 12.0)
+    return st.integers(int(low), int(high)).map(float) if feature.type is FeatureType.INTEGER else eighths(low, high)
+
+
+@st.composite
+def rows(draw: st.DrawFn, space: FeatureSpace) -> Float[np.ndarray, "p"]:
+    """A legal raw row."""
+    return np.array([draw(numbers(feature)) for feature in space.features])
+
+
+@st.composite
+def constraints(draw: st.DrawFn, space: FeatureSpace) -> Constraints:
+    """Constraints that only tighten what the schema allows."""
+    some = st.sampled_from([False, False, False, True])
+    direction: dict[str, Direction] = {}
+    bounds: dict[str, Bounds] = {}
+    for feature in space.features:
+        if feature.is_group:
+            continue
+        if feature.change is not Change.NONE and draw(some):
+            ways = [d for d in Direction if feature.change in (Change.ANY, d.value)]
+            direction[feature.name] = draw(st.sampled_from(ways))
+        if draw(some):
+            bounds[feature.name] = draw(_bounds(feature))
+    return Constraints(
+        immutable=tuple(name for name in space.names if draw(some)),
+        direction=direction,
+        bounds=bounds,
+        max_changes=draw(st.sampled_from([None, None, 1, 2, 3])),
+    )
+
+
+@st.composite
+def _bounds(draw: st.DrawFn, feature: Feature) -> Bounds:
+    ends: list[float] = sorted(draw(st.lists(numbers(feature), min_size=2, max_size=2)))
+    low, high = ends if feature.is_number else [feature.levels[int(end)] for end in ends]
+    keep = draw(st.sampled_from(["min", "max", "both"]))
+    return Bounds(min=None if keep == "max" else low, max=None if keep == "min" else high)
+
+
+@st.composite
+def rules(draw: st.DrawFn, space: FeatureSpace) -> tuple[LinearRule, ...]:
+    """No rule, or one over the numbers of the schema."""
+    numeric = [j for j, feature in enumerate(space.features) if feature.is_number]
+    if not numeric or draw(st.booleans()):
+        return ()
+    coefficients = [draw(st.sampled_from([-1.0, 0.0, 1.0, 2.0])) if j in numeric else 0.0 for j in range(space.p)]
+    return (LinearRule("a rule", tuple(coefficients), draw(eighths(-10, 10)), equality=draw(st.booleans())),)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One applicant under one linear model."""
+
+    space: FeatureSpace
+    factual_raw: Float[np.ndarray, "p"]
+    constraints: Constraints
+    rules: tuple[LinearRule, ...]
+    model: LinearModel
+
+    @property
+    def action_set(self) -> ActionSet:
+        return action_set(self.space, self.factual_raw, constraints=self.constraints, rules=self.rules)
+
+
+@st.composite
+def questions(draw: st.DrawFn, *, with_rules: bool = False, bounded: bool = False) -> Question:
+    """An applicant whom a linear model refuses or accepts."""
+    space = draw(spaces(bounded=bounded))
+    weights = st.sampled_from([0.0, *(sign * size / 4 for sign in (-1, 1) for size in range(1, 13))])
+    w = np.array([draw(weights) for _ in range(space.d)])
+    return Question(
+        space=space,
+        factual_raw=draw(rows(space)),
+        constraints=draw(constraints(space)),
+        rules=draw(rules(space)) if with_rules else (),
+        model=LinearModel(w, draw(eighths(-6, 2))),
+    )
