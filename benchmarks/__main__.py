@@ -1,9 +1,13 @@
 """``python -m benchmarks [table ...]``."""
 
 import argparse
+import os
 from collections.abc import Callable
 
-from benchmarks import http, tables
+# As in the service's children; numeric libraries read it when they are imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from benchmarks import http, tables  # noqa: E402
 
 TABLES: dict[str, Callable[[], None]] = {
     "methods": tables.methods,

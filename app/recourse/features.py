@@ -116,7 +116,10 @@ class Feature:
 
     def faults(self) -> list[str]:
         """What is wrong with the description itself; empty when all is well."""
-        found: list[str] = []
+        numbers = {key: getattr(self, key) for key in ("min", "max", "step", "center", "scale", "cost")}
+        found = [f"{key} must be finite" for key, value in numbers.items() if not math.isfinite(value or 0.0)]
+        if found:
+            return found
         if self.is_number:
             if self.categories:
                 found.append(f"a {self.type} feature has no categories")
