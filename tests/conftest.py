@@ -46,7 +46,7 @@ def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
 
 @pytest.fixture(scope="session")
 def models_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with `loan@1`, a linear model, and `odd@1`, which misbehaves on purpose."""
+    """A store with `loan@1`, a linear model, `open@1`, the same without limits, and `odd@1`, which misbehaves."""
     root = tmp_path_factory.mktemp("models")
     registry = Registry(root / "store", trust_pickle=True)
     registry.register(make_linear(root / "loan").write())
@@ -54,6 +54,11 @@ def models_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     odd.records = [record for record in odd.records if record["age"] < 90]
     odd.set_artifact(_pickled(OddModel()), format="sklearn", path="model.joblib")
     registry.register(odd.write(id="odd", title="A model that misbehaves", input="raw"))
+    unlimited = make_linear(root / "open")
+    for feature in unlimited.manifest["features"]:
+        for limit in ("min", "max", "decimals"):
+            feature.pop(limit, None)
+    registry.register(unlimited.write(id="open"))
     return root / "store"
 
 

@@ -1,4 +1,4 @@
-"""A verified result as the plain data that clients get; `docs/api.md` names the fields."""
+"""A verified result as the plain data that clients get; `app.api.schemas.recourse` describes its fields."""
 
 from dataclasses import asdict
 from typing import Any

@@ -16,7 +16,7 @@ def test_live(client: httpx.Client) -> None:
 
 
 def test_ready(client: httpx.Client) -> None:
-    assert client.get("/health/ready").json() == {"status": "ready", "models": 2, "workers": 2, "warnings": []}
+    assert client.get("/health/ready").json() == {"status": "ready", "models": 3, "workers": 2, "warnings": []}
 
 
 def test_what_is_amiss_is_listed(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_all_models_are_listed(client: httpx.Client) -> None:
     listed = get(client, "/models")
     Models.model_validate(listed)
     assert [(model["id"], model["version"], model["active"]) for model in listed["models"]] == [
-        ("loan", "1", True), ("odd", "1", True),
+        ("loan", "1", True), ("odd", "1", True), ("open", "1", True),
     ]  # fmt: skip
 
 

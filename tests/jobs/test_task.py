@@ -36,12 +36,12 @@ def question(ref: task.ModelRef) -> task.Question:
 
 
 def test_preparing_loads_every_active_model(store: task.Store) -> None:
-    assert task.prepare(store) == {"loan@1": "loaded", "odd@1": "loaded"}
+    assert task.prepare(store) == {"loan@1": "loaded", "odd@1": "loaded", "open@1": "loaded"}
 
 
 def test_preparing_survives_a_model_that_cannot_be_loaded(models_store: Path) -> None:
     untrusting = task.Store(root=str(models_store), trust_pickle=False)
-    assert task.prepare(untrusting) == {"loan@1": "loaded", "odd@1": "model-unusable"}
+    assert task.prepare(untrusting) == {"loan@1": "loaded", "odd@1": "model-unusable", "open@1": "loaded"}
 
 
 def test_a_model_is_loaded_once_per_registration(loan: task.ModelRef) -> None:
