@@ -123,7 +123,8 @@ class ActionSet:
             for k, (name, _) in enumerate(named):
                 others = [bounds for i, (_, bounds) in enumerate(named) if i != k]
                 low, high = _reachable_range(feature, others, fact)
-                if low < self.lower_raw[j] or high > self.upper_raw[j]:
+                levels = name == "range" and not feature.is_number  # there are no others to allow
+                if not levels and (low < self.lower_raw[j] or high > self.upper_raw[j]):
                     found.append(Limit(feature=feature.name, constraint=name, lower_raw=low, upper_raw=high))
         return found
 
@@ -142,9 +143,7 @@ class ActionSet:
         same = rows_raw == self.factual_raw
         legal = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw) & (same | self.movable)
         if self.step_raw.any():
-            ticks = (rows_raw - self.anchor_raw) / np.where(self.step_raw > 0.0, self.step_raw, 1.0)
-            # 1e-6 of a step: decimal steps such as 0.01 are not exact in binary.
-            legal &= same | (self.step_raw == 0.0) | (np.abs(ticks - np.rint(ticks)) < 1e-6)
+            legal &= same | (self.step_raw == 0.0) | self._on_lattice(rows_raw)
         mask = legal.all(axis=1)
         if self.max_changes is not None:
             mask &= (~same).sum(axis=1) <= self.max_changes
@@ -171,16 +170,19 @@ class ActionSet:
             return rows_raw
         step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
         ticks = (rows_raw - self.anchor_raw) / step
-        nearest = np.rint(ticks)
-        on_lattice = np.abs(ticks - nearest) < 1e-6
         ticks = np.where(
-            on_lattice | (toward_raw == rows_raw),
-            nearest,
+            self._on_lattice(rows_raw) | (toward_raw == rows_raw),
+            np.rint(ticks),
             np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks)),
         )
-        rounded = _tidy(self.anchor_raw + ticks * step)
+        rounded = _lattice_points(ticks, self.anchor_raw, step)
         keep = (self.step_raw == 0.0) | (rows_raw == self.factual_raw)
         return np.where(keep, rows_raw, np.clip(rounded, self.lower_raw, self.upper_raw))
+
+    def _on_lattice(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
+        step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
+        nearest = _lattice_points(np.rint((rows_raw - self.anchor_raw) / step), self.anchor_raw, step)
+        return np.asarray(np.abs(rows_raw - nearest) <= 1e-6 * step)
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Weighted L1 distance to the factual in encoded units; a change of category counts 1."""
@@ -194,9 +196,12 @@ class ActionSet:
         return (rows_raw != self.factual_raw).sum(axis=1)
 
 
-def _tidy(values: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+def _lattice_points(
+    ticks: Float[np.ndarray, "*n"], anchor: Float[np.ndarray, "*p"] | float, step: Float[np.ndarray, "*p"] | float
+) -> Float[np.ndarray, "*n"]:
     """Lattice points as a person writes them: 0.3, not 0.30000000000000004."""
-    return np.round(values, 9)
+    per_unit = np.maximum(np.rint(np.divide(1.0, step)), 1.0)
+    return anchor + np.where(np.less(step, 1.0), ticks / per_unit, ticks * step)
 
 
 def action_set(
@@ -278,8 +283,8 @@ def _reachable_range(feature: Feature, ranges: Sequence[tuple[float, float]], fa
     step, anchor = _lattice(feature)
     if step == 0.0:
         return low, high
-    inner_low = round(anchor + math.ceil((low - anchor) / step - 1e-6) * step, 9) if math.isfinite(low) else low
-    inner_high = round(anchor + math.floor((high - anchor) / step + 1e-6) * step, 9) if math.isfinite(high) else high
+    ticks = np.array([np.ceil((low - anchor) / step - 1e-6), np.floor((high - anchor) / step + 1e-6)])
+    inner_low, inner_high = _lattice_points(ticks, anchor, step).tolist()
     if low <= fact <= high:
         return min(inner_low, fact), max(inner_high, fact)
     return inner_low, inner_high

@@ -4,6 +4,7 @@
 probabilities. A model that gives only labels scores +1 or -1.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,10 +81,14 @@ class BlackBox:
 
     def probability(self, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"] | None:
         """Probability of the favourable class for scores of this model; None for a model of labels."""
-        if self.output is Output.LABEL:
-            return None
-        offset = float(logit(self.threshold)) if self.output is Output.PROBABILITY else self.threshold
-        return sigmoid(scores + offset)
+        return None if self.output is Output.LABEL else sigmoid(scores + self._offset)
+
+    @property
+    def _offset(self) -> float:
+        """Logit of the smallest favourable output."""
+        if self.output is not Output.PROBABILITY:
+            return self.threshold
+        return math.log(self.threshold) - math.log1p(-self.threshold)
 
     def _to_score(self, model_input: np.ndarray) -> Float[np.ndarray, "n"]:
         output = np.asarray(self.predict(model_input), dtype=float)
@@ -102,9 +107,9 @@ class BlackBox:
             if self.output is Output.PROBABILITY:
                 if output.size and (output.min() < 0.0 or output.max() > 1.0):
                     raise ModelOutputInvalid("the model gave a probability outside [0, 1]")
-                score = logit(output) - logit(self.threshold)
+                score = logit(output) - self._offset
             else:
-                score = np.minimum(np.maximum(output, -LOGIT_LIMIT), LOGIT_LIMIT) - self.threshold
+                score = np.minimum(np.maximum(output, -LOGIT_LIMIT), LOGIT_LIMIT) - self._offset
             # Rounding in the logit must not turn a decision: the model's own comparison has the last word.
             turned = (score >= 0.0) != (output >= self.threshold)
             if turned.any():

@@ -2,6 +2,7 @@
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import lapack
 
 RANK_TOLERANCE = 1e-12
 """Eigenvalues below this share of the largest are zero."""
@@ -18,20 +19,17 @@ def diagonalise_pair(
     outside : the part of `a` outside the range of ``S + T``; None where `a` lies inside
     """
     total = S + T
-    try:
-        # The common case, twice as fast: S + T is well conditioned.
-        factor = np.linalg.cholesky(total)
-        if factor.diagonal().min() ** 2 < RANK_TOLERANCE * total.diagonal().max():
-            raise np.linalg.LinAlgError
-        half = np.linalg.inv(factor).T
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(total)
-        keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
-        inside = vectors[:, keep]
-        outside = a - inside @ (inside.T @ a)
-        if np.linalg.norm(outside) > 1e-9 * np.linalg.norm(a):
-            return np.empty((len(a), 0)), np.empty(0), np.empty(0), outside
-        half = inside / np.sqrt(values[keep])
+    t, V, failed = lapack.dsygvd(T, total)
+    if not failed and float((V * V).sum(axis=0).max()) * float(total.diagonal().max()) < 1.0 / RANK_TOLERANCE:
+        t = np.minimum(np.maximum(t, 0.0), 1.0)
+        return V, 1.0 - t, t, None
+    values, vectors = np.linalg.eigh(total)
+    keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
+    inside = vectors[:, keep]
+    outside = a - inside @ (inside.T @ a)
+    if np.linalg.norm(outside) > 1e-9 * np.linalg.norm(a):
+        return np.empty((len(a), 0)), np.empty(0), np.empty(0), outside
+    half = inside / np.sqrt(values[keep])
     t, rotation = np.linalg.eigh(half.T @ T @ half)
-    t = np.clip(t, 0.0, 1.0)
+    t = np.minimum(np.maximum(t, 0.0), 1.0)
     return half @ rotation, 1.0 - t, t, None

@@ -44,7 +44,7 @@ RIDGE = 1e-6
 """Share of the wider class's mean variance added to each covariance: samples may lie in a plane by chance."""
 TINY = 1e-300
 """Stands for zero where a logarithm is taken."""
-GRID = np.linspace(0.0, 1.0, 65)
+GRID = np.linspace(0.0, 1.0, 97)
 MAX_DESCENT_STEPS = 10_000
 DESCENT_TOLERANCE = 1e-14
 
@@ -67,7 +67,8 @@ class Spread:
 
     def __call__(self, w: Float[np.ndarray, "d"]) -> float:
         """Largest standard deviation along `w`."""
-        return self.scale * math.sqrt(max(w @ self.covariance @ w, 0.0)) + self.norm * float(np.linalg.norm(w))
+        deviation = self.scale * math.sqrt(max(w @ self.covariance @ w, 0.0))
+        return deviation + self.norm * float(np.linalg.norm(w)) if self.norm else deviation
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +168,23 @@ def _root(squares: Float[np.ndarray, "k"], s: Float[np.ndarray, "k"], t: Float[n
     """The ``e = exp(u) = ratio t/(1-t)`` at which ``sum squares (s - e^2 t) / (s + ratio e t)^2`` changes sign.
 
     The sum falls in ``e``, and its sign is known outside the range of ``sqrt(s / t)``. A grid on the logarithm,
-    refined: the minimised function is flat at its minimum, so 1e-5 in ``u`` is about 1e-11 in the value.
+    refined: the minimised function is flat at its minimum, so 1e-6 in ``u`` is about 1e-12 in the value.
     """
     limits = 0.5 * np.log(np.maximum(s, TINY) / np.maximum(t, TINY))
     low, high = float(limits.min()), float(limits.max())
     s_squares, t_squares, rt = s * squares, t * squares, ratio * t
-    while high - low > 1e-5:
+    while (width := (high - low) / (len(GRID) - 1)) > 0.0:
         e = np.exp(low + (high - low) * GRID)[:, None]
-        falling = (s_squares - e * e * t_squares) / (s + e * rt) ** 2
-        below = int(np.count_nonzero(falling.sum(axis=1) > 0.0))  # the sum falls, so these come first
-        width = (high - low) / (len(GRID) - 1)
-        low, high = low + max(below - 1, 0) * width, low + min(below, len(GRID) - 1) * width
-    return math.exp(0.5 * (low + high))
+        falling = ((s_squares - e * e * t_squares) / (s + e * rt) ** 2).sum(axis=1)
+        below = int(np.count_nonzero(falling > 0.0))  # these come first
+        if not 0 < below < len(GRID):
+            return math.exp(low if below == 0 else high)
+        low, high = low + (below - 1) * width, low + below * width
+        if width < 1e-3:
+            # Straight between the two ends: the rest of the error is of the order of the width squared.
+            left, right = float(falling[below - 1]), float(falling[below])
+            return math.exp(low + width * left / (left - right))
+    return math.exp(low)
 
 
 def _minimise_three(a: Float[np.ndarray, "d"], plus: Spread, minus: Spread) -> Float[np.ndarray, "d"]:
@@ -215,24 +221,28 @@ def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]
     ------
     DegenerateSurrogate : fewer than two points in a class
     """
-    if not 2 <= favourable.sum() <= len(X) - 2:
+    if not 2 <= np.count_nonzero(favourable) <= len(X) - 2:
         raise DegenerateSurrogate("Almost all samples around the decision boundary have the same decision.")
-    classes = []
-    for members in (X[favourable], X[~favourable]):
-        mean = members.sum(axis=0) / len(members)
-        members -= mean
-        classes.append(Moments(mean, members.T @ members / (len(members) - 1)))
-    ridge = RIDGE * max(float(moments.covariance.trace()) for moments in classes) / X.shape[1]
-    for moments in classes:
+    n, k = len(X), int(np.count_nonzero(favourable))
+    centre = X.sum(axis=0) / n
+    X = X - centre
+    members = X.take(np.flatnonzero(favourable), axis=0)
+    total, scatter = members.sum(axis=0), members.T @ members
+    # The centred points sum to zero, so the other class needs no pass of its own.
+    sums = ((k, total, scatter), (n - k, -total, X.T @ X - scatter))
+    plus, minus = (Moments(centre + s / m, (S - np.outer(s, s) / m) / (m - 1.0)) for m, s, S in sums)
+    ridge = RIDGE * max(float(plus.covariance.trace()), float(minus.covariance.trace())) / X.shape[1]
+    for moments in (plus, minus):
         moments.covariance.flat[:: X.shape[1] + 1] += ridge
-    return classes[0], classes[1]
+    return plus, minus
 
 
 def fit_sample(
     sample: BoundarySample, divergence: Divergence, *, radius_favourable: float, radius_unfavourable: float
 ) -> MinimaxMachine:
     """The machine of a boundary sample; columns that the person cannot change get weight 0."""
-    plus, minus = class_moments(sample.X[:, sample.free], sample.favourable)
+    X = sample.X if len(sample.free) == sample.X.shape[1] else sample.X.take(sample.free, axis=1)
+    plus, minus = class_moments(X, sample.favourable)
     machine = fit(plus, minus, divergence, radius_favourable=radius_favourable, radius_unfavourable=radius_unfavourable)
     w = np.zeros(sample.X.shape[1])
     w[sample.free] = machine.model.w
