@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.special import expit
 
 from app.errors import DeadlineExceeded, ModelOutputInvalid
 from app.recourse.features import FeatureSpace
@@ -47,7 +48,7 @@ def logit(probability: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n
 
 def sigmoid(value: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
     """Inverse of `logit`."""
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * np.asarray(value))))
+    return np.asarray(expit(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,9 @@ class BlackBox:
                     raise ModelOutputInvalid("the model gave a probability outside [0, 1]")
                 score = logit(output) - self._offset
             else:
-                score = np.minimum(np.maximum(output, -LOGIT_LIMIT), LOGIT_LIMIT) - self._offset
+                with np.errstate(over="ignore"):
+                    beyond = output - self.threshold
+                score = np.minimum(np.maximum(beyond, -LOGIT_LIMIT), LOGIT_LIMIT)
             # Rounding in the logit must not turn a decision: the model's own comparison has the last word.
             turned = (score >= 0.0) != (output >= self.threshold)
             if turned.any():
