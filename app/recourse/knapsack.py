@@ -2,7 +2,8 @@
 
 ``min sum_i cost_i x_i  subject to  sum_i gain_i x_i >= need``, where each ``x_i`` is 0, or between `first` and `limit`
 on a lattice (or anything up to `limit`), and at most so many ``x_i`` are not 0. Depth-first branch and bound in order
-of cost per gain, with the fractional knapsack as the bound (Martello and Toth, "Knapsack Problems", 1990, chapter 2).
+of cost per gain, with the fractional knapsack as the bound (Martello and Toth, "Knapsack Problems", 1990, chapter 2),
+and the cap on the number of moves relaxed to a price.
 """
 
 import math
@@ -113,6 +114,11 @@ class _Branching:
         self.best: list[float] | None = [0.0] * n if need <= 0.0 else None
         self.best_cost = math.inf if need > 0.0 else 0.0
         self.nodes = 0
+        self.all_count = all(item.uses for item in items)
+        self.price, self.by_price = 0.0, list(range(n))
+        if self.capped and need > 0.0:
+            self.price = self._best_price(need, uses)
+            self._sort_by(self.price)
         if need > 0.0:
             self._branch(0, need, 0.0, uses)
 
@@ -134,13 +140,64 @@ class _Branching:
                 amounts[k] = items[k].limit
         return math.inf
 
+    def _sort_by(self, price: float) -> None:
+        self.by_price = sorted(
+            range(len(self.items)),
+            key=lambda k: self.items[k].cost / self.items[k].gain + price * self.items[k].uses / self.full[k],
+        )
+
+    def _best_price(self, need: float, uses: int) -> float:
+        """The price per use of an item, in place of the cap, that gives the highest bound at the root."""
+        best, best_bound = 0.0, -math.inf
+        scale = self._fill(0, need) / max(uses, 1)
+        for price in (scale * 2.0**power for power in range(-4, 5)):
+            self._sort_by(price)
+            if (bound := self._priced_fill(0, need, uses, price)) > best_bound:
+                best, best_bound = price, bound
+        return best
+
+    def _priced_fill(self, i: int, rest: float, left: int, price: float) -> float:
+        """A bound like `_fill` that knows how few items may move: each pays a price for its share of a use.
+
+        Lagrangian relaxation of the cap, valid for every price >= 0.
+        """
+        items, full, usable = self.items, self.full, self.usable
+        cost = -price * (left + sum(items[k].uses for k in usable))
+        for k in self.by_price:
+            if (k < i and k not in usable) or self.left_out[k]:
+                continue
+            per_use = price * items[k].uses
+            if full[k] >= rest:
+                return cost + rest * (items[k].cost / items[k].gain + per_use / full[k])
+            cost += items[k].limit * items[k].cost + per_use
+            rest -= full[k]
+        return math.inf
+
+    def _one_item(self, i: int, rest: float) -> float:
+        """Cost of covering `rest` with one of the items i.. alone, as if it were continuous."""
+        return min(
+            (
+                rest / self.items[k].gain * self.items[k].cost
+                for k in range(i, len(self.items))
+                if self.full[k] >= rest and not self.left_out[k]
+            ),
+            default=math.inf,
+        )
+
+    def _bound(self, i: int, rest: float, left: int) -> float:
+        if not self.capped or rest <= 0.0:
+            return self._fill(i, rest)
+        if left <= 1 and self.all_count and not self.usable:
+            return self._one_item(i, rest) if left else math.inf
+        return max(self._fill(i, rest), self._priced_fill(i, rest, left, self.price))
+
     def _hopeless(self, cost: float) -> bool:
         return cost >= self.best_cost * (1.0 - self.effort.gap) or self.nodes > self.effort.nodes
 
     def _branch(self, i: int, rest: float, cost: float, left: int) -> None:
         """Try everything that items i.. can do; those before cost `cost` and leave `rest` to gain."""
         self.nodes += 1
-        if self._hopeless(cost + self._fill(i, rest)):
+        if self._hopeless(cost + self._bound(i, rest, left)):
             return
         if i == len(self.items) or rest <= 0.0:
             self.best = self.amounts.copy()
@@ -178,11 +235,11 @@ class _Branching:
         """Branch on amounts of lattice item `i` from `amount` on, `stride` apart."""
         item = self.items[i]
         while 0.0 < amount <= item.limit * (1.0 + SLACK):
-            after, price = rest - amount * item.gain, cost + amount * item.cost
-            if self._hopeless(price + self._fill(i + 1, after)):
+            after, spent = rest - amount * item.gain, cost + amount * item.cost
+            if self._hopeless(spent + self._bound(i + 1, after, left - item.uses)):
                 return
             self.amounts[i] = amount
-            self._branch(i + 1, after, price, left - item.uses)
+            self._branch(i + 1, after, spent, left - item.uses)
             if stride > 0.0 and after <= 0.0:
                 return
             amount = amount + stride if stride > 0.0 else item.floor(amount + stride)
