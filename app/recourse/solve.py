@@ -45,9 +45,12 @@ BETWEEN = 7
 """Proposals between a refused and an accepted rung."""
 REFERENCES = 20
 """Favourable reference records that are tried where every proposal was refused."""
+MAX_PAIRS = 3000
+"""Pairs of extreme changes that are tried with them."""
 FALLBACK_WARNING = (
-    "The model refused the method's own proposals; this answer was found on the way to a favourable reference record "
-    "made legal for this person, and need not meet the method's robustness constraint."
+    "The method's own constraint cannot be met, or the model refused what met it. This answer comes from favourable "
+    "reference records made legal for this person, or from extreme changes of one or two features; the model accepts "
+    "it, but it need not be robust."
 )
 
 
@@ -112,7 +115,7 @@ class _Answer:
         except DegenerateSurrogate:
             reason = Reason.DEGENERATE_SURROGATE
         if not self.verified.size and self.meter.calls < MAX_CALLS:
-            self._verify(np.empty((0, self.actions.space.p)), fallback=self._reference_rows())
+            self._verify(np.empty((0, self.actions.space.p)), fallback=self._fallback_rows())
         return reason
 
     def _climb(self, candidates: Candidates) -> Reason:
@@ -123,7 +126,7 @@ class _Answer:
             self.relax = candidates.relax()
             return Reason.INFEASIBLE_CONSTRAINTS
         last_call = self.meter.calls + 1 >= MAX_CALLS
-        self._verify(rungs, fallback=self._reference_rows() if last_call else None)
+        self._verify(rungs, fallback=self._fallback_rows() if last_call else None)
         first = self._first_accepted(rungs)
         if first is None:
             self.relax = candidates.relax()
@@ -159,6 +162,9 @@ class _Answer:
         own = accepted & self.proposed
         return np.flatnonzero(own if own.any() else accepted)
 
+    def _fallback_rows(self) -> Float[np.ndarray, "n p"]:
+        return np.unique(np.concatenate([self._reference_rows(), _corners(self.actions)]), axis=0)
+
     def _reference_rows(self) -> Float[np.ndarray, "n p"]:
         """Favourable reference records made legal for this person, nearest first, and the way to each.
 
@@ -176,7 +182,7 @@ class _Answer:
             order = np.argsort(-gain, kind="stable")
             taken = np.tri(space.p, dtype=bool)[:, np.argsort(order, kind="stable")]
             ways.append(np.where(taken, row_raw, fact))
-        return np.unique(np.concatenate(ways), axis=0) if ways else np.empty((0, space.p))
+        return np.concatenate(ways) if ways else np.empty((0, space.p))
 
     def _render(self, reason: Reason | None) -> RecourseResult:
         silent = bool(np.isnan(self.factual_score))
@@ -225,6 +231,28 @@ class _Answer:
     def _probability(self, score: float) -> float | None:
         probabilities = self.problem.black_box.probability(np.array([score]))
         return None if probabilities is None else float(probabilities[0])
+
+
+def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
+    """Records in which one feature, or two, have gone as far as they can: what a cap on changes leaves most room to."""
+    space = actions.space
+    singles = [
+        (j, value)
+        for j in np.flatnonzero(actions.movable).tolist()
+        for value in (
+            range(len(space.features[j].levels))
+            if space.features[j].is_group
+            else (actions.lower_raw[j], actions.upper_raw[j])
+        )
+        if np.isfinite(value) and value != actions.factual_raw[j]
+    ]
+    pairs = [(one, other) for k, one in enumerate(singles) for other in singles[k + 1 :] if one[0] != other[0]]
+    chosen = [(one, one) for one in singles] + pairs[:MAX_PAIRS]
+    rows = np.tile(actions.start_raw, (len(chosen), 1))
+    for row_raw, moves in zip(rows, chosen, strict=True):
+        for j, value in moves:
+            row_raw[j] = value
+    return rows
 
 
 def _undone(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
