@@ -20,6 +20,9 @@ from app.recourse.solve import METHODS, solve
 from app.registry.registered import LoadedModel, RegisteredModel
 from app.registry.registry import Registry
 
+FIRST_QUESTION_S = 10.0
+"""Time for the first question to each model; a slow model is ready all the same."""
+
 MODELS_IN_MEMORY = 8
 """Models that one child keeps loaded; the least recently used makes room."""
 
@@ -75,14 +78,28 @@ def _load(ref: ModelRef) -> LoadedModel:
 
 
 def prepare(store: Store) -> dict[str, str]:
-    """Load the active models, so that no request waits for it; says of each whether that worked."""
+    """Load the active models and ask each one question, so that no request waits for what happens only once.
+
+    Says of each whether that worked.
+    """
     active = [model for model in store.open().list() if not model.retired]
     return {ref.name: _try(ref) for ref in (ModelRef.of(store, model) for model in active[-MODELS_IN_MEMORY:])}
 
 
 def _try(ref: ModelRef) -> str:
     try:
-        sample(ref, deadline_s=math.inf)
+        refused = sample(ref, deadline_s=math.inf)
+        if refused is not None:
+            name, method = next(iter(METHODS.items()))
+            question = Question(
+                factual_raw=_load(ref).black_box.space.read(refused),
+                constraints=Constraints(),
+                cost_weights={},
+                method=name,
+                params=method.params(),
+                seed=0,
+            )
+            recourse(ref, question, deadline_s=FIRST_QUESTION_S)
     except RecourseError as error:
         return error.code
     return "loaded"

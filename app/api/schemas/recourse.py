@@ -50,7 +50,7 @@ class RecourseRequest(Strict):
     """What changes cost this applicant."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
     """Milliseconds until the answer; the operator's default when absent. What is not confirmed by then is not given."""
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1), NUMBER] = 0
+    seed: Annotated[int, Field(ge=0, le=2**53 - 1), NUMBER] = 0
     """The same question with the same seed has the same answer."""
 
 
