@@ -7,7 +7,7 @@ from collections.abc import Callable
 # As in the service's children; numeric libraries read it when they are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from benchmarks import http, tables  # noqa: E402
+from benchmarks import http, tables
 
 TABLES: dict[str, Callable[[], None]] = {
     "methods": tables.methods,
