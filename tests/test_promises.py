@@ -1,0 +1,129 @@
+"""What the README promises, on real data: legal answers that the model accepts, and a dial that works."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from app.recourse.actionability import action_set
+from app.recourse.methods.robust_mpm import RobustMpmParams
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import RecourseResult
+from app.recourse.solve import METHODS, solve
+from app.registry.registered import LoadedModel
+from app.registry.registry import Registry
+from examples.consumer_loan.applicants import FEATURES, applicants
+from examples.german_credit import train as german_train
+from examples.training import probability, standardised, train_mlp, write_model
+from tests.by_hand import encode_by_hand, forward
+
+ROOT = Path(__file__).parents[1]
+GERMAN = Path(os.environ.get("RECOURSE_DATA", ROOT.parent / "shared" / "data")) / "german" / "present.csv"
+
+
+def ask(model: LoadedModel, applicant_raw: np.ndarray, **params: object) -> RecourseResult:
+    problem = RecourseProblem(
+        black_box=model.black_box,
+        reference=model.reference,
+        action_set=action_set(model.black_box.space, applicant_raw),
+    )
+    return solve(problem, METHODS["robust_mpm"], RobustMpmParams(**params))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Answered:
+    directory: Path
+    model: LoadedModel
+    applicants_raw: np.ndarray
+    answers: list[RecourseResult]
+
+    def found(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Each applicant with the record that was found, after a detour through JSON values."""
+        space = self.model.black_box.space
+        return [
+            (applicant, space.read(space.record(answer.counterfactuals[0].row_raw)))
+            for applicant, answer in zip(self.applicants_raw, self.answers, strict=True)
+            if answer.counterfactuals
+        ]
+
+
+@pytest.fixture(scope="module", params=["all", "four"])
+def german(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answered:
+    """Fifty people that the papers' network rejects and has not been trained on, and their answers."""
+    if not GERMAN.exists():
+        pytest.skip(f"no German Credit data at {GERMAN}; RECOURSE_DATA names the folder of the data sets")
+    folder = tmp_path_factory.mktemp(request.param)
+    trained = german_train.train(GERMAN, request.param)
+    german_train.write(trained, folder / "model", request.param)
+    model = Registry(folder / "store").register(folder / "model").load()
+    logits = forward(folder / "model", encode_by_hand(folder / "model", trained.space, trained.test_raw))
+    rejected = trained.test_raw[logits < 0.0][:50]
+    assert len(rejected) == 50
+    return Answered(folder / "model", model, rejected, [ask(model, applicant) for applicant in rejected])
+
+
+def test_nearly_everyone_gets_an_answer(german: Answered) -> None:
+    assert len(german.found()) >= 49
+
+
+def test_the_network_accepts_every_answer(german: Answered) -> None:
+    rows_raw = np.array([after for _, after in german.found()])
+    assert (
+        forward(german.directory, encode_by_hand(german.directory, german.model.black_box.space, rows_raw)) >= 0
+    ).all()
+
+
+def test_every_answer_is_something_the_person_can_do(german: Answered) -> None:
+    features = yaml.safe_load((german.directory / "model.yaml").read_text())["features"]
+    for before, after in german.found():
+        for feature, old, new in zip(features, before, after, strict=True):
+            assert new == int(new)
+            if feature["type"] == "categorical":
+                assert 0 <= new < len(feature["categories"])
+            else:
+                assert feature["min"] <= new <= feature["max"]
+            if feature["change"] == "none":
+                assert new == old
+            if feature["change"] == "increase":
+                assert new >= old
+
+
+def test_few_things_change(german: Answered) -> None:
+    assert np.median([(before != after).sum() for before, after in german.found()]) <= 3
+
+
+def test_few_model_calls_are_needed(german: Answered) -> None:
+    assert max(answer.diagnostics.model_calls for answer in german.answers) <= 5
+
+
+def test_a_larger_radius_costs_more_and_survives_more_retraining(tmp_path: Path) -> None:
+    rows_raw, repaid = applicants(1500, seed=1)
+    space = standardised(FEATURES, rows_raw)
+    X = space.encode(rows_raw)
+    write_model(
+        tmp_path / "model",
+        identity={"id": "loan", "version": "1", "title": "Loan"},
+        space=space,
+        network=train_mlp(X, repaid, 0, hidden=(16, 8), epochs=20),
+        threshold=0.8,
+        reference_raw=rows_raw,
+    )
+    model = Registry(tmp_path / "store").register(tmp_path / "model").load()
+    bootstraps = [np.random.default_rng(seed).integers(len(X), size=len(X)) for seed in range(6)]
+    retrained = [
+        train_mlp(X[chosen], repaid[chosen], seed, hidden=(16, 8), epochs=20) for seed, chosen in enumerate(bootstraps)
+    ]
+    rejected = rows_raw[model.reference.scores < 0.0][:40]
+    costs, validity = [], []
+    for radius in (0.0, 2.0, 10.0):
+        answers = [ask(model, applicant, radius_unfavourable=radius).counterfactuals for applicant in rejected]
+        found = [answer[0] for answer in answers if answer]
+        assert len(found) >= 38
+        after = space.encode(np.array([one.row_raw for one in found]))
+        costs.append(np.mean([one.cost for one in found]))
+        validity.append(np.mean([probability(network, after) >= 0.8 for network in retrained]))
+    assert costs[0] < costs[1] < costs[2]
+    assert validity[0] + 0.05 < validity[1] < validity[2]
