@@ -8,7 +8,7 @@ lattice, even where the fact is not.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
@@ -127,6 +127,16 @@ class ActionSet:
                 if not levels and (low < self.lower_raw[j] or high > self.upper_raw[j]):
                     found.append(Limit(feature=feature.name, constraint=name, lower_raw=low, upper_raw=high))
         return found
+
+    def without(self, limit: Limit) -> "ActionSet":
+        """The same set but for one constraint."""
+        j = self.space.names.index(limit.feature)
+        arrays = (self.lower_raw, self.upper_raw, self.step_raw, self.anchor_raw, self.movable)
+        lower, upper, step, anchor, movable = (array.copy() for array in arrays)
+        lower[j], upper[j] = limit.lower_raw, limit.upper_raw
+        step[j], anchor[j] = _lattice(self.space.features[j])
+        movable[j] = True
+        return replace(self, lower_raw=lower, upper_raw=upper, step_raw=step, anchor_raw=anchor, movable=movable)
 
     @property
     def start_raw(self) -> Float[np.ndarray, "p"]:

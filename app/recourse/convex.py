@@ -29,6 +29,8 @@ def mixed_integer_program(
     ------
     SolverFailed : the solver ended without an answer, for example at the time limit
     """
+    if not len(cost):  # nothing to choose, which the solver refuses
+        return cost if ((lower <= 1e-9) & (upper >= -1e-9)).all() else None
     options = {"mip_rel_gap": 1e-6} | ({} if time_limit_s is None else {"time_limit": max(time_limit_s, 1e-3)})
     answer = milp(
         cost,

@@ -229,6 +229,11 @@ class FeatureSpace:
         self.scale_raw: Float[np.ndarray, m] = np.array([self.features[j].scale for j in numeric], dtype=float)
 
     @cached_property
+    def feature_of_column(self) -> Int[np.ndarray, "d"]:
+        """Index of the feature that each encoded column belongs to."""
+        return np.repeat(np.arange(self.p), [span.stop - span.start for span in self.spans])
+
+    @cached_property
     def whole(self) -> Int[np.ndarray, "k"]:
         """Indices of features whose raw number is whole: all but continuous ones."""
         kinds = [j for j, feature in enumerate(self.features) if feature.type is not FeatureType.CONTINUOUS]

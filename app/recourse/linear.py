@@ -1,5 +1,6 @@
 """A linear decision ``f(x) = w.x + c``, favourable iff ``f(x) >= 0``."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,6 @@ class LinearModel:
         DegenerateSurrogate : ``w`` is zero or not finite, the model decides the same everywhere.
         """
         norm = float(np.linalg.norm(self.w))
-        if not norm > 0.0 or not np.isfinite(norm) or not np.isfinite(self.c):
+        if not norm > 0.0 or not math.isfinite(norm) or not math.isfinite(self.c):
             raise DegenerateSurrogate
         return LinearModel(self.w / norm, self.c / norm)

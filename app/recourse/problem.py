@@ -33,6 +33,11 @@ class Reference:
         return np.flatnonzero(favourable(self.scores))
 
     @cached_property
+    def rows_favourable_raw(self) -> Float[np.ndarray, "k p"]:
+        """Raw rows that the model accepts."""
+        return self.rows_raw[self.favourable]
+
+    @cached_property
     def X_favourable(self) -> Float[np.ndarray, "k d"]:
         """Encoded records that the model accepts."""
         return self.X[self.favourable]

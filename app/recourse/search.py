@@ -22,9 +22,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from app.recourse.actionability import ActionSet, Limit
+from app.recourse.actionability import ActionSet
 from app.recourse.convex import mixed_integer_program
-from app.recourse.knapsack import EXACT, QUICK, SLACK, Item, cover, most_gain
+from app.recourse.knapsack import EXACT, QUICK, SLACK, Item, cover
 from app.recourse.linear import LinearModel
 from app.recourse.result import Relaxation
 
@@ -103,18 +103,21 @@ class Search:
             )
             > 0.0
         ]
-        g = np.array([group[0] for group in groups], dtype=np.intp)
-        ones = np.ones(len(g))
         moves = Moves(
-            feature=np.concatenate([j, g]),
-            gain=np.concatenate([np.abs(weight) / scale, [group[2] for group in groups]]),
-            cost=np.concatenate([A.weights[j] / scale, A.weights[g]]),
-            first=np.concatenate([_first_step(self.start_raw[j], A.anchor_raw[j], step, up), ones]),
-            step=np.concatenate([step, ones]),
-            limit=np.concatenate([room, ones]),
-            sign=np.concatenate([np.where(up, 1.0, -1.0), 0.0 * ones]),
-            level=np.concatenate([np.full(len(j), -1), np.array([group[1] for group in groups], dtype=np.intp)]),
+            feature=j,
+            gain=np.abs(weight) / scale,
+            cost=A.weights[j] / scale,
+            first=_first_step(self.start_raw[j], A.anchor_raw[j], step, up) if step.any() else step,
+            step=step,
+            limit=room,
+            sign=np.where(up, 1.0, -1.0),
+            level=np.full(len(j), -1),
         )
+        if groups:
+            g, level, gains = (np.array(column) for column in zip(*groups, strict=True))
+            ones = np.ones(len(g))
+            changes = Moves(g, gains, A.weights[g], first=ones, step=ones, limit=ones, sign=0.0 * ones, level=level)
+            moves = Moves.concatenate([moves, changes])
         return moves.take((moves.cost / moves.gain).argsort(kind="stable"))
 
     @cached_property
@@ -132,8 +135,15 @@ class Search:
         return len(self.moves.feature) if cap is None else cap - int(self.forced.sum())
 
     @cached_property
+    def empty(self) -> bool:
+        """Whether constraints exclude each other, rules aside."""
+        return self.uses < 0 or bool((self.action_set.lower_raw > self.action_set.upper_raw).any())
+
+    @cached_property
     def reach(self) -> float:
         """The highest surrogate score in the action set, rules aside; infinite where a number has no limit."""
+        if self.empty:
+            return -math.inf
         return self.start_score + self._most(self.moves.gain * self.moves.limit, self.uses)
 
     def _most(self, full: Float[np.ndarray, "n"], uses: int) -> float:
@@ -155,7 +165,7 @@ class Search:
         SolverFailed : the general solver ran out of time
         """
         nothing = np.empty((0, self.action_set.space.p))
-        if self.uses < 0 or (self.action_set.lower_raw > self.action_set.upper_raw).any():
+        if self.empty:
             return nothing
         needs = margins - self.start_score
         if self.action_set.rules:
@@ -270,35 +280,25 @@ class Search:
 
         Rules are not looked at.
         """
+        A = self.action_set
         options: list[tuple[float, str, str | None, str]] = []
-        for limit in self.action_set.limits():
-            feature = next(f for f in self.action_set.space.features if f.name == limit.feature)
+        for limit in A.limits():
+            feature = next(f for f in A.space.features if f.name == limit.feature)
             text = f"Relaxing the {limit.constraint} constraint on {feature.title} would help most."
-            options.append((self._reach_without(limit), limit.constraint, limit.feature, text))
-        if (cap := self.action_set.max_changes) is not None:
-            reach = self.start_score + self._most(self.moves.gain * self.moves.limit, len(self.moves.feature))
-            options.append((reach, "max_changes", None, f"Allowing more than {cap} changed features would help most."))
-        options = [option for option in options if option[0] > self.reach + SLACK * (1.0 + abs(self.reach))]
+            options.append((Search(self.model, A.without(limit)).reach, limit.constraint, limit.feature, text))
+        if A.max_changes is not None:
+            uncapped = replace(A, constraints=replace(A.constraints, max_changes=None))
+            text = f"Allowing more than {A.max_changes} changed features would help most."
+            options.append((Search(self.model, uncapped).reach, "max_changes", None, text))
+        options = [option for option in options if option[0] > self.reach and not _close(option[0], self.reach)]
         if not options:
             return None
         reach, constraint, name, text = max(options, key=lambda option: option[0])
         return Relaxation(constraint=constraint, feature=name, sufficient=bool(reach >= margin), text=text)
 
-    def _reach_without(self, limit: Limit) -> float:
-        """The highest surrogate score if one feature had the range it has without one constraint."""
-        space = self.action_set.space
-        j = space.names.index(limit.feature)
-        weights, start = self.model.w[space.spans[j]], float(self.start_raw[j])
-        if space.features[j].is_group:
-            gain = float(weights.max() - weights[int(start)])
-        else:
-            weight = float(weights[0]) / float(space.features[j].scale or 1.0)
-            room = limit.upper_raw - start if weight > 0.0 else start - limit.lower_raw
-            gain = abs(weight) * room if weight != 0.0 else 0.0
-        items = [item for item, feature in zip(self.items, self.moves.feature, strict=True) if feature != j]
-        relaxed = Item(max(gain, 0.0), 1.0, 1.0, 1.0, 1.0, uses=1 - int(self.forced[j]))
-        uses = self.uses if self.action_set.max_changes is not None else len(items) + 1
-        return self.start_score + most_gain([*items, relaxed], uses)
+
+def _close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=SLACK, abs_tol=SLACK)
 
 
 def _first_step(

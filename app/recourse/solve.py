@@ -12,10 +12,11 @@ box is asked about the very records that are returned. At most `MAX_CALLS` model
    person
 """
 
+import math
 import time
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 
 from app.errors import BoundaryNotFound, DeadlineExceeded, DegenerateSurrogate, SolverFailed
 from app.recourse.actionability import ActionSet
@@ -39,7 +40,7 @@ __all__ = ["METHODS", "solve"]
 
 MAX_CALLS = 5
 """Model calls of one answer; a remote model is paid per call."""
-LADDER = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+LADDER = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0])
 """Pushes of the proposals that are verified together, in the method's own unit."""
 BETWEEN = 7
 """Proposals between a refused and an accepted rung."""
@@ -74,11 +75,11 @@ class _Answer:
         self.problem, self.method, self.params = problem, method, params
         self.actions = problem.action_set
         self.meter = Meter(problem.black_box, problem.deadline)
-        self.factual_score = float("nan")
-        self.rows_raw = np.empty((0, self.actions.space.p))
-        self.scores = np.empty(0)
-        self.proposed = np.empty(0, dtype=bool)
-        """Which of the records asked about the method itself proposed."""
+        self.factual_score = math.nan
+        self.best: Counterfactual | None = None
+        """The cheapest record that the black box has accepted; a fallback record only where no proposal was."""
+        self.nearest: Counterfactual | None = None
+        """The refused record with the highest score."""
         self.candidates: Candidates | None = None
         self.relax: Relaxation | None = None
         self.warnings: list[str] = []
@@ -104,7 +105,7 @@ class _Answer:
         assert isinstance(self.params, SamplerParams)
         seen = survey(self.problem, self.meter, self.params)
         self.factual_score = seen.factual_score
-        if np.isnan(self.factual_score):
+        if math.isnan(self.factual_score):
             return Reason.MODEL_OUTPUT_INVALID
         if self.factual_score >= 0.0:
             return None
@@ -114,21 +115,21 @@ class _Answer:
             reason = self._climb(self.candidates)
         except DegenerateSurrogate:
             reason = Reason.DEGENERATE_SURROGATE
-        if not self.verified.size and self.meter.calls < MAX_CALLS:
+        if self.best is None and self.meter.calls < MAX_CALLS:
             self._verify(np.empty((0, self.actions.space.p)), fallback=self._fallback_rows())
         return reason
 
     def _climb(self, candidates: Candidates) -> Reason:
         """Verify proposals of growing push together, then look between the last refused and the first accepted one."""
-        pushes = np.array(LADDER) * candidates.push_unit
+        pushes = LADDER * candidates.push_unit
         rungs = candidates.propose(pushes)
         if not len(rungs):
             self.relax = candidates.relax()
             return Reason.INFEASIBLE_CONSTRAINTS
         last_call = self.meter.calls + 1 >= MAX_CALLS
-        self._verify(rungs, fallback=self._fallback_rows() if last_call else None)
-        first = self._first_accepted(rungs)
-        if first is None:
+        accepted = self._verify(rungs, fallback=self._fallback_rows() if last_call else None)
+        first = int(accepted.argmax())
+        if not accepted[first]:
             self.relax = candidates.relax()
         elif first > 0 and not last_call:
             between = candidates.propose(np.linspace(pushes[first - 1], pushes[first], BETWEEN + 2)[1:-1])
@@ -136,31 +137,37 @@ class _Answer:
             self._verify(np.concatenate([between, undone[candidates.meets(undone)]]))
         return Reason.TARGET_NOT_REACHED
 
-    def _first_accepted(self, rungs: Float[np.ndarray, "k p"]) -> int | None:
-        accepted = self.rows_raw[self.verified]
-        return next((k for k, row_raw in enumerate(rungs) if (accepted == row_raw).all(axis=1).any()), None)
+    def _verify(
+        self, proposals: Float[np.ndarray, "n p"], *, fallback: Float[np.ndarray, "m p"] | None = None
+    ) -> Bool[np.ndarray, "n"]:
+        """Ask the black box, in one call, about the legal ones of these records; which proposals it accepts."""
+        rows_raw = proposals if fallback is None else np.concatenate([proposals, fallback])
+        legal = self.actions.contains(rows_raw) & (rows_raw != self.problem.factual_raw).any(axis=1)
+        legal[1:] &= (rows_raw[1:] != rows_raw[:-1]).any(axis=1)
+        scores = np.full(len(rows_raw), np.nan)
+        if legal.any():
+            scores[legal] = self.meter.score_raw(rows_raw[legal])
+        n = len(proposals)
+        self._keep(proposals, scores[:n])
+        if fallback is not None and self.best is None and self._keep(fallback, scores[n:]):
+            self.warnings.append(FALLBACK_WARNING)
+        return favourable(scores[:n])
 
-    def _verify(self, rows_raw: Float[np.ndarray, "n p"], *, fallback: Float[np.ndarray, "m p"] | None = None) -> None:
-        """Ask the black box, in one call, about the legal ones among these proposals and fallback records."""
-        if fallback is not None:
-            rows_raw, proposals = np.concatenate([rows_raw, fallback]), len(rows_raw)
-        else:
-            proposals = len(rows_raw)
-        repeated = np.zeros(len(rows_raw), dtype=bool)
-        repeated[1:] = (rows_raw[1:] == rows_raw[:-1]).all(axis=1)
-        same = (rows_raw == self.problem.factual_raw).all(axis=1)
-        legal = np.flatnonzero(self.actions.contains(rows_raw) & ~repeated & ~same)
-        if len(legal):
-            self.scores = np.concatenate([self.scores, self.meter.score_raw(rows_raw[legal])])
-            self.rows_raw = np.concatenate([self.rows_raw, rows_raw[legal]])
-            self.proposed = np.concatenate([self.proposed, legal < proposals])
-
-    @property
-    def verified(self) -> Int[np.ndarray, "k"]:
-        """Which of the records asked about are favourable; fallback records only where no proposal is."""
-        accepted = favourable(self.scores)
-        own = accepted & self.proposed
-        return np.flatnonzero(own if own.any() else accepted)
+    def _keep(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> bool:
+        """Remember the cheapest accepted record, or else the one that came nearest; whether one is accepted."""
+        accepted = np.flatnonzero(scores >= 0.0)
+        if accepted.size:
+            costs = self.actions.cost(rows_raw[accepted])
+            pick = int(np.lexsort((-scores[accepted], costs))[0]) if accepted.size > 1 else 0
+            one = self._counterfactual(rows_raw[accepted[pick]], float(scores[accepted[pick]]), float(costs[pick]))
+            if self.best is None or (one.cost, -one.score) < (self.best.cost, -self.best.score):
+                self.best = one
+        elif (finite := np.flatnonzero(scores < 0.0)).size:
+            pick = int(finite[scores[finite].argmax()])
+            if self.nearest is None or scores[pick] > self.nearest.score:
+                cost = float(self.actions.cost(rows_raw[pick : pick + 1])[0])
+                self.nearest = self._counterfactual(rows_raw[pick], float(scores[pick]), cost)
+        return bool(accepted.size)
 
     def _fallback_rows(self) -> Float[np.ndarray, "n p"]:
         return np.unique(np.concatenate([self._reference_rows(), _corners(self.actions)]), axis=0)
@@ -172,7 +179,7 @@ class _Answer:
         that bring the surrogate up most first, so that a record with few changes is found where one exists.
         """
         reference = self.problem.reference
-        rows = self.actions.snap(reference.rows_raw[reference.favourable])
+        rows = self.actions.snap(reference.rows_favourable_raw)
         rows = rows[self.actions.cost(rows).argsort(kind="stable")[:REFERENCES]]
         fact, space = self.problem.factual_raw, self.actions.space
         ways = []
@@ -185,26 +192,17 @@ class _Answer:
         return np.concatenate(ways) if ways else np.empty((0, space.p))
 
     def _render(self, reason: Reason | None) -> RecourseResult:
-        silent = bool(np.isnan(self.factual_score))
-        best = self._cheapest(self.verified) if self.verified.size else None
-        if best and not self.proposed[self.verified].any():
-            self.warnings.append(FALLBACK_WARNING)
-        status = Status.FOUND if best else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
+        silent = math.isnan(self.factual_score)
+        status = Status.FOUND if self.best else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
         verdict = None
         if status is Status.NOT_FOUND:
             assert reason is not None
-            nearest = np.flatnonzero(self.scores == self.scores.max(initial=-np.inf))
-            verdict = Verdict(
-                reason=reason,
-                sentence=SENTENCES[reason],
-                nearest=self._cheapest(nearest) if nearest.size else None,
-                relax=self.relax,
-            )
+            verdict = Verdict(reason=reason, sentence=SENTENCES[reason], nearest=self.nearest, relax=self.relax)
         return RecourseResult(
             status=status,
             factual_score=None if silent else self.factual_score,
             factual_probability=None if silent else self._probability(self.factual_score),
-            counterfactuals=(best,) if best else (),
+            counterfactuals=(self.best,) if self.best else (),
             verdict=verdict,
             surrogate=self.candidates.surrogate if self.candidates else None,
             diagnostics=Diagnostics(
@@ -215,16 +213,12 @@ class _Answer:
             warnings=tuple(self.warnings),
         )
 
-    def _cheapest(self, asked: Int[np.ndarray, "k"]) -> Counterfactual:
-        """The cheapest of these records, the one with the highest score where costs are equal."""
-        costs = self.actions.cost(self.rows_raw[asked])
-        pick = min(range(len(asked)), key=lambda k: (costs[k], -self.scores[asked[k]]))
-        row_raw, score = self.rows_raw[asked[pick]], float(self.scores[asked[pick]])
+    def _counterfactual(self, row_raw: Float[np.ndarray, "p"], score: float, cost: float) -> Counterfactual:
         return Counterfactual(
             row_raw=row_raw,
             score=score,
             probability=self._probability(score),
-            cost=float(costs[pick]),
+            cost=cost,
             changed=tuple(np.flatnonzero(row_raw != self.problem.factual_raw).tolist()),
         )
 

@@ -118,7 +118,7 @@ def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParam
     crossings = _crossings(problem, meter, params, seen)
     if not free.size:
         raise DegenerateSurrogate("Nothing in this record can change.")
-    centres = np.tile(problem.x0, (len(crossings), 1))
+    centres = np.repeat(problem.x0[None], len(crossings), axis=0)
     centres[:, free] = crossings[:, free]
     enough = min(max(len(free) + 1, 20), params.samples // 4)
     radius = params.radius(problem.reference)
@@ -145,9 +145,7 @@ def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParam
 
 def free_columns(action_set: ActionSet) -> Int[np.ndarray, "k"]:
     """Encoded columns of the features that the person can change."""
-    spans = action_set.space.spans
-    columns = [np.arange(spans[j].start, spans[j].stop) for j in np.flatnonzero(action_set.movable)]
-    return np.concatenate(columns) if columns else np.empty(0, dtype=np.intp)
+    return np.flatnonzero(action_set.movable[action_set.space.feature_of_column])
 
 
 def _reachable_neighbours(problem: RecourseProblem, k: int) -> Float[np.ndarray, "k d"]:
@@ -157,7 +155,7 @@ def _reachable_neighbours(problem: RecourseProblem, k: int) -> Float[np.ndarray,
     x0 = problem.x0
     distance = reference.squares_favourable - 2.0 * (X @ x0)
     near = distance.argpartition(min(3 * k, len(X)) - 1)[: 3 * k] if len(X) else np.empty(0, dtype=np.intp)
-    reach = space.encode(problem.action_set.snap(reference.rows_raw[reference.favourable[near]]))
+    reach = space.encode(problem.action_set.snap(reference.rows_favourable_raw[near]))
     moved = ((reach - x0) ** 2).sum(axis=1)
     order = moved.argsort(kind="stable")
     return reach[order[moved[order] > 0.0][:k]]
@@ -220,7 +218,7 @@ def _draw(
     """
     space = problem.reference.space
     deviation = radius / math.sqrt(space.d + 2)
-    X = crossings[np.arange(n) % len(crossings)]
+    X = crossings.take(np.arange(n) % len(crossings), axis=0)
     if problem.black_box.fractional:
         X[:, free] += deviation * math.sqrt(len(free) + 2) * unit_ball(problem.seed, n, len(free))
         return X

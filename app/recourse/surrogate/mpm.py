@@ -230,10 +230,10 @@ def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]
     total, scatter = members.sum(axis=0), members.T @ members
     # The centred points sum to zero, so the other class needs no pass of its own.
     sums = ((k, total, scatter), (n - k, -total, X.T @ X - scatter))
-    plus, minus = (Moments(centre + s / m, (S - np.outer(s, s) / m) / (m - 1.0)) for m, s, S in sums)
+    plus, minus = (Moments(centre + s / m, (S - s[:, None] * (s / m)) / (m - 1.0)) for m, s, S in sums)
     ridge = RIDGE * max(float(plus.covariance.trace()), float(minus.covariance.trace())) / X.shape[1]
     for moments in (plus, minus):
-        moments.covariance.flat[:: X.shape[1] + 1] += ridge
+        np.einsum("ii->i", moments.covariance)[:] += ridge
     return plus, minus
 
 
