@@ -175,6 +175,15 @@ def test_a_projection_is_rounded_onto_legal_rows_that_meet_the_margin(question: 
         assert question.action_set.cost(free)[0] >= question.action_set.cost(exact)[0] * (1 - 3e-6) - 3e-6
 
 
+def test_under_a_rule_a_projection_does_not_round_it_away() -> None:
+    space = numeric_space((0, 10), (0, 10), decimals=0)
+    rule = LinearRule("2 f0 = 3 f1", (2.0, -3.0), 0.0, equality=True)
+    model = LinearModel(np.array([1.0, 1.0]), -6.0)
+    actions = action_set(space, np.array([3.0, 2.0]), rules=[rule])
+    rows = Search(model, actions, kind="projection").rows(np.array([0.0]))
+    assert rows.tolist() == [[6.0, 4.0]]
+
+
 def numeric_space(*bounds: tuple[float, float], **common: object) -> FeatureSpace:
     return FeatureSpace(
         [
