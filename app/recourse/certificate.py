@@ -31,7 +31,7 @@ from app.recourse.robustness.worst_case import joint_lower_bound, linf_radius
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.moments import MomentsKind, isotropic, surrogate
 
-JOINT_DRAWS = 1000
+JOINT_DRAWS = 500
 """Draws behind the joint bound; its interval says how well that is known."""
 
 

@@ -16,6 +16,7 @@ from scipy.special import betaincinv, ndtr
 
 from app.recourse.blackbox import Meter
 from app.recourse.features import FeatureSpace
+from app.recourse.linalg import standard_normal
 
 CONFIDENCE = 0.95
 """Of the intervals around measured rates."""
@@ -89,7 +90,7 @@ def invalidation_rate(
     All points get the same noise, so that rates can be compared. A copy without a finite score counts as refused.
     """
     columns = np.flatnonzero(std)
-    noise = np.random.default_rng(seed).standard_normal((samples, len(columns))) * std[columns]
+    noise = standard_normal(seed, samples, len(columns)) * std[columns]
     noisy = np.repeat(X, samples, axis=0)
     noisy[:, columns] += np.tile(noise, (len(X), 1))
     refused = (~(meter.score(noisy) >= 0.0)).reshape(len(X), samples).sum(axis=1)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
+from app.recourse.linalg import standard_normal
 from app.recourse.linear import WeightMoments
 from app.recourse.robustness.gelbrich import bounds_of
 from app.recourse.robustness.noise import CONFIDENCE
@@ -37,7 +38,7 @@ def joint_lower_bound(
     std : noise per encoded column
     """
     columns = np.flatnonzero(std)
-    noise = np.random.default_rng(seed).standard_normal((draws, len(columns))) * std[columns]
+    noise = standard_normal(seed, draws, len(columns)) * std[columns]
     root = moments.root[columns]
     side, own = moments.root.T @ point, root @ root.T
     mean = float(point @ moments.mean) + noise @ moments.mean[columns]
