@@ -12,8 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import RecourseError
-from app.jobs.answer import Json, answer, decision
+from app.jobs.answer import Json, answer, assessment, decision
 from app.recourse.actionability import Constraints, action_set
+from app.recourse.assess import assess
+from app.recourse.certificate import CertificateParams
 from app.recourse.method import MethodParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
@@ -69,6 +71,17 @@ class Question:
     cost_weights: Mapping[str, float]
     method: str
     params: MethodParams
+    certificate: CertificateParams
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactuals:
+    """Records that somebody has, and the applicant they are for; checked against the model's schema."""
+
+    factual_raw: Float[np.ndarray, "p"]
+    rows_raw: Float[np.ndarray, "n p"]
+    certificate: CertificateParams
     seed: int
 
 
@@ -97,6 +110,7 @@ def _try(ref: ModelRef) -> str:
                 cost_weights={},
                 method=name,
                 params=method.params(),
+                certificate=CertificateParams(),
                 seed=0,
             )
             recourse(ref, question, deadline_s=FIRST_QUESTION_S)
@@ -123,7 +137,22 @@ def recourse(ref: ModelRef, question: Question, *, deadline_s: float) -> Json:
         seed=question.seed,
         deadline=deadline,
     )
-    return answer(actions, solve(problem, METHODS[question.method], question.params))
+    return answer(actions, solve(problem, METHODS[question.method], question.params, question.certificate))
+
+
+def validity(ref: ModelRef, brought: Counterfactuals, *, deadline_s: float) -> Json:
+    """What counterfactuals are worth that the caller already has; see `app.jobs.answer`."""
+    deadline = time.monotonic() + deadline_s
+    model = _load(ref)
+    actions = action_set(model.black_box.space, brought.factual_raw)
+    problem = RecourseProblem(
+        black_box=model.black_box,
+        reference=model.reference,
+        action_set=actions,
+        seed=brought.seed,
+        deadline=deadline,
+    )
+    return assessment(actions, assess(problem, brought.rows_raw, brought.certificate))
 
 
 def predict(ref: ModelRef, rows_raw: Float[np.ndarray, "n p"], *, deadline_s: float) -> list[Json]:  # noqa: ARG001

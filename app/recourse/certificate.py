@@ -69,7 +69,7 @@ def check_noise(space: FeatureSpace, params: CertificateParams) -> list[Fault]:
 def certify(
     problem: RecourseProblem,
     meter: Meter,
-    sample: BoundarySample,
+    local: tuple[LinearModel, WeightMoments],
     factual_score: float,
     rows_raw: Float[np.ndarray, "n p"],
     scores: Float[np.ndarray, "n"],
@@ -80,6 +80,7 @@ def certify(
     Parameters
     ----------
     meter : asked once, about noisy copies, if `noise_samples` is not 0
+    local : from `local_model`
     factual_score, scores : of the black box
 
     Raises
@@ -89,7 +90,7 @@ def certify(
     space = problem.action_set.space
     if faults := check_noise(space, params):
         raise InvalidRequest(faults=faults)
-    model, moments = local_model(sample, params)
+    model, moments = local
     X = space.encode(rows_raw)
     std = noise_columns(space, params.noise_std)
     noise = _noise(problem, meter, model, X, std, factual_score, scores, params)

@@ -122,6 +122,35 @@ class Counterfactual:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A raw row that somebody brought; the black box has scored it, whatever it said."""
+
+    row_raw: Float[np.ndarray, "p"]
+    score: float | None
+    """None where the model gave no finite score."""
+    probability: float | None
+    cost: float
+    changed: tuple[int, ...]
+    certificate: Certificate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCertificate:
+    """How likely all counterfactuals of a plan stay favourable together when the model is retrained."""
+
+    lower: float
+    upper: float
+    exact: bool
+    """Whether the bounds are tight, up to the solver's accuracy."""
+    status: str
+    """`complete`, or `bracket` where the solver did not end in time and the bounds come from the members' own."""
+    proximity: float
+    """Mean L2 distance to the factual, encoded units."""
+    diversity: float
+    """Determinant of ``1/(1 + distance)`` between the members: 0 for equal ones, towards 1 for distant ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxation:
     """The single constraint whose removal helps most."""
 

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from app.errors import BoundaryNotFound, DeadlineExceeded, DegenerateSurrogate, SolverFailed
 from app.recourse.actionability import ActionSet
 from app.recourse.blackbox import Meter, favourable
-from app.recourse.certificate import CertificateParams, certify
+from app.recourse.certificate import CertificateParams, certify, local_model
 from app.recourse.method import Candidates, Method, MethodParams
 from app.recourse.methods import METHODS
 from app.recourse.problem import RecourseProblem
@@ -135,7 +135,7 @@ class _Answer:
             (certificate,) = certify(
                 self.problem,
                 self.meter,
-                self.sample,
+                local_model(self.sample, self.certificate),
                 self.factual_score,
                 self.best.row_raw[None],
                 np.array([self.best.score]),

@@ -113,7 +113,9 @@ def plan_bracket(points: Float[np.ndarray, "n m"], moments: WeightMoments, radiu
     )
 
 
-def plan_bounds(points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float) -> PlanBounds:
+def plan_bounds(
+    points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float, *, time_limit_s: float = math.inf
+) -> PlanBounds:
     """Bounds on the joint validity of a plan, by a semidefinite program with as many dimensions as members.
 
     A solver that does not converge leaves the bracket, and `status` says so.
@@ -128,9 +130,9 @@ def plan_bounds(points: Float[np.ndarray, "n m"], moments: WeightMoments, radius
     covariance, radius = _regular(root @ root.T, radius)
     try:
         if (directions @ mean >= 0.0).all():  # proposition 2.4: no distribution need lose a member
-            lower = min(lower_program(directions, mean, covariance, radius).lower, 1.0)
+            lower = min(lower_program(directions, mean, covariance, radius, time_limit_s).lower, 1.0)
             return PlanBounds(lower=max(lower, bracket.lower), upper=1.0, exact=True, status=BoundStatus.COMPLETE)
-        upper = max(upper_program(directions, mean, covariance, radius).upper, 0.0)
+        upper = max(upper_program(directions, mean, covariance, radius, time_limit_s).upper, 0.0)
         return PlanBounds(lower=0.0, upper=min(upper, bracket.upper), exact=True, status=BoundStatus.COMPLETE)
     except SolverFailed:
         return bracket

@@ -14,7 +14,8 @@ from app.recourse.convex import Bracketed, cone_program
 Linear = Mapping[int, float]
 """A linear expression: unknown -> coefficient; the unknown `CONSTANT` stands for 1."""
 CONSTANT = -1
-TIME_LIMIT_S = 5.0
+LONGEST_S = 30.0
+"""Longest time for one program."""
 
 
 class Lmi:
@@ -54,8 +55,8 @@ class Lmi:
         self.offsets.append(scale * expression.get(CONSTANT, 0.0))
         self.entries += [(row, k, -scale * value) for k, value in expression.items() if k != CONSTANT and value != 0.0]
 
-    def minimise(self, objective: Linear) -> Bracketed:
-        """Bounds on the smallest value of the objective."""
+    def minimise(self, objective: Linear, time_limit_s: float) -> Bracketed:
+        """Bounds on the smallest value of the objective; SolverFailed as `cone_program`."""
         cost = np.zeros(self.size)
         for k, value in objective.items():
             if k != CONSTANT:
@@ -66,7 +67,7 @@ class Lmi:
             (np.array(values), (np.array(rows), np.array(columns))),
             np.array(self.offsets),
             self.cones,
-            time_limit_s=TIME_LIMIT_S,
+            time_limit_s=min(time_limit_s, LONGEST_S),
         )
         constant = objective.get(CONSTANT, 0.0)
         return Bracketed(lower=answer.lower + constant, upper=answer.upper + constant)
@@ -109,7 +110,11 @@ ONE: list[list[Linear]] = [[{CONSTANT: 1.0}]]
 
 
 def lower_program(
-    points: Float[np.ndarray, "n r"], mean: Float[np.ndarray, "r"], covariance: Float[np.ndarray, "r r"], radius: float
+    points: Float[np.ndarray, "n r"],
+    mean: Float[np.ndarray, "r"],
+    covariance: Float[np.ndarray, "r r"],
+    radius: float,
+    time_limit_s: float,
 ) -> Bracketed:
     """``inf Q(theta.x_j > 0 for all j)``: theorem 2.2.
 
@@ -142,11 +147,15 @@ def lower_program(
             *({M[i][i]: -1.0, C[i][i]: 2.0} for i in range(r)),
         )
     )
-    return program.minimise(_plus({CONSTANT: 1.0}, *lost))
+    return program.minimise(_plus({CONSTANT: 1.0}, *lost), time_limit_s)
 
 
 def upper_program(
-    points: Float[np.ndarray, "n r"], mean: Float[np.ndarray, "r"], covariance: Float[np.ndarray, "r r"], radius: float
+    points: Float[np.ndarray, "n r"],
+    mean: Float[np.ndarray, "r"],
+    covariance: Float[np.ndarray, "r r"],
+    radius: float,
+    time_limit_s: float,
 ) -> Bracketed:
     """``sup Q(theta.x_j >= 0 for all j)``: theorem 2.3, the dual side, an infimum."""
     r = len(mean)
@@ -169,4 +178,4 @@ def upper_program(
     ]
     program.semidefinite(_block(_of(Z), shifted, [[{z0: 1.0, CONSTANT: -1.0}]]))
     room = radius**2 - float(mean @ mean) - float(covariance.trace())
-    return program.minimise(_plus({z0: 1.0, gamma: room, q: 1.0}, *({Q[i][i]: 1.0} for i in range(r))))
+    return program.minimise(_plus({z0: 1.0, gamma: room, q: 1.0}, *({Q[i][i]: 1.0} for i in range(r))), time_limit_s)
