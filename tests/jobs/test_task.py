@@ -10,6 +10,7 @@ import pytest
 from app.errors import UnknownModel
 from app.jobs import task
 from app.recourse.actionability import Constraints
+from app.recourse.certificate import CertificateParams
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
 from tests.api.asking import APPLICANT
@@ -31,7 +32,7 @@ def question(ref: task.ModelRef) -> task.Question:
     space = ref.store.open().find(ref.name).space
     return task.Question(
         factual_raw=space.read(APPLICANT), constraints=Constraints(), cost_weights={}, method=METHOD.name,
-        params=METHOD.params(), seed=0,
+        params=METHOD.params(), certificate=CertificateParams(), seed=0,
     )  # fmt: skip
 
 
