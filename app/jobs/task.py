@@ -15,6 +15,7 @@ from app.errors import RecourseError
 from app.jobs.answer import Json, answer, assessment, decision
 from app.recourse.actionability import Constraints, action_set
 from app.recourse.assess import assess
+from app.recourse.blackbox import BlackBox
 from app.recourse.certificate import CertificateParams
 from app.recourse.method import MethodParams
 from app.recourse.problem import RecourseProblem
@@ -134,6 +135,7 @@ def recourse(ref: ModelRef, question: Question, *, deadline_s: float) -> Json:
         black_box=model.black_box,
         reference=model.reference,
         action_set=actions,
+        siblings=_siblings(ref, question.certificate),
         seed=question.seed,
         deadline=deadline,
     )
@@ -149,10 +151,20 @@ def validity(ref: ModelRef, brought: Counterfactuals, *, deadline_s: float) -> J
         black_box=model.black_box,
         reference=model.reference,
         action_set=actions,
+        siblings=_siblings(ref, brought.certificate),
         seed=brought.seed,
         deadline=deadline,
     )
     return assessment(actions, assess(problem, brought.rows_raw, brought.certificate))
+
+
+def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, ...]:
+    """The model's other active versions with the same columns, where the certificate asks for them."""
+    if not (certificate.ensemble or certificate.moments == "ensemble"):
+        return ()
+    own = _load(ref).registered
+    others = [m for m in ref.store.open().list() if m.id == own.id and m.version != own.version and not m.retired]
+    return tuple(_load(ModelRef.of(ref.store, m)).black_box for m in others if m.space.same_columns(own.space))
 
 
 def predict(ref: ModelRef, rows_raw: Float[np.ndarray, "n p"], *, deadline_s: float) -> list[Json]:  # noqa: ARG001

@@ -61,7 +61,7 @@ def assess(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], certifi
             warnings.append("The model accepts the factual as it is, so there is nothing for a certificate to protect.")
         else:
             sample = sample_boundary(problem, meter, SAMPLER, seen)
-            local = local_model(sample, certificate)
+            local = local_model(problem, sample, certificate)
             certificates = certify(problem, meter, local, factual_score, rows_raw, scores, certificate)
             plan = _plan(problem, local[1], rows_raw, certificate)
     except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded) as error:

@@ -9,7 +9,7 @@ from annotated_types import Interval
 from jaxtyping import Float
 
 from app.errors import Fault, InvalidRequest
-from app.recourse.blackbox import Meter
+from app.recourse.blackbox import Meter, favourable
 from app.recourse.features import FeatureSpace, escape
 from app.recourse.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem
@@ -29,7 +29,7 @@ from app.recourse.robustness.noise import (
 )
 from app.recourse.robustness.worst_case import joint_lower_bound, linf_radius
 from app.recourse.surrogate.boundary import BoundarySample
-from app.recourse.surrogate.moments import MomentsKind, isotropic, surrogate
+from app.recourse.surrogate.moments import FEWEST_SIBLINGS, MomentsKind, ensemble, isotropic, surrogate
 
 JOINT_DRAWS = 500
 """Draws behind the joint bound; its interval says how well that is known."""
@@ -44,12 +44,15 @@ class CertificateParams:
     ambiguity_radius: Annotated[float, Interval(ge=0, le=10)] = 0.01
     """How far mean and covariance of the retrained model's weights may be from their estimate (Gelbrich distance)."""
     moments: MomentsKind = "surrogate"
-    """`surrogate`: uncertainty of the local model of the decision; `isotropic`: one variance in every direction."""
+    """Where mean and covariance come from. `surrogate`: uncertainty of the local model of the decision; `ensemble`: the
+    other active versions of the model; `isotropic`: one variance in every direction."""
     isotropic_variance: Annotated[float, Interval(gt=0, le=100)] = 0.05
     """Variance of each weight, for `isotropic`."""
     noise_std: Annotated[float, Interval(ge=0, le=10)] | Mapping[str, Annotated[float, Interval(ge=0, le=10)]] = 0.1
     """Standard deviation of inexact implementation, encoded units: one number for all numeric features that are not
     implemented exactly, or numbers by feature."""
+    ensemble: bool = False
+    """Whether to ask the other active versions of the model too, one call each."""
     noise_samples: Annotated[int, Interval(ge=0, le=100_000)] = 0
     """Noisy copies that the model itself is asked about, in one further call; 0 for the closed form alone."""
 
@@ -97,6 +100,7 @@ def certify(
     points = homogeneous(X)
     lower, upper = validity_bounds(points, moments, params.ambiguity_radius)
     radii = linf_radius(points, moments)
+    shares = _siblings_share(problem, rows_raw) if params.ensemble or params.moments == "ensemble" else None
     certificates = []
     for i, point in enumerate(points):
         gelbrich = GelbrichCertificate(
@@ -110,17 +114,43 @@ def certify(
         certificates.append(
             Certificate(
                 noise=noise[i],
-                shift=ShiftCertificate(gelbrich=gelbrich, linf_radius=float(radii[i])),
+                shift=ShiftCertificate(
+                    gelbrich=gelbrich,
+                    linf_radius=float(radii[i]),
+                    ensemble=None if shares is None else float(shares[i]),
+                ),
                 joint=JointCertificate(lower=value, interval=interval),
             )
         )
     return tuple(certificates)
 
 
-def local_model(sample: BoundarySample, params: CertificateParams) -> tuple[LinearModel, WeightMoments]:
-    """The nominal surrogate, which does not lean to either side, and how uncertain it is."""
+def local_model(
+    problem: RecourseProblem, sample: BoundarySample, params: CertificateParams
+) -> tuple[LinearModel, WeightMoments]:
+    """The nominal surrogate, which does not lean to either side, and how uncertain it is.
+
+    Raises
+    ------
+    InvalidRequest : these moments need something that the model does not have
+    DegenerateSurrogate : a version of the model decides alike about nearly all samples
+    """
     model, moments = surrogate(sample)
-    return (model, moments) if params.moments == "surrogate" else (model, isotropic(model, params.isotropic_variance))
+    if params.moments == "isotropic":
+        moments = isotropic(model, params.isotropic_variance)
+    elif params.moments == "ensemble":
+        if len(problem.siblings) < FEWEST_SIBLINGS:
+            needed = f"needs at least {FEWEST_SIBLINGS} other active versions of this model with the same columns"
+            raise InvalidRequest(faults=[Fault("/certificate/moments", f"{needed}; there are {len(problem.siblings)}")])
+        moments = ensemble(sample, problem.black_box.space, problem.siblings)
+    return model, moments
+
+
+def _siblings_share(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"] | None:
+    """Share of the other versions that accept each row; None where there are none."""
+    if not problem.siblings:
+        return None
+    return np.mean([favourable(sibling.score_raw(rows_raw)) for sibling in problem.siblings], axis=0)
 
 
 def _noise(

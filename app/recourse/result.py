@@ -86,6 +86,8 @@ class ShiftCertificate:
     gelbrich: GelbrichCertificate
     linf_radius: float
     """Every linear model whose weights are each within this distance of the local one (of length 1) says yes."""
+    ensemble: float | None
+    """Share of the model's other versions that say yes; None where they were not asked, or there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,7 +135,7 @@ class _Answer:
             (certificate,) = certify(
                 self.problem,
                 self.meter,
-                local_model(self.sample, self.certificate),
+                local_model(self.problem, self.sample, self.certificate),
                 self.factual_score,
                 self.best.row_raw[None],
                 np.array([self.best.score]),

@@ -106,8 +106,8 @@ class Gelbrich(Described):
     upper: float
     radius: float
     """How far mean and covariance of the models may be from the estimate."""
-    moments: Literal["surrogate", "isotropic"]
-    """Where the estimate comes from."""
+    moments: str
+    """Where the estimate comes from, as in the request."""
     exact: bool
 
 
@@ -117,6 +117,8 @@ class ShiftAnswer(Described):
     gelbrich: Gelbrich
     linf_radius: float
     """Every linear model whose weights are each within this distance of the local one (of length 1) says yes."""
+    ensemble: float | None
+    """Share of the model's other active versions that say yes; null where they were not asked, or there are none."""
 
 
 class JointAnswer(Described):

@@ -4,6 +4,8 @@
 covariance that resampling would give is the sum over samples of the squared influence of each on the fitted weights
 (the infinitesimal jackknife). One linear system instead of hundreds of refits; a test compares it with real refits.
 
+`ensemble`: the model and its other registered versions, each one's nominal machine at the same samples.
+
 `isotropic`: unit-norm weights with the same variance in every direction (paper 4's setting for nonlinear models).
 
 References
@@ -12,16 +14,22 @@ Efron, "Nonparametric estimates of standard error: the jackknife, the bootstrap 
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
+from app.recourse.blackbox import BlackBox, favourable
+from app.recourse.features import FeatureSpace
 from app.recourse.linear import LinearModel, WeightMoments
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.mpm import Moments, class_moments, fit
 
-MomentsKind: TypeAlias = Literal["surrogate", "isotropic"]
+MomentsKind: TypeAlias = Literal["surrogate", "isotropic", "ensemble"]
+
+FEWEST_SIBLINGS = 2
+"""Other versions without which `ensemble` says nothing."""
 
 
 def isotropic(model: LinearModel, variance: float) -> WeightMoments:
@@ -52,6 +60,30 @@ def surrogate(sample: BoundarySample) -> tuple[LinearModel, WeightMoments]:
     w = np.zeros(d)
     w[sample.free] = machine.model.w
     return LinearModel(w, machine.model.c), WeightMoments(mean=mean, root=root, kind="surrogate")
+
+
+def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[BlackBox]) -> WeightMoments:
+    """Mean and covariance over the nominal machines of the model and its siblings, all fitted to the same samples.
+
+    Raises
+    ------
+    DegenerateSurrogate : a sibling decides alike about nearly all samples
+    """
+    thetas = [_theta(sample, sample.favourable)]
+    for sibling in siblings:
+        decisions = favourable(sibling.score(sibling.space.recode(sample.X, space)))
+        thetas.append(_theta(sample, decisions))
+    mean = np.mean(thetas, axis=0)
+    length = float(np.linalg.norm(mean))
+    root = (np.array(thetas) - mean).T / (length * math.sqrt(len(thetas) - 1))
+    return WeightMoments(mean=mean / length, root=root, kind="ensemble")
+
+
+def _theta(sample: BoundarySample, decisions: Bool[np.ndarray, "n"]) -> Float[np.ndarray, "m"]:
+    machine = fit(*class_moments(sample.X.take(sample.free, axis=1), decisions), "none")
+    theta = np.zeros(sample.X.shape[1] + 1)
+    theta[np.append(sample.free, sample.X.shape[1])] = np.append(machine.model.w, machine.model.c)
+    return theta / np.linalg.norm(theta)
 
 
 def _influence(
