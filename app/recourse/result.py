@@ -157,7 +157,7 @@ class Relaxation:
     """The single constraint whose removal helps most."""
 
     constraint: str
-    """`immutable`, `direction`, `bounds`, `max_changes` (of the request), `change`, `range`, `rule` (of the model)."""
+    """`immutable`, `direction`, `bounds`, `max_changes` (of the request) or `change` (of the model)."""
     feature: str | None
     """The feature it binds; None for `max_changes` and rules."""
     sufficient: bool
