@@ -36,7 +36,9 @@ from app.recourse.result import (
     Status,
     Verdict,
 )
+from app.recourse.search import Search
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, sample_boundary, survey
+from app.recourse.surrogate.mpm import class_moments, fit
 
 __all__ = ["METHODS", "solve"]
 
@@ -50,6 +52,8 @@ REFERENCES = 20
 """Favourable reference records that are tried where every proposal was refused."""
 MAX_PAIRS = 3000
 """Pairs of extreme changes that are tried with them."""
+RELAXATION_RECORDS = 200
+"""Reference records of each decision that tell which constraint stands in the way."""
 FALLBACK_WARNING = (
     "The method's own constraint cannot be met, or the model refused what met it. This answer comes from favourable "
     "reference records made legal for this person, or from extreme changes of one or two features; the model accepts "
@@ -126,6 +130,10 @@ class _Answer:
             reason = Reason.DEGENERATE_SURROGATE
         if self.best is None and self.meter.calls < MAX_CALLS:
             self._verify(np.empty((0, self.actions.space.p)), fallback=self._fallback_rows())
+        if self.best is None and not (self.relax and self.relax.sufficient):
+            self.relax = _relaxation(self.problem) or self.relax
+            if self.relax and reason is Reason.DEGENERATE_SURROGATE:
+                reason = Reason.INFEASIBLE_CONSTRAINTS  # no decision differs because of what cannot change
         return reason
 
     def _certify(self) -> None:
@@ -251,6 +259,23 @@ class _Answer:
     def _probability(self, score: float) -> float | None:
         probabilities = self.problem.black_box.probability(np.array([score]))
         return None if probabilities is None else float(probabilities[0])
+
+
+def _relaxation(problem: RecourseProblem) -> Relaxation | None:
+    """What stands in the way among all features, also those that cannot change and on which samples say nothing.
+
+    By a machine of the nearest reference records of both decisions, whose scores are known: it takes no model call.
+    """
+    reference = problem.reference
+    accepted = favourable(reference.scores)
+    distance = ((reference.X - problem.x0) ** 2).sum(axis=1)
+    order = distance.argsort(kind="stable")
+    near = np.concatenate([order[accepted[order]][:RELAXATION_RECORDS], order[~accepted[order]][:RELAXATION_RECORDS]])
+    try:
+        search = Search(fit(*class_moments(reference.X[near], accepted[near]), "none").model, problem.action_set)
+    except DegenerateSurrogate:
+        return None
+    return search.relaxation(max(search.start_score, 0.0))
 
 
 def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
