@@ -233,6 +233,22 @@ def test_categories_switch_as_often_as_the_ball_is_wide() -> None:
     assert (spy.asked[2][:, LOAN.names.index("origin")] == problem.factual_raw[-1]).all()
 
 
+def test_categories_are_enough_to_sample() -> None:
+    numbers = tuple(feature.name for feature in LOAN.features if not feature.is_group)
+    problem, _ = ask(
+        LOAN,
+        lambda X: np.where(X[:, LOAN.names.index("housing")] == 1, 1.0, -1.0),
+        loan_rows(1, seed=5)[0].tolist(),
+        rows_raw=loan_rows(100),
+        constraints={"immutable": numbers},
+        raw=True,
+    )
+    sample = drawn(problem)
+    housing = [column for column, name in enumerate(LOAN.columns) if name.startswith("housing")]
+    assert sample.free.tolist() == housing
+    assert np.array_equal(sample.favourable, sample.X[:, housing[1]] == 1.0)
+
+
 def test_an_encoded_model_sees_half_categories_and_a_raw_one_whole_ones() -> None:
     rows_raw = loan_rows(300)
     whole = {}
