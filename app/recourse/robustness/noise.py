@@ -40,10 +40,12 @@ def invalidation_rate_linear(
     """Probability that noise turns a linear decision unfavourable: ``1 - Phi(f(x) / sqrt(g' diag(std)^2 g))``.
 
     Exact for a linear model, first order for a curved one; the caller says which. Without any noise the decision stays.
+    A score or gradient that is not a number promises nothing: 1.
     """
     spread = np.sqrt(((gradients * std) ** 2).sum(axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(spread > 0.0, ndtr(-scores / spread), np.where(scores >= 0.0, 0.0, 1.0))
+        rate = np.where(spread == 0.0, np.where(scores >= 0.0, 0.0, 1.0), ndtr(-scores / spread))
+    return np.where(np.isnan(rate), 1.0, rate)
 
 
 def invalidation_bound(
@@ -64,7 +66,7 @@ def invalidation_bound(
 
     Returns
     -------
-    (n,); 1 where the action does not point uphill, where the proposition says nothing
+    (n,); 1 where the proposition says nothing: the action does not point uphill, or something is not a number
     """
     noisy = std > 0.0
     g0, g, delta = (
@@ -79,7 +81,7 @@ def invalidation_bound(
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.where(length > 0.0, uphill / length * np.abs(delta).sum(axis=1) / np.sqrt(moved), 0.0)
         bound = ndtr(-(factual_score + exact + gain) / steepness)
-    return np.where((uphill >= 0.0) & (steepness > 0.0), bound, 1.0)
+    return np.where((uphill >= 0.0) & (steepness > 0.0) & ~np.isnan(bound), bound, 1.0)
 
 
 def invalidation_rate(
