@@ -1,7 +1,7 @@
 """What the product can do, one method per use case. The HTTP edge is a skin over it."""
 
+import asyncio
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,8 +13,11 @@ from jaxtyping import Float
 
 from app.errors import Fault, InvalidRequest, LaneTimeout, NotReady, UnknownModel
 from app.jobs import task
-from app.jobs.answer import Json, out_of_time
+from app.jobs.answer import Json, framed, out_of_time
+from app.jobs.ids import new_id
+from app.jobs.job import Job
 from app.jobs.pool import Lane
+from app.jobs.queue import Jobs
 from app.recourse.actionability import Constraints, action_set
 from app.recourse.blackbox import Output
 from app.recourse.features import Feature
@@ -22,9 +25,6 @@ from app.recourse.method import MethodParams
 from app.registry.registered import RegisteredModel
 from app.registry.registry import Registry
 from app.settings import Settings
-
-CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Digits that keep their order as text and are not mistaken for each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,21 +43,27 @@ class RecourseQuery:
 
 
 class Service:
-    """The use cases, over one models store and one lane of child processes."""
+    """The use cases, over one models store, lanes of child processes and the jobs."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, kinds: Mapping[str, task.JobKind] = task.JOB_KINDS) -> None:
         self.settings = settings
         self._registry = Registry(settings.models_store, trust_pickle=settings.trust_pickle)
         self._store = task.Store(root=str(settings.models_store.absolute()), trust_pickle=settings.trust_pickle)
         self._lane = Lane("sync", settings.lanes_sync, task.prepare, (self._store,))
+        # Jobs give way to whoever waits for an answer.
+        self._bounds = Lane("bounds", settings.lanes_bounds, task.prepare, (self._store,), nice=10)
+        self.jobs = Jobs(settings, self._bounds, self._store, kinds)
 
     def start(self) -> None:
-        """Start the child processes; they become ready in the background."""
+        """Start the child processes and open the jobs; they become ready in the background."""
         self._lane.start()
+        self.jobs.start()
 
     async def close(self) -> None:
-        """End the child processes."""
-        await self._lane.close()
+        """End the child processes; unfinished jobs stay for the next start."""
+        # The jobs first, or those in progress would seem to have crashed.
+        await self.jobs.close()
+        await asyncio.gather(self._lane.close(), self._bounds.close())
 
     # --- recourse ---
 
@@ -70,6 +76,23 @@ class Service:
         InvalidRequest : record, constraints or weights do not fit the model; with every fault
         Overloaded, LaneCrashed : as `Lane.run`; a time-out is an answer, not an error
         """
+        model, question, frame = self._prepare(query)
+        return framed(frame, await self._ask(model, question, self._deadline_ms(query)))
+
+    async def start_recourse(self, query: RecourseQuery) -> Job:
+        """The same as a job, whose result is the answer; if it has to be stopped at its deadline, it has failed.
+
+        Raises
+        ------
+        UnknownModel, ModelUnusable, InvalidRequest : as `recourse`
+        NotReady : the job store cannot be reached
+        """
+        model, question, frame = self._prepare(query)
+        payload = task.recourse_payload(task.ModelRef.of(self._store, model), question, frame)
+        return await self.jobs.submit("recourse", payload, timeout_s=self._deadline_ms(query) / 1000.0)
+
+    def _prepare(self, query: RecourseQuery) -> tuple[RegisteredModel, task.Question, Json]:
+        """The model, the question once nothing is wrong with it, and what goes around its answer."""
         created = datetime.now(UTC)
         model = self._find(query.model, pointer="/model")
         question = task.Question(
@@ -80,18 +103,19 @@ class Service:
             params=query.params,
             seed=query.seed,
         )
-        found = await self._ask(model, question, query.deadline_ms or self.settings.default_deadline_ms)
-        return {
+        frame = {
             "id": new_id("rec"),
-            "status": found.pop("status"),
             "reference": query.reference,
             "model": _identity(model),
             "method": {"name": query.method, **asdict(query.params)},
-            **found,
             "seed": query.seed,
-            "created_at": _timestamp(created),
-            "expires_at": _timestamp(created + timedelta(days=self.settings.valid_days)),
+            "created_at": timestamp(created),
+            "expires_at": timestamp(created + timedelta(days=self.settings.valid_days)),
         }
+        return model, question, frame
+
+    def _deadline_ms(self, query: RecourseQuery) -> int:
+        return query.deadline_ms or self.settings.default_deadline_ms
 
     async def _ask(self, model: RegisteredModel, question: task.Question, deadline_ms: int) -> Json:
         began = time.perf_counter()
@@ -129,13 +153,17 @@ class Service:
 
     # --- operations ---
 
-    def readiness(self) -> Json:
+    async def readiness(self) -> Json:
         """How many models and workers stand ready. Raises `NotReady` with all that is amiss."""
         faults = []
         if not os.access(self.settings.models_store, os.R_OK | os.X_OK):
             faults.append(Fault("", "the directory of models (RECOURSE_MODELS_STORE) cannot be read"))
         if not self._lane.warm:
             faults.append(Fault("", "no worker has finished loading the models"))
+        try:
+            await self.jobs.check()
+        except NotReady as error:
+            faults.append(Fault("", error.detail))
         if faults:
             raise NotReady(faults=faults)
         active = [model for model in self._registry.list() if not model.retired]
@@ -158,12 +186,6 @@ class Service:
     ) -> Any:
         timeout_s = (timeout_ms or self.settings.default_deadline_ms) / 1000.0
         return await self._lane.run(work, task.ModelRef.of(self._store, model), *args, timeout_s=timeout_s)
-
-
-def new_id(prefix: str) -> str:
-    """A new id that sorts by time and cannot be guessed: milliseconds in ten digits, 80 random bits in sixteen."""
-    number = (time.time_ns() // 1_000_000 << 80) | secrets.randbits(80)
-    return f"{prefix}_" + "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def _checked(model: RegisteredModel, query: RecourseQuery) -> Float[np.ndarray, "p"]:
@@ -197,7 +219,7 @@ def _summary(model: RegisteredModel) -> Json:
         "title": manifest.title,
         "description": manifest.description,
         "active": not model.retired,
-        "registered_at": _timestamp(model.registered_at),
+        "registered_at": timestamp(model.registered_at),
         "features": len(manifest.features),
         "output": manifest.output.value,
         "threshold": None if manifest.output is Output.LABEL else manifest.threshold,
@@ -220,5 +242,6 @@ def _describe(feature: Feature) -> Json:
     }
 
 
-def _timestamp(moment: datetime) -> str:
+def timestamp(moment: datetime) -> str:
+    """A moment as clients read it."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

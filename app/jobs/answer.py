@@ -46,6 +46,15 @@ def out_of_time(elapsed_ms: float) -> Json:
     }
 
 
+def framed(frame: Json, found: Json) -> Json:
+    """The whole answer: what the caller knows (ids, names, times) around what was found."""
+    found = dict(found)
+    head = {"id": frame["id"], "status": found.pop("status")}
+    middle = {key: frame[key] for key in ("reference", "model", "method")}
+    tail = {key: frame[key] for key in ("seed", "created_at", "expires_at")}
+    return {**head, **middle, **found, **tail}
+
+
 def decision(score: float | None, probability: float | None) -> Json:
     """What a model says about one record; a score of None is no decision, hence not favourable."""
     return {"probability": probability, "score": score, "favourable": score is not None and score >= 0.0}

@@ -2,17 +2,18 @@
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import TypeAdapter
 
-from app.errors import RecourseError
-from app.jobs.answer import Json, answer, decision
+from app.errors import ModelUnusable, RecourseError
+from app.jobs.answer import Json, answer, decision, framed
 from app.recourse.actionability import Constraints, action_set
 from app.recourse.method import MethodParams
 from app.recourse.problem import RecourseProblem
@@ -25,6 +26,9 @@ FIRST_QUESTION_S = 10.0
 
 MODELS_IN_MEMORY = 8
 """Models that one child keeps loaded; the least recently used makes room."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many steps are done, and of how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,33 @@ class Question:
     method: str
     params: MethodParams
     seed: int
+
+    def to_json(self) -> Json:
+        """Plain data, to be kept in a database; `from_json` is its inverse."""
+        return {
+            "factual_raw": self.factual_raw.tolist(),
+            "constraints": _CONSTRAINTS.dump_python(self.constraints, mode="json"),
+            "cost_weights": dict(self.cost_weights),
+            "method": self.method,
+            "params": TypeAdapter(type(self.params)).dump_python(self.params, mode="json"),
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_json(cls, data: Json) -> "Question":
+        """The question that `to_json` described."""
+        params: type[MethodParams] = METHODS[data["method"]].params
+        return cls(
+            factual_raw=np.array(data["factual_raw"], dtype=float),
+            constraints=_CONSTRAINTS.validate_python(data["constraints"]),
+            cost_weights=data["cost_weights"],
+            method=data["method"],
+            params=TypeAdapter(params).validate_python(data["params"]),
+            seed=data["seed"],
+        )
+
+
+_CONSTRAINTS = TypeAdapter(Constraints)
 
 
 @lru_cache(maxsize=MODELS_IN_MEMORY)
@@ -126,6 +157,22 @@ def recourse(ref: ModelRef, question: Question, *, deadline_s: float) -> Json:
     return answer(actions, solve(problem, METHODS[question.method], question.params))
 
 
+def recourse_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
+    """`recourse`, for the question in `recourse_payload`; the whole answer, as the client gets it."""
+    model = payload["model"]
+    if store.open().find(model["name"]).sha256 != model["sha256"]:
+        raise ModelUnusable(f"{model['name']} is no longer the model that was asked.")
+    ref = ModelRef(store=store, **model)
+    return framed(payload["frame"], recourse(ref, Question.from_json(payload["question"]), deadline_s=deadline_s))
+
+
+def recourse_payload(ref: ModelRef, question: Question, frame: Json) -> Json:
+    """What `recourse_job` is given. Not the store: the server that computes says where models are and whom to trust."""
+    model = asdict(ref)
+    del model["store"]
+    return {"model": model, "question": question.to_json(), "frame": frame}
+
+
 def predict(ref: ModelRef, rows_raw: Float[np.ndarray, "n p"], *, deadline_s: float) -> list[Json]:  # noqa: ARG001
     """The model's decisions about raw rows."""
     black_box = _load(ref).black_box
@@ -149,3 +196,14 @@ def sample(ref: ModelRef, *, deadline_s: float) -> dict[str, Any] | None:  # noq
 
 def _finite(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None
+
+
+class JobKind(Protocol):
+    """What a child computes for a kind of job: JSON in, JSON out, within a time, now and then telling how far it is."""
+
+    def __call__(self, store: Store, payload: Json, /, *, deadline_s: float, progress: Progress) -> Any:
+        """The result of the job."""
+
+
+JOB_KINDS: Mapping[str, JobKind] = {"recourse": recourse_job}
+"""Every kind of job; to add one, add a line."""

@@ -10,6 +10,8 @@ from app.api.deps import ServiceDep
 from app.api.documented import BODY, LANE, refusals
 from app.api.examples import RECOURSE_EXAMPLES
 from app.api.json_route import StrictRoute
+from app.api.later import ACCEPTED, VARY, answer_later
+from app.api.prefer import PreferDep
 from app.api.schemas.recourse import RecourseAnswer, RecourseRequest
 from app.api.schemas.strict import to_record
 from app.recourse.actionability import Constraints
@@ -24,7 +26,8 @@ router = APIRouter(tags=["recourse"], route_class=StrictRoute)
     name="recourse",
     summary="What could this applicant change so that the model says yes?",
     response_model=RecourseAnswer,
-    responses=refusals(
+    responses=ACCEPTED
+    | refusals(
         "/recourse",
         *BODY,
         errors.InvalidRecord,
@@ -33,15 +36,21 @@ router = APIRouter(tags=["recourse"], route_class=StrictRoute)
         errors.ModelUnusable,
         errors.ModelOutputInvalid,
         *LANE,
+        errors.LaneTimeout,
+        errors.NotReady,
     ),
 )
 async def recourse(
-    request: Annotated[RecourseRequest, Body(openapi_examples=RECOURSE_EXAMPLES)], service: ServiceDep
+    request: Annotated[RecourseRequest, Body(openapi_examples=RECOURSE_EXAMPLES)],
+    service: ServiceDep,
+    prefer: PreferDep,
 ) -> JSONResponse:
     """Every record in `counterfactuals` was confirmed by the model itself on exactly the values shown.
 
     That nothing was found is an answer (`status: not_found`, with the reason), not an error. The same request with the
     same seed and model version has the same answer, apart from `id`, times and timings.
+
+    With `Prefer: respond-async` or `Prefer: wait=N` it becomes a job, which outlives the connection and the server.
     """
     method = METHODS[request.method.name]
     query = RecourseQuery(
@@ -55,5 +64,7 @@ async def recourse(
         deadline_ms=request.deadline_ms,
         seed=request.seed,
     )
+    if prefer.wants_job:
+        return await answer_later(await service.start_recourse(query), prefer, service)
     # A finished response: checking our own answer against its schema again would cost more than making it. A test does.
-    return JSONResponse(await service.recourse(query))
+    return JSONResponse(await service.recourse(query), headers=VARY)
