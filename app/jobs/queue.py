@@ -171,8 +171,9 @@ class Jobs:
             pause_s = LOOK_S
 
     async def check(self) -> None:
-        """Raise `NotReady` if jobs cannot be had now."""
-        self._opened()
+        """Raise `NotReady` if jobs cannot be had now, or are not computed although they should be."""
+        if self._opening is None or not self._opening.done():
+            raise NotReady(self._fault)
         await self._reached(asyncio.to_thread(self._ping))
 
     # --- inside ---
