@@ -19,7 +19,8 @@ RUN pip install --no-deps --force-reinstall .
 
 FROM ${PYTHON_IMAGE}
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin recourse \
- && install -d /srv/recourse
+ && install -d /srv/recourse \
+ && install -d -o 10001 -g 10001 /srv/recourse/var
 COPY --from=build /opt/recourse /opt/recourse
 COPY --chown=10001:10001 models_store /srv/recourse/models_store
 ENV PATH=/opt/recourse/bin:${PATH} \
@@ -28,10 +29,11 @@ ENV PATH=/opt/recourse/bin:${PATH} \
     OMP_NUM_THREADS=1 \
     HOME=/tmp \
     RECOURSE_HOST=0.0.0.0 \
-    RECOURSE_PORT=8000
+    RECOURSE_PORT=8000 \
+    RECOURSE_STATE_DIR=/srv/recourse/var
 WORKDIR /srv/recourse
 USER 10001:10001
-VOLUME ["/srv/recourse/models_store"]
+VOLUME ["/srv/recourse/models_store", "/srv/recourse/var"]
 EXPOSE 8000
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health/ready', timeout=4)"]

@@ -105,6 +105,30 @@ class UnknownModel(NotFound):
     code = "unknown-model"
 
 
+class UnknownJob(NotFound):
+    """There is no job of this name."""
+
+    code = "unknown-job"
+
+
+class JobFinished(RecourseError):
+    """The job has ended already; there is nothing left to cancel."""
+
+    code = "job-finished"
+
+
+class JobUnfinished(RecourseError):
+    """The job has not ended yet, so it has no result."""
+
+    code = "job-unfinished"
+
+
+class JobCancelled(RecourseError):
+    """The job was cancelled, so it has no result."""
+
+    code = "job-cancelled"
+
+
 # --- models ----------------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +196,18 @@ class LaneCrashed(RecourseError):
     """The process that computed the answer died; a new one has been started, so the request may be sent again."""
 
     code = "lane-crashed"
+
+
+class JobAbandoned(RecourseError):
+    """The job was given up: it was interrupted again each time it was taken up."""
+
+    code = "job-abandoned"
+
+
+class StateUnusable(RecourseError):
+    """The directory for the state of the service (RECOURSE_STATE_DIR) cannot be written."""
+
+    code = "state-unusable"
 
 
 class Overloaded(RecourseError):

@@ -18,6 +18,9 @@ request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+INDISCREET = ("dbos",)
+"""Libraries whose messages repeat what they were given, hence applicant data."""
+
 
 def configure_logging() -> None:
     """Send the log of this process, the web server's lines included, to standard error as JSON."""
@@ -39,6 +42,20 @@ def configure_logging() -> None:
     handler.setFormatter(formatter(foreign_pre_chain=shared, processors=last))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("uvicorn").setLevel(logging.INFO)
+    for name in INDISCREET:
+        library = logging.getLogger(name)
+        library.handlers, library.propagate = [_PlaceHandler(logging.WARNING)], False
+
+
+class _PlaceHandler(logging.Handler):
+    """Logs where a library had something to say, not what."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        error = record.exc_info[1] if record.exc_info else None
+        facts = {} if error is None else {"trace": trace(error)}
+        place = f"{record.filename}:{record.lineno} {record.funcName}"
+        log.log(record.levelno, "library-message", library=record.name, place=place, **facts)
 
 
 def trace(error: BaseException) -> list[str]:

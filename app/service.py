@@ -1,9 +1,10 @@
 """What the product can do, one method per use case. The HTTP edge is a skin over it."""
 
+import asyncio
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,8 +14,11 @@ from jaxtyping import Float
 
 from app.errors import Fault, InvalidRequest, LaneTimeout, NotReady, UnknownModel
 from app.jobs import task
-from app.jobs.answer import Json, out_of_time
+from app.jobs.answer import Json, framed, judged, out_of_time
+from app.jobs.ids import new_id
+from app.jobs.job import Job
 from app.jobs.pool import Lane
+from app.jobs.queue import Jobs
 from app.recourse.actionability import Constraints, action_set
 from app.recourse.blackbox import Output
 from app.recourse.certificate import CertificateParams, check_noise
@@ -24,8 +28,8 @@ from app.registry.registered import RegisteredModel
 from app.registry.registry import Registry
 from app.settings import Settings
 
-CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Digits that keep their order as text and are not mistaken for each other."""
+BOUNDS_S = 300.0
+"""Time for a job of joint bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +61,27 @@ class ValidityQuery:
 
 
 class Service:
-    """The use cases, over one models store and one lane of child processes."""
+    """The use cases, over one models store, lanes of child processes and the jobs."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, kinds: Mapping[str, task.JobKind] = task.JOB_KINDS) -> None:
         self.settings = settings
         self._registry = Registry(settings.models_store, trust_pickle=settings.trust_pickle)
         self._store = task.Store(root=str(settings.models_store.absolute()), trust_pickle=settings.trust_pickle)
         self._lane = Lane("sync", settings.lanes_sync, task.prepare, (self._store,))
+        # Jobs give way to whoever waits for an answer.
+        self._bounds = Lane("bounds", settings.lanes_bounds, task.prepare, (self._store,), nice=10)
+        self.jobs = Jobs(settings, self._bounds, self._store, kinds)
 
     def start(self) -> None:
-        """Start the child processes; they become ready in the background."""
+        """Start the child processes and open the jobs; they become ready in the background."""
         self._lane.start()
+        self.jobs.start()
 
     async def close(self) -> None:
-        """End the child processes."""
-        await self._lane.close()
+        """End the child processes; unfinished jobs stay for the next start."""
+        # The jobs first, or those in progress would seem to have crashed.
+        await self.jobs.close()
+        await asyncio.gather(self._lane.close(), self._bounds.close())
 
     # --- recourse ---
 
@@ -84,6 +94,23 @@ class Service:
         InvalidRequest : record, constraints or weights do not fit the model; with every fault
         Overloaded, LaneCrashed : as `Lane.run`; a time-out is an answer, not an error
         """
+        model, question, frame = self._prepare(query)
+        return framed(frame, await self._ask(model, question, self._deadline_ms(query)))
+
+    async def start_recourse(self, query: RecourseQuery) -> Job:
+        """The same as a job, whose result is the answer; if it has to be stopped at its deadline, it has failed.
+
+        Raises
+        ------
+        UnknownModel, ModelUnusable, InvalidRequest : as `recourse`
+        NotReady : the job store cannot be reached
+        """
+        model, question, frame = self._prepare(query)
+        payload = task.job_payload(task.ModelRef.of(self._store, model), question, frame)
+        return await self.jobs.submit("recourse", payload, timeout_s=self._deadline_ms(query) / 1000.0)
+
+    def _prepare(self, query: RecourseQuery) -> tuple[RegisteredModel, task.Question, Json]:
+        """The model, the question once nothing is wrong with it, and what goes around its answer."""
         created = datetime.now(UTC)
         model = self._find(query.model, pointer="/model")
         question = task.Question(
@@ -95,18 +122,19 @@ class Service:
             certificate=query.certificate,
             seed=query.seed,
         )
-        found = await self._ask(model, question, query.deadline_ms or self.settings.default_deadline_ms)
-        return {
+        frame = {
             "id": new_id("rec"),
-            "status": found.pop("status"),
             "reference": query.reference,
             "model": _identity(model),
             "method": {"name": query.method, **asdict(query.params)},
-            **found,
             "seed": query.seed,
-            "created_at": _timestamp(created),
-            "expires_at": _timestamp(created + timedelta(days=self.settings.valid_days)),
+            "created_at": timestamp(created),
+            "expires_at": timestamp(created + timedelta(days=self.settings.valid_days)),
         }
+        return model, question, frame
+
+    def _deadline_ms(self, query: RecourseQuery) -> int:
+        return query.deadline_ms or self.settings.default_deadline_ms
 
     async def _ask(self, model: RegisteredModel, question: task.Question, deadline_ms: int) -> Json:
         began = time.perf_counter()
@@ -117,7 +145,28 @@ class Service:
         return found
 
     async def validity(self, query: ValidityQuery) -> Json:
-        """What counterfactuals are worth that another system has made. Errors as `recourse`."""
+        """What counterfactuals are worth that another system has made.
+
+        Joint bounds that take too long to wait for are there as a bracket, and a job finds the tight ones. Errors as
+        `recourse`; also `LaneTimeout` and `DeadlineExceeded`.
+        """
+        model, brought, frame = self._prepare_validity(query)
+        found = await self._in_child(model, task.validity, brought, timeout_ms=query.deadline_ms)
+        answer = judged(frame, found)
+        if answer["plan"] and answer["plan"]["validity"]["status"] == "bracket":
+            # Without the job store the bracket is the whole answer, and says so.
+            with suppress(NotReady):
+                job = await self.start_validity(query)
+                answer["plan"]["validity"] |= {"status": "pending", "job": f"/jobs/{job.id}"}
+        return answer
+
+    async def start_validity(self, query: ValidityQuery) -> Job:
+        """The same as a job, which has all the time that the bounds take. Errors as `start_recourse`."""
+        model, brought, frame = self._prepare_validity(query)
+        payload = task.job_payload(task.ModelRef.of(self._store, model), brought, frame)
+        return await self.jobs.submit("validity", payload, timeout_s=BOUNDS_S)
+
+    def _prepare_validity(self, query: ValidityQuery) -> tuple[RegisteredModel, task.Counterfactuals, Json]:
         model = self._find(query.model, pointer="/model")
         space = model.space
         factual_raw, rows_raw, _ = _all_or_faults(
@@ -128,8 +177,7 @@ class Service:
         brought = task.Counterfactuals(
             factual_raw=factual_raw, rows_raw=rows_raw, certificate=query.certificate, seed=query.seed
         )
-        found = await self._in_child(model, task.validity, brought, timeout_ms=query.deadline_ms)
-        return {"model": _identity(model), **found, "seed": query.seed}
+        return model, brought, {"model": _identity(model), "seed": query.seed}
 
     # --- models ---
 
@@ -159,13 +207,17 @@ class Service:
 
     # --- operations ---
 
-    def readiness(self) -> Json:
+    async def readiness(self) -> Json:
         """How many models and workers stand ready. Raises `NotReady` with all that is amiss."""
         faults = []
         if not os.access(self.settings.models_store, os.R_OK | os.X_OK):
             faults.append(Fault("", "the directory of models (RECOURSE_MODELS_STORE) cannot be read"))
         if not self._lane.warm:
             faults.append(Fault("", "no worker has finished loading the models"))
+        try:
+            await self.jobs.check()
+        except NotReady as error:
+            faults.append(Fault("", error.detail))
         if faults:
             raise NotReady(faults=faults)
         active = [model for model in self._registry.list() if not model.retired]
@@ -188,12 +240,6 @@ class Service:
     ) -> Any:
         timeout_s = (timeout_ms or self.settings.default_deadline_ms) / 1000.0
         return await self._lane.run(work, task.ModelRef.of(self._store, model), *args, timeout_s=timeout_s)
-
-
-def new_id(prefix: str) -> str:
-    """A new id that sorts by time and cannot be guessed: milliseconds in ten digits, 80 random bits in sixteen."""
-    number = (time.time_ns() // 1_000_000 << 80) | secrets.randbits(80)
-    return f"{prefix}_" + "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def _checked(model: RegisteredModel, query: RecourseQuery) -> Float[np.ndarray, "p"]:
@@ -239,7 +285,7 @@ def _summary(model: RegisteredModel) -> Json:
         "title": manifest.title,
         "description": manifest.description,
         "active": not model.retired,
-        "registered_at": _timestamp(model.registered_at),
+        "registered_at": timestamp(model.registered_at),
         "features": len(manifest.features),
         "output": manifest.output.value,
         "threshold": None if manifest.output is Output.LABEL else manifest.threshold,
@@ -262,5 +308,6 @@ def _describe(feature: Feature) -> Json:
     }
 
 
-def _timestamp(moment: datetime) -> str:
+def timestamp(moment: datetime) -> str:
+    """A moment as clients read it."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

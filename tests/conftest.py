@@ -1,6 +1,7 @@
 """A real service on a real port, with real child processes, for all tests that ask over HTTP."""
 
 import io
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -88,7 +89,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def run(settings: Settings) -> Iterator[Running]:
-    app = create_app(settings)
+    """The service in a thread. It keeps jobs but computes none: that can be done once per process only."""
+    with tempfile.TemporaryDirectory() as state:
+        own = {"state_dir": Path(state), "run_jobs": False}
+        yield from _run(create_app(settings.model_copy(update=own)))
+
+
+def _run(app: FastAPI) -> Iterator[Running]:
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False, server_header=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

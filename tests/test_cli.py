@@ -27,7 +27,12 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """A store and a port of its own, and one child process."""
-    settings = {"RECOURSE_MODELS_STORE": str(tmp_path / "store"), "RECOURSE_PORT": "0", "RECOURSE_LANES_SYNC": "1"}
+    settings = {
+        "RECOURSE_MODELS_STORE": str(tmp_path / "store"),
+        "RECOURSE_PORT": "0",
+        "RECOURSE_LANES_SYNC": "1",
+        "RECOURSE_STATE_DIR": str(tmp_path / "state"),
+    }
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("RECOURSE_")}
     return inherited | settings | {"COLUMNS": "200"}
 

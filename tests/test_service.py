@@ -18,11 +18,12 @@ from app.errors import (
     RecourseError,
     UnknownModel,
 )
+from app.jobs.ids import new_id
 from app.jobs.pool import Lane
 from app.jobs.task import ModelRef, Question
 from app.recourse.actionability import Bounds, Constraints, Direction
 from app.recourse.solve import METHODS
-from app.service import RecourseQuery, Service, new_id
+from app.service import RecourseQuery, Service
 from app.settings import Settings
 from tests.api.asking import APPLICANT
 

@@ -59,6 +59,12 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         405, "Method not allowed", "Use one of the methods in the Allow header; /docs lists every address."
     ),
     errors.UnknownModel: Meaning(404, "Unknown model", "Choose one of the models that GET /models lists."),
+    errors.UnknownJob: Meaning(404, "Unknown job", "Choose one of the jobs that GET /jobs lists."),
+    errors.JobFinished: Meaning(409, "Job finished", "Nothing needs to be done; GET /jobs/{id} shows how it ended."),
+    errors.JobUnfinished: Meaning(
+        409, "Job not finished", "Ask again after the time in the Retry-After header, or follow GET /jobs/{id}/events."
+    ),
+    errors.JobCancelled: Meaning(409, "Job cancelled", "Send the request that started it again."),
     errors.ModelRefused: Meaning(422, "Model refused", "Correct the faults named in `errors` and register it again."),
     errors.ModelExists: Meaning(409, "Model exists", "Give the model a new version; versions are never overwritten."),
     errors.ModelUnusable: Meaning(
@@ -77,6 +83,12 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     errors.SolverFailed: Meaning(500, "Solver failed", _OURS),
     errors.LaneTimeout: Meaning(504, "Stopped at the time limit", "Send fewer records at once, or allow more time."),
     errors.LaneCrashed: Meaning(500, "Computation crashed", "Send the request again. If it crashes again: " + _OURS),
+    errors.JobAbandoned: Meaning(
+        500, "Job abandoned", "Send the request that started it again, once the service runs steadily. " + _OURS
+    ),
+    errors.StateUnusable: Meaning(
+        503, "State cannot be written", "The operator has to give the service a directory that it may write."
+    ),
     errors.Overloaded: Meaning(503, "Overloaded", _LATER),
     errors.NotReady: Meaning(
         503, "Not ready", "Wait until GET /health/ready answers 200; right after a start that takes a few seconds."
@@ -90,8 +102,8 @@ RETRY_AFTER_S = 1
 PROBLEM_JSON = "application/problem+json"
 
 
-def problem(error: RecourseError, instance: str) -> dict[str, Any]:
-    """The problem document of an error."""
+def problem(error: RecourseError, instance: str, *, request: str | None = None) -> dict[str, Any]:
+    """The problem document of an error that this request met, or the one named."""
     meaning = MEANINGS[type(error)]
     document: dict[str, Any] = {
         "type": f"/problems/{error.code}",
@@ -99,7 +111,7 @@ def problem(error: RecourseError, instance: str) -> dict[str, Any]:
         "status": meaning.status,
         "detail": error.detail,
         "instance": instance,
-        "request_id": request_id.get(),
+        "request_id": request or request_id.get(),
         "code": error.code,
     }
     if error.faults:
@@ -113,7 +125,7 @@ def problem_response(error: RecourseError, instance: str, headers: Mapping[str, 
     """The response for an error."""
     document = problem(error, instance)
     response = JSONResponse(document, document["status"], headers, media_type=PROBLEM_JSON)
-    if isinstance(error, errors.Overloaded | errors.NotReady):
+    if isinstance(error, errors.Overloaded | errors.NotReady | errors.JobUnfinished):
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
     return response
 
@@ -162,6 +174,7 @@ _SENTENCES = {
     "float_type": "must be a number",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
     "int_parsing_size": "must be a smaller number",
     "finite_number": "must be a finite number",
     "not_a_number": "must be a number",
@@ -189,6 +202,8 @@ def faults_of(details: Sequence[Mapping[str, Any]], body: object) -> list[Fault]
     for found in details:
         sentences = faults.setdefault(_pointer(found, body), [])
         sentence = _SENTENCES.get(found["type"], "is not valid").format_map(found.get("ctx", {}))
+        if found["loc"][0] == "query":
+            sentence = f"the query parameter {found['loc'][1]} {sentence}"
         if sentence not in sentences:
             sentences.append(sentence)
     return [Fault(pointer, " or ".join(sentences)) for pointer, sentences in faults.items()]

@@ -23,9 +23,10 @@ class StrictRoute(APIRoute):
         """The handler of FastAPI, behind our own reading of query and body."""
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
+        declared = {field.alias for field in self.dependant.query_params}
 
         async def handle_strictly(request: Request) -> Response:
-            _refuse_query(request)
+            _refuse_query(request, declared)
             if takes_body:
                 request = await _read(request)
             return await handle(request)
@@ -56,10 +57,11 @@ async def _read(request: Request) -> _ReadRequest:
     return _ReadRequest(request, body, read_json(body))
 
 
-def _refuse_query(request: Request) -> None:
-    if unknown := list(request.query_params):
+def _refuse_query(request: Request, declared: set[str]) -> None:
+    if unknown := set(request.query_params) - declared:
         names = ", ".join(sorted({name[:LONGEST_TOKEN] for name in unknown})[:20])
-        raise InvalidRequest(f"This address takes no query parameters; these were given: {names}.")
+        takes = f"only the query parameters {', '.join(sorted(declared))}" if declared else "no query parameters"
+        raise InvalidRequest(f"This address takes {takes}; these were given: {names}.")
 
 
 def read_json(body: bytes) -> Any:

@@ -11,7 +11,7 @@ from starlette.types import Lifespan
 from app import __version__
 from app.api import errors
 from app.api.middleware import BodyLimit, RequestContext
-from app.api.routes import docs, health, methods, models, problems, recourse
+from app.api.routes import docs, health, jobs, methods, models, problems, recourse
 from app.api.schemas.problem import Problem
 
 DESCRIPTION = """\
@@ -38,7 +38,7 @@ def http_api(lifespan: Lifespan[FastAPI] | None = None, *, max_body_bytes: int =
         telemetry={"tracing": False, "metrics": False, "logs": False},
         generate_unique_id_function=_operation_id,
     )
-    for module in (recourse, methods, models, health, problems, docs):
+    for module in (recourse, methods, models, jobs, health, problems, docs):
         app.include_router(module.router)
     app.mount(docs.STATIC, docs.static)
     errors.install(app)

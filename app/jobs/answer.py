@@ -56,6 +56,20 @@ def out_of_time(elapsed_ms: float) -> Json:
     }
 
 
+def framed(frame: Json, found: Json) -> Json:
+    """The whole answer: what the caller knows (ids, names, times) around what was found."""
+    found = dict(found)
+    head = {"id": frame["id"], "status": found.pop("status")}
+    middle = {key: frame[key] for key in ("reference", "model", "method")}
+    tail = {key: frame[key] for key in ("seed", "created_at", "expires_at")}
+    return {**head, **middle, **found, **tail}
+
+
+def judged(frame: Json, found: Json) -> Json:
+    """The whole assessment: which model and seed, around what was found."""
+    return {"model": frame["model"], **found, "seed": frame["seed"]}
+
+
 def decision(score: float | None, probability: float | None) -> Json:
     """What a model says about one record; a score of None is no decision, hence not favourable."""
     return {"probability": probability, "score": score, "favourable": score is not None and score >= 0.0}
@@ -90,7 +104,7 @@ def assessment(action_set: ActionSet, found: Assessment) -> Json:
 
 def _plan(plan: PlanCertificate) -> Json:
     return {
-        "validity": {"lower": plan.lower, "upper": plan.upper, "exact": plan.exact, "status": plan.status},
+        "validity": {"lower": plan.lower, "upper": plan.upper, "exact": plan.exact, "status": plan.status, "job": None},
         "proximity": plan.proximity,
         "diversity": plan.diversity,
     }

@@ -33,10 +33,15 @@ class Call:
     options: dict[str, Any]
     alarm_s: float = 0.0
     """After so many seconds the kernel ends the process, whatever it does and even if nobody watches; 0 for never."""
+    reports: bool = False
+    """Whether the function is also given ``progress(done, total)``, which tells the parent how far it is."""
 
 
 def serve(descriptor: int, parent: int, nice: int) -> None:
-    """Answer calls from a socket until it closes, in JSON: ``{"ok": result}`` or ``{"error": error.to_dict()}``."""
+    """Answer calls from a socket until it closes, in JSON.
+
+    ``{"ok": result}`` or ``{"error": error.to_dict()}``, and before that any number of ``{"progress": [done, total]}``.
+    """
     _die_with(parent)
     # Ctrl-C reaches the whole process group; the server alone decides when its children end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -46,15 +51,22 @@ def serve(descriptor: int, parent: int, nice: int) -> None:
     configure_logging()
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as messages:
         while header := messages.read(HEADER.size):
-            reply = _answer(messages.read(*HEADER.unpack(header)))
-            channel.sendall(HEADER.pack(len(reply)) + reply)
+            _send(channel, _answer(messages.read(*HEADER.unpack(header)), channel))
 
 
-def _answer(message: bytes) -> bytes:
+def _send(channel: socket.socket, message: bytes) -> None:
+    channel.sendall(HEADER.pack(len(message)) + message)
+
+
+def _answer(message: bytes, channel: socket.socket) -> bytes:
+    def progress(done: int, total: int) -> None:
+        _send(channel, json.dumps({"progress": [done, total]}).encode())
+
     try:
         call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
         signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
-        reply = {"ok": call.function(*call.args, **call.options)}
+        options = call.options | ({"progress": progress} if call.reports else {})
+        reply = {"ok": call.function(*call.args, **options)}
         return json.dumps(reply, allow_nan=False).encode()
     except RecourseError as error:
         return json.dumps({"error": error.to_dict()}, default=str).encode()

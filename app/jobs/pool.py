@@ -38,6 +38,9 @@ WAITING_PER_CHILD = 32
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 """Parallelism comes from the number of children; numeric libraries read these when they are imported."""
 
+OnProgress = Callable[[int, int], None]
+"""Is told how many steps are done, and of how many."""
+
 
 class Child:
     """One child process and the socket to it. Must be started from a thread that lives as long as it shall."""
@@ -66,11 +69,15 @@ class Child:
         """Whether the process still holds its end of the socket."""
         return self._streams is not None and not self._streams[0].at_eof()
 
-    async def call(self, call: Call, kill_after_s: float) -> Any:
+    async def call(self, call: Call, kill_after_s: float, on_progress: OnProgress | None = None) -> Any:
         """The result of a call. After `LaneTimeout`, `LaneCrashed` or a cancellation the child is of no more use."""
         try:
             async with asyncio.timeout(kill_after_s):
-                reply = json.loads(await self._exchange(pickle.dumps(call)))
+                reply = await self._exchange(pickle.dumps(call))
+                while "progress" in reply:
+                    if on_progress is not None:
+                        on_progress(*reply["progress"])
+                    reply = await self._receive()
         except TimeoutError:
             raise LaneTimeout from None
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -79,14 +86,20 @@ class Child:
             raise RecourseError.from_dict(reply["error"])
         return reply["ok"]
 
-    async def _exchange(self, message: bytes) -> bytes:
+    async def _exchange(self, message: bytes) -> dict[str, Any]:
         if self._streams is None:
             self._streams = await asyncio.open_connection(sock=self._socket)
-        reader, writer = self._streams
+        writer = self._streams[1]
         writer.write(HEADER.pack(len(message)) + message)
         await writer.drain()
+        return await self._receive()
+
+    async def _receive(self) -> dict[str, Any]:
+        assert self._streams is not None
+        reader = self._streams[0]
         (length,) = HEADER.unpack(await reader.readexactly(HEADER.size))
-        return await reader.readexactly(length)
+        message: dict[str, Any] = json.loads(await reader.readexactly(length))
+        return message
 
     async def kill(self) -> None:
         """End the process at once, whatever it is doing."""
@@ -122,6 +135,7 @@ class Lane:
         self._children: set[Child] = set()
         """Every running process, warm or not."""
         self._replacing: set[asyncio.Task[None]] = set()
+        self._started = False
         self._closed = False
 
     @property
@@ -135,7 +149,10 @@ class Lane:
         return {child.pid for child in self._children}
 
     def start(self) -> None:
-        """Start all children; they warm up in the background and calls wait in line until one is ready."""
+        """Start all children, once; they warm up in the background and calls wait in line until one is ready."""
+        if self._started:
+            return
+        self._started = True
         for _ in range(self.size):
             self._replace(None)
 
@@ -147,8 +164,18 @@ class Lane:
         await asyncio.gather(*self._replacing, return_exceptions=True)
         await asyncio.gather(*(self._end(child) for child in list(self._children)))
 
-    async def run(self, function: Callable[..., Any], *args: Any, timeout_s: float) -> Any:
+    async def run(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        timeout_s: float,
+        wait_s: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Any:
         """Result of ``function(*args, deadline_s=...)`` in a child, which learns how much of the time waiting has left.
+
+        With `wait_s`, the call may wait that long in line and has all of `timeout_s` after that. With `on_progress`,
+        the function is also given ``progress=``.
 
         Raises
         ------
@@ -157,14 +184,15 @@ class Lane:
         LaneCrashed : the child died
         RecourseError : whatever the function raised; `InternalError` for anything unforeseen
         """
-        give_up = time.monotonic() + timeout_s
+        give_up = time.monotonic() + (timeout_s if wait_s is None else wait_s)
         child = await self._take(give_up)
         usable = False
         try:
-            left_s = max(give_up - time.monotonic(), 0.0)
+            left_s = max(give_up - time.monotonic(), 0.0) if wait_s is None else timeout_s
             kill_after_s = left_s + GRACE_S
-            call = Call(function, args, {"deadline_s": left_s}, alarm_s=kill_after_s + ALARM_S)
-            result = await child.call(call, kill_after_s)
+            options, reports = {"deadline_s": left_s}, on_progress is not None
+            call = Call(function, args, options, alarm_s=kill_after_s + ALARM_S, reports=reports)
+            result = await child.call(call, kill_after_s, on_progress)
             usable = True
         except RecourseError as error:
             usable = not isinstance(error, LaneTimeout | LaneCrashed)

@@ -2,17 +2,18 @@
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import TypeAdapter
 
-from app.errors import RecourseError
-from app.jobs.answer import Json, answer, assessment, decision
+from app.errors import ModelUnusable, RecourseError
+from app.jobs.answer import Json, answer, assessment, decision, framed, judged
 from app.recourse.actionability import Constraints, action_set
 from app.recourse.assess import assess
 from app.recourse.blackbox import BlackBox
@@ -26,8 +27,14 @@ from app.registry.registry import Registry
 FIRST_QUESTION_S = 10.0
 """Time for the first question to each model; a slow model is ready all the same."""
 
+PLAN_S = 0.5
+"""Time for the joint bounds of a plan while a client waits; longer ones become a job."""
+
 MODELS_IN_MEMORY = 8
 """Models that one child keeps loaded; the least recently used makes room."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many steps are done, and of how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +82,32 @@ class Question:
     certificate: CertificateParams
     seed: int
 
+    def to_json(self) -> Json:
+        """Plain data, to be kept in a database; `from_json` is its inverse."""
+        return {
+            "factual_raw": self.factual_raw.tolist(),
+            "constraints": _CONSTRAINTS.dump_python(self.constraints, mode="json"),
+            "cost_weights": dict(self.cost_weights),
+            "method": self.method,
+            "params": TypeAdapter(type(self.params)).dump_python(self.params, mode="json"),
+            "certificate": _CERTIFICATE.dump_python(self.certificate, mode="json"),
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_json(cls, data: Json) -> "Question":
+        """The question that `to_json` described."""
+        params: type[MethodParams] = METHODS[data["method"]].params
+        return cls(
+            factual_raw=np.array(data["factual_raw"], dtype=float),
+            constraints=_CONSTRAINTS.validate_python(data["constraints"]),
+            cost_weights=data["cost_weights"],
+            method=data["method"],
+            params=TypeAdapter(params).validate_python(data["params"]),
+            certificate=_CERTIFICATE.validate_python(data["certificate"]),
+            seed=data["seed"],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactuals:
@@ -84,6 +117,29 @@ class Counterfactuals:
     rows_raw: Float[np.ndarray, "n p"]
     certificate: CertificateParams
     seed: int
+
+    def to_json(self) -> Json:
+        """Plain data, to be kept in a database; `from_json` is its inverse."""
+        return {
+            "factual_raw": self.factual_raw.tolist(),
+            "rows_raw": self.rows_raw.tolist(),
+            "certificate": _CERTIFICATE.dump_python(self.certificate, mode="json"),
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_json(cls, data: Json) -> "Counterfactuals":
+        """The records that `to_json` described."""
+        return cls(
+            factual_raw=np.array(data["factual_raw"], dtype=float),
+            rows_raw=np.array(data["rows_raw"], dtype=float),
+            certificate=_CERTIFICATE.validate_python(data["certificate"]),
+            seed=data["seed"],
+        )
+
+
+_CONSTRAINTS = TypeAdapter(Constraints)
+_CERTIFICATE = TypeAdapter(CertificateParams)
 
 
 @lru_cache(maxsize=MODELS_IN_MEMORY)
@@ -142,8 +198,11 @@ def recourse(ref: ModelRef, question: Question, *, deadline_s: float) -> Json:
     return answer(actions, solve(problem, METHODS[question.method], question.params, question.certificate))
 
 
-def validity(ref: ModelRef, brought: Counterfactuals, *, deadline_s: float) -> Json:
-    """What counterfactuals are worth that the caller already has; see `app.jobs.answer`."""
+def validity(ref: ModelRef, brought: Counterfactuals, *, deadline_s: float, plan_s: float = PLAN_S) -> Json:
+    """What counterfactuals are worth that the caller already has; see `app.jobs.answer`.
+
+    Joint bounds that take longer than `plan_s` are left as a bracket.
+    """
     deadline = time.monotonic() + deadline_s
     model = _load(ref)
     actions = action_set(model.black_box.space, brought.factual_raw)
@@ -155,7 +214,7 @@ def validity(ref: ModelRef, brought: Counterfactuals, *, deadline_s: float) -> J
         seed=brought.seed,
         deadline=deadline,
     )
-    return assessment(actions, assess(problem, brought.rows_raw, brought.certificate))
+    return assessment(actions, assess(problem, brought.rows_raw, brought.certificate, plan_s=plan_s))
 
 
 def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, ...]:
@@ -165,6 +224,34 @@ def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, 
     own = _load(ref).registered
     others = [m for m in ref.store.open().list() if m.id == own.id and m.version != own.version and not m.retired]
     return tuple(_load(ModelRef.of(ref.store, m)).black_box for m in others if m.space.same_columns(own.space))
+
+
+def recourse_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
+    """`recourse`, for the question in a `job_payload`; the whole answer, as the client gets it."""
+    question = Question.from_json(payload["question"])
+    return framed(payload["frame"], recourse(_asked(store, payload), question, deadline_s=deadline_s))
+
+
+def validity_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
+    """`validity`, for the records in a `job_payload`, with all the time that joint bounds take."""
+    brought = Counterfactuals.from_json(payload["question"])
+    found = validity(_asked(store, payload), brought, deadline_s=deadline_s, plan_s=deadline_s)
+    return judged(payload["frame"], found)
+
+
+def job_payload(ref: ModelRef, question: Question | Counterfactuals, frame: Json) -> Json:
+    """What a job is given. Not the store: the server that computes says where models are and whom to trust."""
+    model = asdict(ref)
+    del model["store"]
+    return {"model": model, "question": question.to_json(), "frame": frame}
+
+
+def _asked(store: Store, payload: Json) -> ModelRef:
+    """The model that a payload names, if it still is the one that was asked."""
+    model = payload["model"]
+    if store.open().find(model["name"]).sha256 != model["sha256"]:
+        raise ModelUnusable(f"{model['name']} is no longer the model that was asked.")
+    return ModelRef(store=store, **model)
 
 
 def predict(ref: ModelRef, rows_raw: Float[np.ndarray, "n p"], *, deadline_s: float) -> list[Json]:  # noqa: ARG001
@@ -190,3 +277,14 @@ def sample(ref: ModelRef, *, deadline_s: float) -> dict[str, Any] | None:  # noq
 
 def _finite(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None
+
+
+class JobKind(Protocol):
+    """What a child computes for a kind of job: JSON in, JSON out, within a time, now and then telling how far it is."""
+
+    def __call__(self, store: Store, payload: Json, /, *, deadline_s: float, progress: Progress) -> Any:
+        """The result of the job."""
+
+
+JOB_KINDS: Mapping[str, JobKind] = {"recourse": recourse_job, "validity": validity_job}
+"""Every kind of job; to add one, add a line."""

@@ -38,11 +38,21 @@ class Assessment:
     warnings: tuple[str, ...]
 
 
-def assess(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], certificate: CertificateParams) -> Assessment:
+def assess(
+    problem: RecourseProblem,
+    rows_raw: Float[np.ndarray, "n p"],
+    certificate: CertificateParams,
+    *,
+    plan_s: float = math.inf,
+) -> Assessment:
     """Score, cost and certificate of each raw row, and the joint bounds of all.
 
     Where the decisions around the applicant determine no local model, or the time runs out, there is no certificate
     and a warning says why; scores and costs are given all the same, as far as the time allowed.
+
+    Parameters
+    ----------
+    plan_s : time for the joint bounds; a bracket takes their place where they need longer
 
     Raises
     ------
@@ -63,7 +73,7 @@ def assess(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], certifi
             sample = sample_boundary(problem, meter, SAMPLER, seen)
             local = local_model(problem, sample, certificate)
             certificates = certify(problem, meter, local, factual_score, rows_raw, scores, certificate)
-            plan = _plan(problem, local[1], rows_raw, certificate)
+            plan = _plan(problem, local[1], rows_raw, certificate, plan_s)
     except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded) as error:
         warnings.append(f"There is no certificate. {error.detail}")
     costs = problem.action_set.cost(rows_raw)
@@ -90,11 +100,15 @@ def assess(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], certifi
 
 
 def _plan(
-    problem: RecourseProblem, moments: WeightMoments, rows_raw: Float[np.ndarray, "n p"], params: CertificateParams
+    problem: RecourseProblem,
+    moments: WeightMoments,
+    rows_raw: Float[np.ndarray, "n p"],
+    params: CertificateParams,
+    plan_s: float,
 ) -> PlanCertificate:
     X = problem.action_set.space.encode(rows_raw)
     left_s = math.inf if problem.deadline is None else problem.deadline - time.monotonic()
-    bounds = plan_bounds(homogeneous(X), moments, params.ambiguity_radius, time_limit_s=left_s)
+    bounds = plan_bounds(homogeneous(X), moments, params.ambiguity_radius, time_limit_s=min(left_s, plan_s))
     distance = np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=2))
     return PlanCertificate(
         lower=bounds.lower,

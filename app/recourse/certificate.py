@@ -180,7 +180,7 @@ def _noise(
             std=params.noise_std,
             closed_form=float(closed[i]),
             upper_bound=float(bounds[i]),
-            exact=black_box.linear,
+            exact=black_box.linear and of == "model",
             of=of,
             monte_carlo=None if rates is None else float(rates[i]),
             interval=None if intervals is None else (float(intervals[i, 0]), float(intervals[i, 1])),

@@ -84,7 +84,19 @@ def cover(items: list[Item], need: float, uses: int, effort: Effort = EXACT) -> 
     settled : whether nothing cheaper by more than the gap exists; then None means that nothing reaches `need`
     """
     branching = _Branching(items, need * (1.0 - SLACK), uses, effort)
+    if branching.best is not None:
+        _top_up(items, branching.best, need)
     return branching.best, branching.nodes <= effort.nodes
+
+
+def _top_up(items: list[Item], moves: list[float], need: float) -> None:
+    """Let continuous items make up for the slack, which is meant for lattices."""
+    short = need - sum(item.gain * amount for item, amount in zip(items, moves, strict=True))
+    for k, item in enumerate(items):
+        if short > 0.0 and item.step == 0.0 and 0.0 < moves[k] < item.limit:
+            more = min(short / item.gain, item.limit - moves[k])
+            moves[k] += more
+            short -= more * item.gain
 
 
 class _Branching:

@@ -30,8 +30,8 @@ from app.recourse.result import Relaxation
 
 SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
 
-UNLIMITED = 1e9
-"""Stands for a number without limit where a solver needs a finite one."""
+FAR = 1e3
+"""Stands for a number without limit where a solver needs a finite one, encoded units beyond what the need asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +223,12 @@ class Search:
         A, m = self.action_set, self._moves_both_ways()
         n = len(m.feature)
         per = np.where(m.step > 0.0, m.step, 1.0)
-        beyond = np.where(m.step > 0.0, np.floor((m.limit - m.first) / per + 1e-6), m.limit)
-        beyond = np.where(np.isfinite(beyond), beyond, UNLIMITED)
+        scale = np.ones(A.space.p)
+        scale[A.space.numeric] = A.space.scale_raw
+        # A limit that is too generous is a coefficient that the solver's tolerances make light of.
+        far = (FAR + 4.0 * abs(need) / max(float(np.abs(self.model.w).max()), 1e-6)) * scale[m.feature]
+        limit = np.minimum(m.limit, far)
+        beyond = np.where(m.step > 0.0, np.floor((limit - m.first) / per + 1e-6), limit)
         rows, lower, upper = [np.concatenate([m.gain * m.first, m.gain * per])], [need * (1.0 - SLACK)], [math.inf]
 
         def constrain(made: Float[np.ndarray, "n"], further: Float[np.ndarray, "n"], low: float, high: float) -> None:
@@ -255,7 +259,7 @@ class Search:
             return None
         made, further = x[:n], x[n:]
         row_raw = self.start_raw.copy()
-        np.add.at(row_raw, m.feature, m.sign * made * (m.first + further * per))
+        np.add.at(row_raw, m.feature, m.sign * (made * m.first + further * per))
         changed = (m.level >= 0) & (made > 0.5)
         row_raw[m.feature[changed]] = m.level[changed]
         return A.round(row_raw[None], toward_raw=row_raw[None])[0]

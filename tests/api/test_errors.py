@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from app.api.errors import MEANINGS, faults_of, problem_response
 from app.api.openapi import http_api
-from app.errors import ERRORS, Fault, InvalidRequest, NotReady, Overloaded, RecourseError
+from app.errors import ERRORS, Fault, InvalidRequest, JobUnfinished, NotReady, Overloaded, RecourseError
 from tests.api.asking import problem
 
 
@@ -42,7 +42,7 @@ def test_meanings_are_sentences_with_a_sensible_status(error: type[RecourseError
     assert 400 <= meaning.status < 600
 
 
-@pytest.mark.parametrize("error", [Overloaded, NotReady])
+@pytest.mark.parametrize("error", [Overloaded, NotReady, JobUnfinished])
 def test_who_should_come_again_is_told_when(error: type[RecourseError]) -> None:
     assert problem_response(error(), "/recourse").headers["retry-after"] == "1"
 

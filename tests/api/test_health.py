@@ -9,6 +9,7 @@ import httpx
 from app.main import create_app
 from app.settings import Settings
 from tests.api.asking import problem
+from tests.conftest import until
 
 
 def test_live(client: httpx.Client) -> None:
@@ -16,6 +17,7 @@ def test_live(client: httpx.Client) -> None:
 
 
 def test_ready(client: httpx.Client) -> None:
+    until(lambda: client.get("/health/ready").json().get("workers") == 2)
     assert client.get("/health/ready").json() == {"status": "ready", "models": 3, "workers": 2, "warnings": []}
 
 
@@ -35,7 +37,7 @@ def test_what_is_amiss_is_listed(tmp_path: Path) -> None:
 
 def test_live_answers_at_once_while_children_start(tmp_path: Path) -> None:
     async def ask() -> tuple[float, int]:
-        app = create_app(Settings(models_store=tmp_path, lanes_sync=1))
+        app = create_app(Settings(models_store=tmp_path, lanes_sync=1, state_dir=tmp_path, run_jobs=False))
         asking = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
         async with app.router.lifespan_context(app), asking as client:
             began = time.monotonic()

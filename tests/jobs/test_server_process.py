@@ -25,7 +25,7 @@ def server(models_store: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Pope
     """A server in a process of its own, ready, and its address."""
     environment = os.environ | {
         "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_PORT": "0",
-        "RECOURSE_LANES_SYNC": "2",
+        "RECOURSE_LANES_SYNC": "2", "RECOURSE_STATE_DIR": str(tmp_path / "state"),
     }  # fmt: skip
     log = tmp_path / "log"
     with log.open("wb") as stderr:

@@ -210,6 +210,13 @@ def test_rounding_in_the_need_does_not_cost_a_step() -> None:
     assert cover([item], 0.1 + 0.2, 1)[0] == [3.0]
 
 
+def test_continuous_items_reach_the_need_itself() -> None:
+    items = [Item(1.0, 1.0, 1.0, 1.0, 2.0), Item(1.0, 2.0, 0.0, 0.0, 5.0)]
+    moves, _ = cover(items, 1e6 / 3e5, 2)
+    assert moves is not None
+    assert total(items, moves, "gain") == pytest.approx(1e6 / 3e5, rel=1e-15)
+
+
 def test_items_without_limit_reach_any_need() -> None:
     items = [Item(0.5, 1.0, 1.0, 1.0, math.inf), Item(1.0, 2.5, 0.0, 0.0, math.inf)]
     assert cover(items, 1e6, 2)[0] == [2e6, 0.0]

@@ -29,10 +29,19 @@ class Spy:
         assert X.shape[1] == (self.space.p if self.raw else self.space.d)
         assert len(X) > 0
         if self.raw:
-            for row_raw in np.unique(X, axis=0):
-                assert np.array_equal(self.space.read(self.space.record(row_raw)), row_raw)
+            for feature, column in zip(self.space.features, X.T, strict=True):
+                assert is_legal(feature, column).all()
         self.asked.append(X.copy())
         return np.asarray(self.predict(X), dtype=float)
+
+
+def is_legal(feature: Feature, column: Float[np.ndarray, "n"]) -> np.ndarray:
+    """Which raw numbers a record may have."""
+    whole = column == np.rint(column)
+    if not feature.is_number:
+        return whole & (column >= 0.0) & (column < len(feature.categories or "ft"))
+    low, high = (-np.inf if feature.min is None else feature.min), (np.inf if feature.max is None else feature.max)
+    return (whole | (feature.type is FeatureType.CONTINUOUS)) & (column >= low) & (column <= high)
 
 
 def plane(d: int, *, low: float | None = -5.0, high: float | None = 5.0) -> FeatureSpace:

@@ -33,4 +33,4 @@ async def live() -> JSONResponse:
 )
 async def ready(service: ServiceDep) -> JSONResponse:
     """Send traffic only while this answers 200; otherwise it lists what is amiss."""
-    return JSONResponse(service.readiness())
+    return JSONResponse(await service.readiness())

@@ -10,6 +10,8 @@ from app.api.deps import ServiceDep
 from app.api.documented import BODY, LANE, refusals
 from app.api.examples import RECOURSE_EXAMPLES, VALIDITY_EXAMPLES
 from app.api.json_route import StrictRoute
+from app.api.later import ACCEPTED, VARY, answer_later
+from app.api.prefer import PreferDep
 from app.api.schemas.recourse import RecourseAnswer, RecourseRequest
 from app.api.schemas.strict import to_record
 from app.api.schemas.validity import ValidityAnswer, ValidityRequest
@@ -26,7 +28,8 @@ router = APIRouter(tags=["recourse"], route_class=StrictRoute)
     name="recourse",
     summary="What could this applicant change so that the model says yes?",
     response_model=RecourseAnswer,
-    responses=refusals(
+    responses=ACCEPTED
+    | refusals(
         "/recourse",
         *BODY,
         errors.InvalidRecord,
@@ -35,15 +38,21 @@ router = APIRouter(tags=["recourse"], route_class=StrictRoute)
         errors.ModelUnusable,
         errors.ModelOutputInvalid,
         *LANE,
+        errors.LaneTimeout,
+        errors.NotReady,
     ),
 )
 async def recourse(
-    request: Annotated[RecourseRequest, Body(openapi_examples=RECOURSE_EXAMPLES)], service: ServiceDep
+    request: Annotated[RecourseRequest, Body(openapi_examples=RECOURSE_EXAMPLES)],
+    service: ServiceDep,
+    prefer: PreferDep,
 ) -> JSONResponse:
     """Every record in `counterfactuals` was confirmed by the model itself on exactly the values shown.
 
     That nothing was found is an answer (`status: not_found`, with the reason), not an error. The same request with the
     same seed and model version has the same answer, apart from `id`, times and timings.
+
+    With `Prefer: respond-async` or `Prefer: wait=N` it becomes a job, which outlives the connection and the server.
     """
     method = METHODS[request.method.name]
     query = RecourseQuery(
@@ -58,8 +67,10 @@ async def recourse(
         deadline_ms=request.deadline_ms,
         seed=request.seed,
     )
+    if prefer.wants_job:
+        return await answer_later(await service.start_recourse(query), prefer, service)
     # A finished response: checking our own answer against its schema again would cost more than making it. A test does.
-    return JSONResponse(await service.recourse(query))
+    return JSONResponse(await service.recourse(query), headers=VARY)
 
 
 @router.post(
@@ -67,7 +78,8 @@ async def recourse(
     name="validity",
     summary="What are counterfactuals worth that somebody already has?",
     response_model=ValidityAnswer,
-    responses=refusals(
+    responses=ACCEPTED
+    | refusals(
         "/recourse/validity",
         *BODY,
         errors.InvalidRecord,
@@ -77,14 +89,18 @@ async def recourse(
         *LANE,
         errors.LaneTimeout,
         errors.DeadlineExceeded,
+        errors.NotReady,
     ),
 )
 async def validity(
-    request: Annotated[ValidityRequest, Body(openapi_examples=VALIDITY_EXAMPLES)], service: ServiceDep
+    request: Annotated[ValidityRequest, Body(openapi_examples=VALIDITY_EXAMPLES)],
+    service: ServiceDep,
+    prefer: PreferDep,
 ) -> JSONResponse:
     """The certificate of each record, for exactly the values given, and the joint bounds of all of them as a plan.
 
-    Whoever made the counterfactuals: nothing is changed and nothing is searched.
+    Whoever made the counterfactuals: nothing is changed and nothing is searched. Joint bounds of many members can take
+    seconds: then the answer has wider ones at once, `status: pending`, and the job that computes the tight ones.
     """
     query = ValidityQuery(
         model=request.model,
@@ -94,4 +110,6 @@ async def validity(
         deadline_ms=request.deadline_ms,
         seed=request.seed,
     )
-    return JSONResponse(await service.validity(query))
+    if prefer.wants_job:
+        return await answer_later(await service.start_validity(query), prefer, service)
+    return JSONResponse(await service.validity(query), headers=VARY)

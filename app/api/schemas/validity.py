@@ -40,8 +40,11 @@ class PlanValidity(Described):
     upper: float
     exact: bool
     """Whether the bounds are tight."""
-    status: Literal["complete", "bracket"]
-    """`bracket`: the program did not end in time; the bounds follow from those of the members and are less tight."""
+    status: Literal["complete", "pending", "bracket"]
+    """`pending`: tight bounds take longer and are computed by `job`; these follow from those of the members. `bracket`:
+    the same where no tight bounds are to be had."""
+    job: str | None
+    """Where the job is that computes tight bounds."""
 
 
 class Plan(Described):

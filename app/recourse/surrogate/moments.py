@@ -30,6 +30,9 @@ MomentsKind: TypeAlias = Literal["surrogate", "isotropic", "ensemble"]
 
 FEWEST_SIBLINGS = 2
 """Other versions without which `ensemble` says nothing."""
+POINTS = 1e-9
+"""Mean variance of a column within the classes, as a share of their squared distance, below which they are points: what
+is left may be rounding."""
 
 
 def isotropic(model: LinearModel, variance: float) -> WeightMoments:
@@ -93,14 +96,17 @@ def _influence(
 
     From the conditions of the optimum in the scale ``a.w = 1``: ``S+ w/tau+ + S- w/tau- = total a``. A sample of class
     k moves its mean by ``u/n_k``, ``u = x - mean_k``, and its covariance by ``(u u' - S_k)/n_k``; the system for what
-    that does to ``w`` and ``total = tau+ + tau-`` is the same for all samples.
+    that does to ``w`` and ``total = tau+ + tau-`` is the same for all samples. Where each class is a single point, none
+    of them moves anything.
     """
     a = plus.mean - minus.mean
     scale = float(a @ model.w)
     w = model.w / scale
-    taus = [float(np.sqrt(w @ moments.covariance @ w)) for moments in (plus, minus)]
-    total = sum(taus)
     k = len(w)
+    if max(float(moments.covariance.trace()) for moments in (plus, minus)) < POINTS * k * float(a @ a):
+        return np.zeros((len(X), k + 1))
+    taus = [math.sqrt(w @ moments.covariance @ w) for moments in (plus, minus)]
+    total = sum(taus)
     system = np.zeros((k + 1, k + 1))
     system[:k, k], system[k, :k] = -a, a
     for moments, tau in zip((plus, minus), taus, strict=True):

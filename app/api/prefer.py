@@ -1,0 +1,64 @@
+"""The header `Prefer` (RFC 7240): whether a client wants to wait for the answer."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Header
+
+LONGEST_WAIT_S = 30
+"""Longest time that a response is held back."""
+
+_PREFERENCE = re.compile(
+    r"""\s*(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*(?:=\s*(?:(?P<token>[^\s",;]*)|"(?P<quoted>(?:[^"\\]|\\.)*)"))?"""
+    r"""\s*(?:;(?:[^",]|"(?:[^"\\]|\\.)*")*)?(?:,|$)"""
+)
+"""One preference with its parameters, which nobody has defined for ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefer:
+    """What a client prefers, as far as it is known here; the rest is ignored, as the standard wants it."""
+
+    respond_async: bool = False
+    wait_s: int | None = None
+    """Seconds to wait for an answer before a job is told instead."""
+
+    @property
+    def wants_job(self) -> bool:
+        """Whether the work shall outlive the request."""
+        return self.respond_async or self.wait_s is not None
+
+    @property
+    def applied(self) -> str:
+        """The value of the header `Preference-Applied`."""
+        wait = [] if self.wait_s is None else [f"wait={self.wait_s}"]
+        return ", ".join([*(["respond-async"] if self.respond_async else []), *wait])
+
+    @classmethod
+    def parse(cls, header: str) -> "Prefer":
+        """The preferences in a header; of one that is named twice, the first counts."""
+        found: dict[str, str] = {}
+        position = 0
+        while position < len(header) and (match := _PREFERENCE.match(header, position)):
+            found.setdefault(match["name"].lower(), match["token"] or match["quoted"] or "")
+            position = match.end()
+        wait = found.get("wait", "")
+        seconds = min(int(wait), LONGEST_WAIT_S) if re.fullmatch(r"[0-9]{1,9}", wait, re.ASCII) else None
+        return cls(respond_async="respond-async" in found, wait_s=seconds)
+
+
+async def _prefer(
+    prefer: Annotated[
+        list[str] | None,
+        Header(
+            description="`respond-async`: answer 202 with a job at once. `wait=N`: wait at most N seconds (30 at most) "
+            "for the answer, then tell the job. Without either the answer comes directly.",
+        ),
+    ] = None,
+) -> Prefer:
+    # A header that is sent several times means the same as its values with commas between them.
+    return Prefer.parse(", ".join(prefer or ()))
+
+
+PreferDep = Annotated[Prefer, Depends(_prefer)]

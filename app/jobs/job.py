@@ -1,0 +1,95 @@
+"""What a job is, and how its record reads in the database."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from app.errors import InternalError, JobAbandoned, RecourseError
+
+if TYPE_CHECKING:
+    from dbos import WorkflowStatus
+
+JOB_ID = re.compile(r"job_[0-9A-HJKMNP-TV-Z]{26}")
+
+
+class JobStatus(StrEnum):
+    """Where a job is on its way."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing changes any more."""
+        return self not in (JobStatus.QUEUED, JobStatus.RUNNING)
+
+
+STATUSES = {
+    "DELAYED": JobStatus.QUEUED,
+    "ENQUEUED": JobStatus.QUEUED,
+    "PENDING": JobStatus.RUNNING,
+    "SUCCESS": JobStatus.SUCCEEDED,
+    "ERROR": JobStatus.FAILED,
+    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": JobStatus.FAILED,
+    "CANCELLED": JobStatus.CANCELLED,
+}
+"""What DBOS calls them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One piece of work that outlives the request that asked for it, and the process that computes it."""
+
+    id: str
+    kind: str
+    status: JobStatus
+    done: int
+    """Steps done, of `total`."""
+    total: int
+    created_at: datetime
+    started_at: datetime | None
+    """When it was last taken up; None while it waits, and for a cancelled job."""
+    finished_at: datetime | None
+    error: RecourseError | None = None
+    """Why it failed."""
+    request_id: str | None = None
+    """Of the request that asked for it."""
+
+    @classmethod
+    def of(cls, record: "WorkflowStatus") -> "Job":
+        """The job that a record of DBOS describes; a failed one's must have been loaded with its error."""
+        attributes = record.attributes or {}
+        status = STATUSES[record.status]
+        done, total = attributes.get("progress", (0, 1))
+        created_at = _moment(record.created_at)
+        assert created_at is not None
+        return cls(
+            id=record.workflow_id,
+            kind=attributes.get("kind", "unknown"),
+            status=status,
+            done=total if status is JobStatus.SUCCEEDED else done,
+            total=total,
+            created_at=created_at,
+            started_at=_moment(record.dequeued_at),
+            finished_at=_moment(record.completed_at) if status.finished else None,
+            error=_error(record) if status is JobStatus.FAILED else None,
+            request_id=attributes.get("request_id"),
+        )
+
+
+def _error(record: "WorkflowStatus") -> RecourseError:
+    if record.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
+        return JobAbandoned()
+    told: Any = getattr(record.error, "data", None)
+    if isinstance(told, dict) and "code" in told:
+        return RecourseError.from_dict(told)
+    return InternalError()
+
+
+def _moment(epoch_ms: int | None) -> datetime | None:
+    return None if epoch_ms is None else datetime.fromtimestamp(epoch_ms / 1000.0, UTC)

@@ -1,0 +1,107 @@
+"""Addresses of jobs, asked of a service that keeps jobs but computes none; see `tests/jobs` for those that do."""
+
+import httpx
+import pytest
+
+from app.api.schemas.jobs import JobAnswer, JobList
+from app.jobs.ids import new_id
+from tests.api.asking import faults, problem, question
+
+
+def later(client: httpx.Client, prefer: str = "respond-async") -> httpx.Response:
+    response = client.post("/recourse", json=question(), headers={"Prefer": prefer})
+    assert response.status_code == 202
+    return response
+
+
+def test_a_job_is_told_at_once(client: httpx.Client) -> None:
+    response = later(client)
+    job = JobAnswer.model_validate(response.json(), strict=False)
+    assert (job.kind, job.status, job.result, job.error) == ("recourse", "queued", None, None)
+    assert set(response.json()) == set(JobAnswer.model_fields)
+    assert response.headers["location"] == f"/jobs/{job.id}"
+    assert response.headers["vary"] == "Prefer"
+    assert response.headers["retry-after"] == "1"
+    assert client.get(response.headers["location"]).json() == response.json()
+
+
+def test_who_waits_is_told_the_job_when_the_time_is_over(client: httpx.Client) -> None:
+    response = later(client, "wait=1")
+    assert response.headers["preference-applied"] == "wait=1"
+    assert response.elapsed.total_seconds() >= 1
+    assert later(client, "wait=0").elapsed.total_seconds() < 1
+
+
+def test_preferences_in_several_headers_count_together(client: httpx.Client) -> None:
+    headers = [("Prefer", "foo"), ("Prefer", "respond-async"), ("Prefer", "wait=0")]
+    response = client.post("/recourse", json=question(), headers=headers)
+    assert (response.status_code, response.headers["preference-applied"]) == (202, "respond-async, wait=0")
+
+
+@pytest.mark.parametrize("prefer", ["wait=soon", "return=minimal", "respond_async", '"'])
+def test_other_preferences_are_ignored(client: httpx.Client, prefer: str) -> None:
+    response = client.post("/recourse", json=question(), headers={"Prefer": prefer})
+    assert response.status_code == 200
+    assert "preference-applied" not in response.headers
+
+
+def test_what_is_wrong_with_a_question_is_told_before_it_becomes_a_job(client: httpx.Client) -> None:
+    before = client.get("/jobs").json()["jobs"]
+    prefer = {"Prefer": "respond-async"}
+    problem(client.post("/recourse", json=question(model="nobody"), headers=prefer), 404, "unknown-model")
+    response = client.post("/recourse", json=question(applicant={"age": 3}), headers=prefer)
+    assert "/applicant/age" in faults(response, code="invalid-record")
+    assert client.get("/jobs").json()["jobs"] == before
+
+
+def test_a_job_that_nobody_has_taken_up_can_be_cancelled(client: httpx.Client) -> None:
+    address = later(client).headers["location"]
+    problem(client.get(f"{address}/results"), 409, "job-unfinished")
+    assert client.delete(address).json()["status"] == "cancelled"
+    problem(client.get(f"{address}/results"), 409, "job-cancelled")
+    assert client.get(f"{address}/events").text.startswith("event: cancelled\n")
+
+
+@pytest.mark.parametrize(
+    "name", ["x", "job_x", "%00", "job_" + "0" * 25, "job_" + "u" * 26, new_id("rec"), new_id("job")]
+)
+def test_unknown_jobs(client: httpx.Client, name: str) -> None:
+    problem(client.get(f"/jobs/{name}"), 404, "unknown-job")
+    problem(client.get(f"/jobs/{name}/results"), 404, "unknown-job")
+    problem(client.get(f"/jobs/{name}/events"), 404, "unknown-job")
+    problem(client.delete(f"/jobs/{name}"), 404, "unknown-job")
+
+
+def test_jobs_are_listed_newest_first_in_pages(client: httpx.Client) -> None:
+    made = [later(client).json()["id"] for _ in range(5)]
+    first = client.get("/jobs", params={"limit": 2}).json()
+    JobList.model_validate(first, strict=False)
+    second = client.get("/jobs", params={"limit": 2, "cursor": first["next_cursor"]}).json()
+    assert [job["id"] for job in first["jobs"] + second["jobs"]] == made[:0:-1]
+    oldest = client.get("/jobs", params={"limit": 200}).json()
+    assert oldest["next_cursor"] is None
+    assert client.get("/jobs", params={"cursor": oldest["jobs"][-1]["id"]}).json() == {"jobs": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("limit=0", "must be at least 1"),
+        ("limit=201", "must be at most 200"),
+        ("limit=", "must be a whole number"),
+        ("limit=many", "must be a whole number"),
+        ("cursor=", "is not one that was given out"),
+        ("cursor=job_%00", "is not one that was given out"),
+        ("cursor=" + "x" * 101, "must have at most 100 characters"),
+    ],
+)
+def test_bad_pages_are_refused(client: httpx.Client, query: str, sentence: str) -> None:
+    (detail,) = faults(client.get(f"/jobs?{query}")).values()
+    assert detail.startswith("the query parameter ")
+    assert detail.endswith(sentence)
+
+
+def test_query_parameters_that_are_not_declared_are_refused(client: httpx.Client) -> None:
+    document = problem(client.get("/jobs?page=1"), 422, "invalid-request")
+    assert "only the query parameters cursor, limit" in document["detail"]
+    problem(client.get("/models?limit=1"), 422, "invalid-request")

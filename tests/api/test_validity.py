@@ -1,0 +1,221 @@
+"""POST /recourse/validity: what counterfactuals are worth that somebody already has."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.schemas.validity import MOST_MEMBERS, ValidityAnswer
+from tests.api.asking import APPLICANT, faults, problem, question
+from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS
+
+BETTER: dict[str, Any] = {**APPLICANT, "income": 9000.0, "amount": 5000.0}
+RICHER: dict[str, Any] = {**APPLICANT, "income": 9500.0, "savings": "much", "guarantor": True}
+WORSE: dict[str, Any] = {**APPLICANT, "income": 1000.0}
+
+
+def brought(*counterfactuals: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A valid body for POST /recourse/validity."""
+    return {"model": "loan", "factual": APPLICANT, "counterfactuals": list(counterfactuals or (BETTER,)), **changes}
+
+
+def post(client: httpx.Client, body: dict[str, Any]) -> httpx.Response:
+    return client.post("/recourse/validity", json=body)
+
+
+def judge(client: httpx.Client, *counterfactuals: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    response = post(client, brought(*counterfactuals, **changes))
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    ValidityAnswer.model_validate(answer)
+    assert set(answer) == set(ValidityAnswer.model_fields)
+    return answer
+
+
+# --- what is said is true --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["loan", "open"])
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        {},
+        {"ambiguity_radius": 0.1, "noise_std": 0.5, "noise_samples": 300},
+        {"moments": "isotropic", "isotropic_variance": 0.01, "noise_std": {"income": 0.2, "age": 0.1}},
+    ],
+)
+def test_our_own_answer_is_judged_as_it_was_given(
+    client: httpx.Client, model: str, certificate: dict[str, Any]
+) -> None:
+    body = question(model=model, certificate=certificate, seed=5)
+    (found,) = client.post("/recourse", json=body).json()["counterfactuals"]
+    (judged,) = judge(client, found["applicant"], model=model, certificate=certificate, seed=5)["counterfactuals"]
+    assert judged == found
+    assert judged["validity"]["noise"] is not None
+    assert 0.0 <= judged["validity"]["joint"]["lower"] <= 1.0
+    if "noise_samples" in certificate:
+        assert judged["validity"]["noise"]["monte_carlo"] == pytest.approx(
+            judged["validity"]["noise"]["closed_form"], abs=0.15
+        )
+
+
+def test_every_record_is_judged_in_its_order_also_those_that_the_model_refuses(client: httpx.Client) -> None:
+    records = [BETTER, WORSE, RICHER, APPLICANT]
+    answer = judge(client, *records)
+    assert [one["applicant"] for one in answer["counterfactuals"]] == records
+    assert [one["rank"] for one in answer["counterfactuals"]] == [1, 2, 3, 4]
+    predicted = client.post("/models/loan/predict", json={"records": [*records, APPLICANT]}).json()["predictions"]
+    assert [one["validity"]["current"] for one in answer["counterfactuals"]] == predicted[:-1]
+    assert [one["favourable"] for one in predicted] == [True, False, True, False, False]
+    assert answer["factual"] == predicted[-1]
+    for one in answer["counterfactuals"]:
+        gelbrich = one["validity"]["shift"]["gelbrich"]
+        assert (gelbrich["lower"] == 0.0) or (gelbrich["upper"] == 1.0)
+        assert (one["validity"]["noise"]["closed_form"] < 0.5) == one["validity"]["current"]["favourable"]
+        differ = {name for name in APPLICANT if one["applicant"][name] != APPLICANT[name]}
+        assert {change["feature"] for change in one["changes"]} == differ
+
+
+def test_what_the_model_forbids_this_person_is_judged_all_the_same(client: httpx.Client) -> None:
+    """Nobody gets younger, but somebody may ask about it."""
+    (younger,) = judge(client, {**BETTER, "age": 20})["counterfactuals"]
+    assert {change["feature"] for change in younger["changes"]} == {"age", "income", "amount"}
+    assert younger["validity"]["noise"] is not None
+
+
+def test_a_plan_is_no_better_than_its_weakest_member(client: httpx.Client) -> None:
+    answer = judge(client, BETTER, RICHER, certificate={"ambiguity_radius": 0.05})
+    lowers = [one["validity"]["shift"]["gelbrich"]["lower"] for one in answer["counterfactuals"]]
+    validity = answer["plan"]["validity"]
+    assert max(0.0, sum(lowers) - 1.0) - 1e-9 <= validity["lower"] <= min(lowers) + 1e-6
+    assert validity["upper"] == 1.0
+    assert (validity["exact"], validity["status"]) == (True, "complete")
+    assert 0.0 < answer["plan"]["diversity"] < 1.0
+    assert answer["plan"]["proximity"] > 0.0
+    with_refused = judge(client, BETTER, WORSE)["plan"]["validity"]
+    assert with_refused["lower"] == 0.0
+    assert with_refused["upper"] < 1.0
+
+
+def test_a_full_plan_is_answered(client: httpx.Client) -> None:
+    plan = [{**BETTER, "income": 9000.0 + 100.0 * k, "amount": 5000.0 - 100.0 * k} for k in range(MOST_MEMBERS)]
+    answer = judge(client, *plan)
+    assert len(answer["counterfactuals"]) == MOST_MEMBERS
+    assert answer["plan"]["validity"]["lower"] <= 1.0
+
+
+def test_who_is_accepted_already_has_nothing_to_protect(client: httpx.Client) -> None:
+    answer = judge(client, BETTER, factual=RICHER)
+    assert answer["factual"]["favourable"] is True
+    (one,) = answer["counterfactuals"]
+    assert one["validity"]["current"]["favourable"] is True
+    assert one["validity"]["noise"] is one["validity"]["shift"] is one["validity"]["joint"] is answer["plan"] is None
+    assert len(answer["warnings"]) == 1
+
+
+def test_the_same_question_has_the_same_bytes(client: httpx.Client) -> None:
+    def fixed(_: int) -> str:
+        answer = judge(client, BETTER, RICHER, certificate={"noise_samples": 50}, seed=3)
+        answer["diagnostics"].pop("elapsed_ms")
+        return json.dumps(answer)
+
+    with ThreadPoolExecutor(4) as pool:  # both children take part
+        assert len(set(pool.map(fixed, range(6)))) == 1
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def without(record: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        (brought(factual={**APPLICANT, "age": 7}), {"/factual/age"}),
+        (brought(factual=without(APPLICANT, "age")), {"/factual/age"}),
+        (brought(BETTER, {**BETTER, "amount": "a lot"}), {"/counterfactuals/1/amount"}),
+        (brought({**BETTER, "colour": "red"}), {"/counterfactuals/0/colour"}),
+        (
+            brought(BETTER, {**BETTER, "amount": -1}, factual={**APPLICANT, "housing": "ship"}),
+            {"/counterfactuals/1/amount", "/factual/housing"},
+        ),
+    ],
+)
+def test_records_that_do_not_fit_the_model_are_faults_with_their_place(
+    client: httpx.Client, body: dict[str, Any], pointers: set[str]
+) -> None:
+    response = post(client, body)
+    code = response.json()["code"]
+    assert code in {"invalid-record", "invalid-request"}
+    assert set(faults(response, 422, code)) == pointers
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"certificate": {"noise_std": {"housing": 0.1}}}, "/certificate/noise_std/housing"),
+        ({"certificate": {"noise_std": {"height": 0.1}}}, "/certificate/noise_std/height"),
+        ({"certificate": {"ambiguity_radius": -1}}, "/certificate/ambiguity_radius"),
+        ({"certificate": {"moments": "guess"}}, "/certificate/moments"),
+        ({"certificate": {"noise_samples": 1_000_000}}, "/certificate/noise_samples"),
+        ({"certificate": {"radius": 1}}, "/certificate/radius"),
+        ({"counterfactuals": []}, "/counterfactuals"),
+        ({"counterfactuals": [BETTER] * (MOST_MEMBERS + 1)}, "/counterfactuals"),
+        ({"counterfactuals": BETTER}, "/counterfactuals"),
+        ({"counterfactuals": [7]}, "/counterfactuals/0"),
+        ({"factual": None}, "/factual"),
+        ({"deadline_ms": 0}, "/deadline_ms"),
+        ({"seed": -1}, "/seed"),
+        ({"seed": "7"}, "/seed"),
+        ({"method": "robust_mpm"}, "/method"),
+    ],
+)
+def test_a_malformed_request_is_a_fault_with_its_place(
+    client: httpx.Client, changes: dict[str, Any], pointer: str
+) -> None:
+    assert set(faults(post(client, brought() | changes))) == {pointer}
+
+
+@pytest.mark.parametrize("name", ["model", "factual", "counterfactuals"])
+def test_what_is_missing_is_a_fault(client: httpx.Client, name: str) -> None:
+    assert set(faults(post(client, without(brought(), name)))) == {f"/{name}"}
+
+
+def test_faults_of_record_and_certificate_are_told_together(client: httpx.Client) -> None:
+    body = brought({**BETTER, "age": 1000}, certificate={"noise_std": {"housing": 1}})
+    assert set(faults(post(client, body))) == {"/counterfactuals/0/age", "/certificate/noise_std/housing"}
+
+
+@pytest.mark.parametrize("name", ["nobody", "loan@2", "../loan", "löan"])
+def test_an_unknown_model_is_not_found(client: httpx.Client, name: str) -> None:
+    assert set(faults(post(client, brought(model=name)), 404, "unknown-model")) == {"/model"}
+
+
+# --- models that misbehave -------------------------------------------------------------------------------------------
+
+
+def odd(age: int) -> dict[str, Any]:
+    return {"model": "odd", "counterfactuals": [{**BETTER, "age": age}]}
+
+
+def test_a_model_that_never_answers_is_stopped_at_the_deadline(client: httpx.Client) -> None:
+    response = post(client, brought() | odd(LOOPS) | {"deadline_ms": 300})
+    assert response.status_code in {503, 504}
+    problem(response, response.status_code, response.json()["code"])
+    assert judge(client)["counterfactuals"]
+
+
+def test_a_model_that_dies_or_breaks_its_contract_is_named(client: httpx.Client) -> None:
+    problem(post(client, brought() | odd(DIES)), 500, "lane-crashed")
+    problem(post(client, brought() | odd(GIVES_TOO_MUCH)), 502, "model-output-invalid")
+    assert judge(client)["counterfactuals"]
+
+
+def test_a_record_without_a_score_is_no_decision(client: httpx.Client) -> None:
+    answer = judge(client, {**BETTER, "age": GIVES_NAN}, model="odd")
+    (one,) = answer["counterfactuals"]
+    assert one["validity"]["current"] == {"probability": None, "score": None, "favourable": False}

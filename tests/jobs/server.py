@@ -1,0 +1,24 @@
+"""``python -m tests.jobs.server``: the service with the jobs of `tests.jobs.kinds`, and an address that starts them."""
+
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from app.api.later import described
+from app.main import create_app, run
+from app.observability import configure_logging
+from app.settings import Settings
+from tests.jobs.kinds import KINDS
+
+if __name__ == "__main__":
+    configure_logging()
+    settings = Settings()
+    app = create_app(settings, KINDS)
+
+    @app.post("/test/{kind}")
+    async def submit(kind: str, body: dict[str, Any]) -> JSONResponse:
+        """Start a job of any kind."""
+        job = await app.state.service.jobs.submit(kind, body["payload"], timeout_s=body["timeout_s"])
+        return JSONResponse(described(job), 202)
+
+    run(app, settings)

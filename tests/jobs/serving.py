@@ -1,0 +1,115 @@
+"""Server processes that compute jobs, on a database of the test's own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.conftest import until
+from tests.processes import children
+
+ROOT = Path(__file__).parents[2]
+
+POSTGRES = os.environ.get("TEST_POSTGRES_URL", "postgresql://postgres@127.0.0.1:5432/postgres")
+"""A server where the tests may create databases."""
+
+
+def postgres_missing() -> str:
+    """Why there is no PostgreSQL for the tests; empty if there is."""
+    try:
+        import psycopg
+    except ImportError:
+        return "psycopg is not installed"
+    try:
+        psycopg.connect(POSTGRES, connect_timeout=2).close()
+    except psycopg.Error as error:
+        return f"no PostgreSQL at TEST_POSTGRES_URL or on this machine: {type(error).__name__}"
+    return ""
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """The address of a new PostgreSQL database, which is dropped afterwards."""
+    import psycopg
+
+    name = f"recourse_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(POSTGRES, autocommit=True) as connection:
+        connection.execute(f"create database {name}")
+    try:
+        yield f"{POSTGRES.rpartition('/')[0]}/{name}"
+    finally:
+        with psycopg.connect(POSTGRES, autocommit=True) as connection:
+            connection.execute(f"drop database {name} with (force)")
+
+
+class Server:
+    """A server process; its children die with it."""
+
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        self.log = directory / f"log-{uuid.uuid4().hex[:6]}"
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("RECOURSE_")}
+        with self.log.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.jobs.server"],
+                env=inherited | {"RECOURSE_PORT": "0"} | settings, cwd=ROOT, stderr=stderr, start_new_session=True,
+            )  # fmt: skip
+        until(lambda: b"running on" in self.log.read_bytes() or self._process.poll() is not None)
+        assert self._process.poll() is None, self.log.read_text()
+        (line,) = (line for line in self.lines() if "running on" in line["event"])
+        self.client = httpx.Client(base_url=line["event"].split()[3], timeout=30)
+
+    def lines(self, event: str = "") -> list[dict[str, Any]]:
+        """The lines of the log, of one event."""
+        found = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [line for line in found if event in ("", line["event"])]
+
+    def ready(self) -> "Server":
+        """The server, once it is ready."""
+        until(lambda: self.client.get("/health/ready").status_code == 200)
+        return self
+
+    def submit(self, kind: str, payload: dict[str, Any], *, timeout_s: float = 60.0) -> str:
+        """The address of a new job."""
+        response = self.client.post(f"/test/{kind}", json={"payload": payload, "timeout_s": timeout_s})
+        assert response.status_code == 202, response.text
+        return f"/jobs/{response.json()['id']}"
+
+    def job(self, address: str) -> dict[str, Any]:
+        response = self.client.get(address)
+        assert response.status_code == 200, response.text
+        job: dict[str, Any] = response.json()
+        return job
+
+    def ended(self, address: str, *, within_s: float = 30.0) -> dict[str, Any]:
+        """A job, once it has ended."""
+        until(lambda: self.job(address)["finished_at"], within_s=within_s)
+        return self.job(address)
+
+    def children(self) -> list[int]:
+        return children(self._process.pid)
+
+    def kill(self) -> None:
+        """As the kernel does when memory runs out: the process, not its children."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Tell it to stop, and see that it does so in an orderly way."""
+        self._process.terminate()
+        # The web server passes the signal on to itself once everything is closed.
+        assert self._process.wait(20) == -signal.SIGTERM
+        assert self.lines("Application shutdown complete.")
+
+    def end(self) -> None:
+        self.client.close()
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()

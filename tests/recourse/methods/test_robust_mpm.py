@@ -1,0 +1,73 @@
+"""What the method proposes before anybody has asked the model about it."""
+
+import numpy as np
+import pytest
+
+from app.recourse.blackbox import Meter
+from app.recourse.method import Candidates
+from app.recourse.methods import METHODS
+from app.recourse.methods.robust_mpm import RobustMpmParams, generate
+from app.recourse.problem import RecourseProblem
+from app.recourse.surrogate.boundary import sample_boundary, survey
+from tests.recourse.toys import LOAN, ask, loan_rows, loan_score, plane
+
+PUSHES = np.array([0.0, 0.2, 0.5, 1.0, 2.0])
+
+
+def proposed(problem: RecourseProblem, **params: object) -> Candidates:
+    stated, meter = RobustMpmParams(**params), Meter(problem.black_box)  # type: ignore[arg-type]
+    return generate(problem, stated, sample_boundary(problem, meter, stated, survey(problem, meter, stated)))
+
+
+def refused_loan(person: int) -> RecourseProblem:
+    rows_raw = loan_rows(200, seed=9)
+    factual_raw = rows_raw[loan_score(LOAN.encode(rows_raw)) < -0.5][person]
+    return ask(LOAN, loan_score, factual_raw.tolist(), rows_raw=loan_rows(300))[0]
+
+
+@pytest.mark.parametrize("person", range(4))
+def test_proposals_are_legal_meet_the_surrogate_and_cost_more_with_every_push(person: int) -> None:
+    problem = refused_loan(person)
+    candidates = proposed(problem)
+    rows_raw = candidates.propose(PUSHES)
+    assert len(rows_raw) > 0
+    assert problem.action_set.contains(rows_raw).all()
+    assert candidates.meets(rows_raw).all()
+    assert not candidates.meets(problem.factual_raw[None])[0]
+    assert (np.diff(problem.action_set.cost(rows_raw)) >= -0.02 * problem.action_set.cost(rows_raw[:-1])).all()
+    assert (np.diff(candidates.rate(rows_raw)) >= -1e-9).all()
+
+
+def test_each_push_goes_that_much_beyond_the_margin() -> None:
+    problem, _ = ask(plane(2), lambda X: X.sum(axis=1) - 1.0, [-3.0, -2.0])
+    candidates = proposed(problem, margin=0.25, divergence="none")
+    beyond = candidates.rate(candidates.propose(PUSHES))
+    np.testing.assert_allclose(beyond, 0.25 + PUSHES, atol=1e-7)
+
+
+def test_where_the_surrogate_accepts_the_person_pushes_start_from_there() -> None:
+    """A model that refuses an island around a person whom its surroundings speak for."""
+    fact = np.array([2.0, 2.0])
+
+    def islands(X: np.ndarray) -> np.ndarray:
+        return np.where(np.abs(X - fact).max(axis=1) < 0.05, -1.0, X.sum(axis=1) - 1.0)
+
+    problem, _ = ask(plane(2), islands, fact.tolist())
+    candidates = proposed(problem, radius_fraction=1.0, divergence="none")
+    start = candidates.rate(fact[None])[0]
+    assert start > 0.0
+    np.testing.assert_allclose(candidates.rate(candidates.propose(PUSHES[1:3])), start + PUSHES[1:3], atol=1e-7)
+
+
+def test_the_report_is_measured_on_the_samples() -> None:
+    problem, _ = ask(plane(2), lambda X: X.sum(axis=1) - 1.0, [-3.0, -2.0])
+    report = proposed(problem, samples=500, divergence="none").surrogate
+    assert report is not None
+    assert (report.kind, report.samples) == ("none_mpm", 500)
+    assert report.fidelity > 0.9
+    assert 0.4 < report.worst_case_accuracy < 1.0
+
+
+def test_methods_are_listed_by_their_names() -> None:
+    assert all(name == method.name for name, method in METHODS.items())
+    assert next(iter(METHODS)) == "robust_mpm"

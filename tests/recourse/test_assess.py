@@ -1,0 +1,282 @@
+"""Counterfactuals that somebody brought are judged as they are."""
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from jaxtyping import Float
+
+from app.errors import DeadlineExceeded
+from app.recourse.assess import assess
+from app.recourse.certificate import CertificateParams
+from app.recourse.methods.robust_mpm import RobustMpmParams
+from app.recourse.result import Judged
+from app.recourse.robustness.gelbrich import plan_bounds
+from app.recourse.solve import METHODS, solve
+from app.recourse.surrogate.moments import surrogate
+from tests.recourse import oracle
+from tests.recourse.certified import (
+    FACTUAL,
+    Clock,
+    Points,
+    curved,
+    curved_gradient,
+    curved_score,
+    labels,
+    linear,
+    linear_score,
+    sample_of,
+)
+from tests.recourse.toys import ask, plane
+
+PARAMS = CertificateParams()
+BROUGHT = np.array(
+    [
+        [4.0, -1.0, 0.0, 0.0],
+        [-2.0, 3.0, 0.5, 1.0],  # refused
+        [2.0, -1.0, 2.0, 1.0],
+        [*FACTUAL],  # nothing changed
+        [5.9, -1.25, 1.0, 0.0],
+    ]
+)
+PLAN = BROUGHT[[0, 2, 4]]
+
+
+# --- each record -----------------------------------------------------------------------------------------------------
+
+
+def test_exactly_these_records_are_scored_in_their_order() -> None:
+    problem, spy = linear(constraints={"immutable": ("income",), "max_changes": 1})
+    found = assess(problem, BROUGHT, PARAMS)
+    np.testing.assert_array_equal(spy.asked[0], BROUGHT)
+    np.testing.assert_array_equal([one.row_raw for one in found.judged], BROUGHT)
+    np.testing.assert_allclose([one.score for one in found.judged], linear_score(BROUGHT))
+    for one in found.judged:
+        assert one.score is not None
+        assert one.probability == pytest.approx(1.0 / (1.0 + math.exp(-one.score)))
+        assert one.cost == pytest.approx(oracle.cost(problem.action_set.space, problem.factual_raw, one.row_raw))
+        assert one.changed == tuple(j for j in range(4) if one.row_raw[j] != FACTUAL[j])
+        assert one.certificate is not None
+    assert found.factual_score == pytest.approx(float(linear_score(np.array([FACTUAL]))[0]))
+    assert found.warnings == ()
+
+
+def test_what_this_person_may_not_change_does_not_matter() -> None:
+    free, _ = linear()
+    bound, _ = linear(seed=0, constraints={"max_changes": 1})
+    one, other = assess(free, BROUGHT, PARAMS), assess(bound, BROUGHT, PARAMS)
+    for a, b in zip(one.judged, other.judged, strict=True):
+        assert (a.score, a.cost, a.changed) == (b.score, b.cost, b.changed)
+
+
+def test_a_refused_record_is_said_to_be_refused() -> None:
+    found = assess(linear()[0], BROUGHT, PARAMS)
+    for i in (1, 3):
+        one = found.judged[i]
+        assert one.score is not None
+        assert one.certificate is not None
+        assert one.score < 0.0
+        assert one.certificate.noise.closed_form > 0.5
+        assert one.certificate.shift.gelbrich.lower == 0.0
+        assert one.certificate.shift.linf_radius < 0.0
+        assert one.certificate.joint.lower == pytest.approx(0.0, abs=0.01)
+
+
+def test_the_answer_of_solve_is_judged_as_solve_judged_it() -> None:
+    for toy in (linear, curved, labels):
+        params = CertificateParams(noise_samples=500)
+        (found,) = solve(toy()[0], METHODS["robust_mpm"], RobustMpmParams(), params).counterfactuals
+        (judged,) = assess(toy()[0], found.row_raw[None], params).judged
+        assert judged.certificate == found.certificate
+        assert (judged.score, judged.probability, judged.cost, judged.changed) == (
+            found.score, found.probability, found.cost, found.changed,
+        )  # fmt: skip
+
+
+def test_a_model_of_labels_has_no_probabilities() -> None:
+    found = assess(labels()[0], BROUGHT, PARAMS)
+    assert [one.score for one in found.judged] == [1.0, -1.0, 1.0, -1.0, 1.0]
+    assert {one.probability for one in found.judged} == {None}
+    assert found.factual_probability is None
+
+
+def test_a_record_without_a_score_is_promised_nothing() -> None:
+    problem, spy = curved()
+    spy.predict = lambda X: np.where(X[:, 0] == 4.0, np.nan, curved_score(X))
+    silent, *_ = assess(problem, BROUGHT, PARAMS).judged
+    assert silent.score is silent.probability is None
+    assert silent.certificate is not None
+    assert silent.certificate.noise.closed_form == 1.0
+
+
+def test_a_factual_without_a_score_leaves_no_number_undefined() -> None:
+    problem, spy = curved()
+    spy.predict = lambda X: np.where((X == FACTUAL).all(axis=1), np.nan, curved_score(X))
+    found = assess(problem, PLAN, PARAMS)
+    assert found.factual_score is found.factual_probability is None
+    for one in found.judged:
+        if one.certificate is not None:
+            assert one.certificate.noise.upper_bound == 1.0
+            assert math.isfinite(one.certificate.noise.closed_form)
+
+
+def test_a_gradient_that_is_not_a_number_promises_nothing() -> None:
+    problem, _ = curved()
+    gradient = problem.black_box.gradient
+    assert gradient is not None
+    broken = replace(problem.black_box, gradient=lambda X: np.where(X[:, :1] == 4.0, np.nan, curved_gradient(X)))
+    first, _, third, *_ = assess(replace(problem, black_box=broken), BROUGHT, PARAMS).judged
+    assert first.certificate is not None
+    assert third.certificate is not None
+    assert first.certificate.noise.closed_form == first.certificate.noise.upper_bound == 1.0
+    assert third.certificate.noise.closed_form < 0.5
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_no_better_than_its_weakest_member() -> None:
+    found = assess(linear()[0], PLAN, CertificateParams(ambiguity_radius=0.05))
+    bounds = [one.certificate.shift.gelbrich for one in found.judged if one.certificate]
+    assert found.plan is not None
+    assert (found.plan.exact, found.plan.status) == (True, "complete")
+    weakest = min(bound.lower for bound in bounds)
+    assert 1.0 - sum(1.0 - bound.lower for bound in bounds) <= found.plan.lower + 1e-9
+    assert found.plan.lower <= weakest + 1e-6
+    assert found.plan.upper == 1.0
+    assert 0.0 < weakest < 1.0
+
+
+def test_a_plan_with_a_refused_member_is_never_sure() -> None:
+    found = assess(linear()[0], BROUGHT, PARAMS)
+    assert found.plan is not None
+    assert found.plan.lower == 0.0
+    uppers = [one.certificate.shift.gelbrich.upper for one in found.judged if one.certificate]
+    assert found.plan.upper <= min(uppers) + 1e-12
+    assert found.plan.upper < 1.0
+
+
+def test_the_plan_has_the_joint_bounds_of_the_local_model() -> None:
+    problem, _ = linear()
+    found = assess(problem, PLAN, CertificateParams(ambiguity_radius=0.03))
+    _, moments = surrogate(sample_of(problem))
+    bounds = plan_bounds(np.column_stack([PLAN, np.ones(3)]), moments, 0.03)
+    assert found.plan is not None
+    assert (found.plan.lower, found.plan.upper) == pytest.approx((bounds.lower, bounds.upper), abs=1e-6)
+
+
+def test_proximity_and_diversity_are_distances() -> None:
+    found = assess(linear()[0], PLAN, PARAMS)
+    assert found.plan is not None
+    assert found.plan.proximity == pytest.approx(np.mean([math.dist(row, FACTUAL) for row in PLAN.tolist()]))
+    a, b, c = (1.0 / (1.0 + math.dist(PLAN[i], PLAN[j])) for i, j in ((0, 1), (0, 2), (1, 2)))
+    assert found.plan.diversity == pytest.approx(1.0 + 2.0 * a * b * c - a * a - b * b - c * c)
+
+
+def test_the_same_record_twice_is_no_choice() -> None:
+    found = assess(linear()[0], np.repeat(PLAN[:1], 2, axis=0), PARAMS)
+    one = found.judged[0].certificate
+    assert found.plan is not None
+    assert one is not None
+    assert found.plan.diversity == pytest.approx(0.0, abs=1e-12)
+    assert found.plan.lower == pytest.approx(one.shift.gelbrich.lower, abs=1e-4)
+
+
+def test_a_plan_of_one_is_its_member() -> None:
+    found = assess(linear()[0], PLAN[:1], PARAMS)
+    one = found.judged[0].certificate
+    assert found.plan is not None
+    assert one is not None
+    bound = one.shift.gelbrich
+    assert (found.plan.lower, found.plan.upper) == pytest.approx((bound.lower, bound.upper), abs=1e-12)
+    assert found.plan.diversity == pytest.approx(1.0)
+
+
+# --- where there is no certificate, and what it takes ----------------------------------------------------------------
+
+
+def test_who_is_accepted_already_has_nothing_to_protect() -> None:
+    problem, _ = linear()
+    accepted = replace(problem, action_set=replace(problem.action_set, factual_raw=np.array([5.0, 0.0, 0.0, 0.0])))
+    found = assess(accepted, PLAN, PARAMS)
+    assert found.factual_score == pytest.approx(3.0)
+    _without_certificate(found.judged, linear_score(PLAN))
+    assert found.plan is None
+    (warning,) = found.warnings
+    assert "accepts the factual" in warning
+
+
+def test_a_model_that_never_says_yes_has_no_boundary_to_certify() -> None:
+    problem, _ = ask(plane(2), lambda X: np.full(len(X), -1.0), (0.0, 0.0))
+    found = assess(problem, np.ones((2, 2)), PARAMS)
+    _without_certificate(found.judged, np.full(2, -1.0))
+    (warning,) = found.warnings
+    assert warning.startswith("There is no certificate.")
+
+
+def test_decisions_that_say_nothing_leave_none() -> None:
+    rows_raw = np.random.default_rng(0).uniform(-5, 5, (50, 2))
+
+    def spike(X: Points) -> Float[np.ndarray, "n"]:
+        return np.where((np.abs(X - rows_raw[7]) < 1e-9).all(axis=1), 1.0, -1.0)
+
+    problem, _ = ask(plane(2), spike, (0.0, 0.0), rows_raw=rows_raw)
+    found = assess(problem, rows_raw[[7, 8]], PARAMS)
+    _without_certificate(found.judged, np.array([1.0, -1.0]))
+    (warning,) = found.warnings
+    assert warning.startswith("There is no certificate.")
+
+
+def _without_certificate(judged: tuple[Judged, ...], scores: Float[np.ndarray, "n"]) -> None:
+    assert [one.score for one in judged] == pytest.approx(scores.tolist())
+    assert {one.certificate for one in judged} == {None}
+
+
+def test_it_takes_four_calls_and_one_more_for_noisy_copies() -> None:
+    problem, spy = linear()
+    found = assess(problem, PLAN, PARAMS)
+    assert found.diagnostics.model_calls == len(spy.asked) == 4
+    assert found.diagnostics.model_rows == sum(len(X) for X in spy.asked)
+    with_copies = assess(problem, PLAN, CertificateParams(noise_samples=100))
+    assert with_copies.diagnostics.model_calls == 5
+    assert with_copies.diagnostics.model_rows == found.diagnostics.model_rows + 300
+
+
+def test_a_deadline_in_the_past_is_an_error_and_costs_no_call() -> None:
+    problem, spy = linear(deadline=time.monotonic() - 1.0)
+    with pytest.raises(DeadlineExceeded):
+        assess(problem, PLAN, PARAMS)
+    assert spy.asked == []
+
+
+@pytest.mark.parametrize("calls_in_time", [1, 2, 3])
+def test_what_was_scored_before_the_deadline_is_told(monkeypatch: pytest.MonkeyPatch, calls_in_time: int) -> None:
+    problem, spy = Clock.installed(monkeypatch).limit(linear(), calls=calls_in_time)
+    found = assess(problem, PLAN, PARAMS)
+    assert len(spy.asked) == calls_in_time
+    _without_certificate(found.judged, linear_score(PLAN))
+    assert found.plan is None
+    assert found.warnings
+    assert (found.factual_score is None) == (calls_in_time == 1)
+
+
+def test_a_plan_out_of_time_keeps_the_bracket(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The last call in time ends after the deadline.
+    problem, _ = Clock.installed(monkeypatch).limit(linear(), calls=4)
+    found = assess(problem, PLAN, PARAMS)
+    lowers = [one.certificate.shift.gelbrich.lower for one in found.judged if one.certificate]
+    assert len(lowers) == 3
+    assert found.plan is not None
+    assert (found.plan.exact, found.plan.status) == (False, "bracket")
+    assert found.plan.lower == pytest.approx(max(0.0, 1.0 - sum(1.0 - lower for lower in lowers)))
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    params = CertificateParams(noise_samples=300)
+    one, again = (assess(curved(seed=3)[0], PLAN, params) for _ in range(2))
+    assert [judged.certificate for judged in one.judged] == [judged.certificate for judged in again.judged]
+    assert one.plan == again.plan
+    other = assess(curved(seed=4)[0], PLAN, params)
+    assert [judged.certificate for judged in one.judged] != [judged.certificate for judged in other.judged]
