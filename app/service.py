@@ -21,7 +21,7 @@ from app.jobs.pool import Lane
 from app.jobs.queue import Jobs
 from app.recourse.actionability import Constraints, action_set
 from app.recourse.blackbox import Output
-from app.recourse.certificate import CertificateParams, check_noise
+from app.recourse.certificate import CertificateParams, check_moments, check_noise
 from app.recourse.features import Feature
 from app.recourse.method import MethodParams
 from app.registry.registered import RegisteredModel
@@ -255,7 +255,9 @@ def _checked(model: RegisteredModel, query: RecourseQuery) -> Float[np.ndarray, 
 
 
 def _check_certificate(model: RegisteredModel, certificate: CertificateParams) -> None:
-    if faults := check_noise(model.space, certificate):
+    faults = check_noise(model.space, certificate)
+    faults += check_moments(certificate, registered=model.manifest.label is not None)
+    if faults:
         raise InvalidRequest(faults=faults)
 
 

@@ -84,10 +84,10 @@ class BlackBox:
 
     def probability(self, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"] | None:
         """Probability of the favourable class for scores of this model; None for a model of labels."""
-        return None if self.output is Output.LABEL else sigmoid(scores + self._offset)
+        return None if self.output is Output.LABEL else sigmoid(scores + self.offset)
 
     @property
-    def _offset(self) -> float:
+    def offset(self) -> float:
         """Logit of the smallest favourable output."""
         if self.output is not Output.PROBABILITY:
             return self.threshold
@@ -110,7 +110,7 @@ class BlackBox:
             if self.output is Output.PROBABILITY:
                 if output.size and (output.min() < 0.0 or output.max() > 1.0):
                     raise ModelOutputInvalid("the model gave a probability outside [0, 1]")
-                score = logit(output) - self._offset
+                score = logit(output) - self.offset
             else:
                 with np.errstate(over="ignore"):
                     beyond = output - self.threshold

@@ -44,8 +44,9 @@ class CertificateParams:
     ambiguity_radius: Annotated[float, Interval(ge=0, le=10)] = 0.01
     """How far mean and covariance of the retrained model's weights may be from their estimate (Gelbrich distance)."""
     moments: MomentsKind = "surrogate"
-    """Where mean and covariance come from. `surrogate`: uncertainty of the local model of the decision; `ensemble`: the
-    other active versions of the model; `isotropic`: one variance in every direction."""
+    """Where mean and covariance come from. `surrogate`: uncertainty of the local model of the decision; `registered`:
+    the model retrained on random halves of its reference records; `ensemble`: the other active versions of the model;
+    `isotropic`: one variance in every direction."""
     isotropic_variance: Annotated[float, Interval(gt=0, le=100)] = 0.05
     """Variance of each weight, for `isotropic`."""
     noise_std: Annotated[float, Interval(ge=0, le=10)] | Mapping[str, Annotated[float, Interval(ge=0, le=10)]] = 0.1
@@ -67,6 +68,17 @@ def check_noise(space: FeatureSpace, params: CertificateParams) -> list[Fault]:
         for name in params.noise_std
         if name not in numeric
     ]
+
+
+def check_moments(params: CertificateParams, *, registered: bool) -> list[Fault]:
+    """Faults of the chosen moments, for a model that was `registered` with moments of its own or not."""
+    if params.moments != "registered" or registered:
+        return []
+    detail = (
+        "is registered, but the model was registered without true outcomes: register a version whose manifest has a "
+        "label, which takes a linear model, or ask for surrogate"
+    )
+    return [Fault("/certificate/moments", detail)]
 
 
 def certify(
@@ -128,7 +140,7 @@ def certify(
 def local_model(
     problem: RecourseProblem, sample: BoundarySample, params: CertificateParams
 ) -> tuple[LinearModel, WeightMoments]:
-    """The nominal surrogate, which does not lean to either side, and how uncertain it is.
+    """The nominal surrogate, which does not lean to either side, and how uncertain it or the model is.
 
     Raises
     ------
@@ -138,6 +150,11 @@ def local_model(
     model, moments = surrogate(sample)
     if params.moments == "isotropic":
         moments = isotropic(model, params.isotropic_variance)
+    elif params.moments == "registered":
+        registered = problem.reference.weight_moments
+        if registered is None:
+            raise InvalidRequest(faults=check_moments(params, registered=False))
+        moments = registered
     elif params.moments == "ensemble":
         if len(problem.siblings) < FEWEST_SIBLINGS:
             needed = f"needs at least {FEWEST_SIBLINGS} other active versions of this model with the same columns"

@@ -41,7 +41,7 @@ class WeightMoments:
     root: Float[np.ndarray, "m q"]
     """The covariance is ``root @ root.T``."""
     kind: str
-    """Where they come from: `surrogate` or `isotropic`."""
+    """Where they come from: a `MomentsKind`."""
 
     def project(self, points: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
         """Mean and standard deviation of the score of each homogeneous point."""

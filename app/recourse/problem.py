@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from app.recourse.actionability import ActionSet
 from app.recourse.blackbox import BlackBox, favourable
 from app.recourse.features import FeatureSpace
+from app.recourse.linear import WeightMoments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,8 @@ class Reference:
     """The model's score of each record."""
     largest_distance: float
     """Largest L2 distance between two encoded records; the unit of sampling radii."""
+    weight_moments: WeightMoments | None = None
+    """Of the model retrained on random halves; None where it was registered without true outcomes."""
 
     @cached_property
     def X(self) -> Float[np.ndarray, "n d"]:

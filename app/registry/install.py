@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from app.errors import Fault, ModelExists, ModelRefused, ModelUnusable
 from app.recourse.blackbox import BlackBox
@@ -24,8 +24,8 @@ from app.registry.adapters import ADAPTERS
 from app.registry.adapters.artifact import digest_fault
 from app.registry.files import copy, flush_directory, inside, write
 from app.registry.manifest import MANIFEST, Draft, Manifest, read_manifest
-from app.registry.profile import Profile, pack
-from app.registry.reference import read_reference
+from app.registry.profile import Outcomes, Profile, pack
+from app.registry.reference import outcome, read_reference
 from app.registry.registered import PROFILE, REGISTRATION, Registration, noted_warnings
 
 INCOMING = ".incoming-"
@@ -69,6 +69,8 @@ class _Examination:
     faults: list[Fault]
     digests: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    favourable: Bool[np.ndarray, "n"] | None = None
+    """True outcomes of the reference records, of a model with a label."""
     profile: Profile | None = None
 
     def run(self, *, trust_pickle: bool) -> None:
@@ -125,9 +127,13 @@ class _Examination:
         path = self._copy(self.draft.reference, "/reference") if self.draft.reference else None
         if path is None or self.draft.features is None:
             return None
-        rows_raw, faults = read_reference(path, self.draft.features)
+        features, label = self.draft.features, self.draft.label
+        table, faults = read_reference(path, features if label is None else (*features, outcome(label)))
         self.faults += faults
-        return rows_raw
+        if table is None or label is None:
+            return table
+        self.favourable = table[:, -1] == 1.0
+        return np.ascontiguousarray(table[:, :-1])
 
     def _fit(self, manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> tuple[Feature, ...] | None:
         """Features with center and scale; a stand-in without sound reference records, to examine the artifact with."""
@@ -150,7 +156,10 @@ class _Examination:
 
     def _profile(self, black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], manifest: Manifest) -> None:
         try:
-            self.profile = Profile.of(black_box, rows_raw, manifest.linear_rules())
+            outcomes = None
+            if self.favourable is not None:
+                outcomes = Outcomes(favourable=self.favourable, refits=manifest.refits)
+            self.profile = Profile.of(black_box, rows_raw, manifest.linear_rules(), outcomes)
         except ModelRefused as error:
             self.faults += error.faults
 

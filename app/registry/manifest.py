@@ -9,6 +9,10 @@ How the parts fit together:
   the model: they set the units in which methods measure distance.
 * The last layer of a network gives a logit. ``output: probability`` puts a sigmoid behind it (a softmax where the last
   layer has two outputs), ``output: logit`` takes it as it is; `output_activation` may say so too, never otherwise.
+* `label` names a column of the reference records that holds what came of them: 1 for the favourable outcome, 0 for the
+  other. A linear model is then refitted on `refits` random halves of the records (a logistic regression on encoded
+  points that decides at the model's own threshold), and the certificate can say what retraining would change
+  (``moments: registered``).
 * Files are named relative to the directory of `model.yaml` and lie inside it.
 
 Pointers of faults are JSON pointers into the manifest; a fault inside a file is below the key that names the file, such
@@ -127,7 +131,11 @@ class Manifest(_Part):
     features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=5_000)]
     """The model's columns, in its order."""
     reference: Name
-    """CSV of raw records with the features' names in its header; other columns are ignored."""
+    """CSV of raw records with the features' names in its header; other columns are ignored, but for `label`."""
+    label: Name | None = None
+    """Column of the reference records with the true outcome, 1 for favourable and 0 for not; of a linear model."""
+    refits: Annotated[int, Field(ge=2, le=10_000)] = 1_000
+    """How often a model with a label is refitted at registration, each time on a random half of the records."""
     rules: Annotated[tuple[Words, ...], Field(max_length=1_000)] = ()
     """Linear relations between numeric features that hold in every answer, e.g. ``net <= gross``."""
 
@@ -150,6 +158,7 @@ class Draft:
     artifact: Artifact | None = None
     features: tuple[Feature, ...] | None = None
     reference: str | None = None
+    label: str | None = None
     faults: tuple[Fault, ...] = ()
 
     @classmethod
@@ -165,6 +174,7 @@ class Draft:
             artifact=manifest.artifact,
             features=None if _feature_faults(manifest.features) else manifest.features,
             reference=manifest.reference,
+            label=None if _label_faults(manifest) else manifest.label,
             faults=faults,
         )
 
@@ -264,6 +274,7 @@ def _semantic_faults(manifest: Manifest) -> list[Fault]:
         *_rule_faults(manifest.rules, manifest.features),
         *_path_faults(manifest.artifact, manifest.reference),
         *_output_faults(manifest),
+        *_label_faults(manifest),
         *_FORMAT_FAULTS[manifest.artifact.format](manifest),
     ]
 
@@ -307,6 +318,16 @@ def _output_faults(manifest: Manifest) -> list[Fault]:
         return [Fault("/threshold", "must be above 0 and below 1 for a model that gives a probability")]
     if manifest.output is Output.LOGIT and not abs(manifest.threshold) < LOGIT_LIMIT:
         return [Fault("/threshold", f"must be a logit between -{LOGIT_LIMIT:g} and {LOGIT_LIMIT:g}")]
+    return []
+
+
+def _label_faults(manifest: Manifest) -> list[Fault]:
+    if manifest.label is None:
+        return [Fault("/refits", "belongs to a label")] if "refits" in manifest.model_fields_set else []
+    if manifest.artifact.format is not Format.LINEAR:
+        return [Fault("/label", "belongs to the format linear: other models are not refitted")]
+    if manifest.label in [feature.name for feature in manifest.features]:
+        return [Fault("/label", "is the name of a feature; the true outcome is a column of its own")]
     return []
 
 

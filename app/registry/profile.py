@@ -1,16 +1,22 @@
-"""What is computed of a model once, at registration: scores of the reference records, and how far these lie apart."""
+"""What is computed of a model once, at registration.
+
+Scores of the reference records, how far these lie apart, and, where the true outcomes are known, how much retraining
+moves the model.
+"""
 
 import io
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
-from app.errors import Fault, ModelOutputInvalid, ModelRefused
+from app.errors import DegenerateSurrogate, Fault, ModelOutputInvalid, ModelRefused, SolverFailed
 from app.recourse.actionability import LinearRule
-from app.recourse.blackbox import BlackBox
+from app.recourse.blackbox import BlackBox, favourable
+from app.recourse.linear import WeightMoments, homogeneous
 from app.recourse.problem import Reference
+from app.recourse.surrogate.refits import LEAST, refit_moments
 
 EXACT_RECORDS = 5_000
 """Up to so many distinct records, the largest distance is that of all pairs."""
@@ -20,6 +26,21 @@ BLOCK = 500
 
 SUBSET_SEED = 0
 """Chooses the records that stand for more than `EXACT_RECORDS`."""
+
+REFITS_SEED = 0
+"""Chooses the halves that a model is refitted on."""
+
+AGREEMENT = 0.75
+"""Share of the reference records on which the model and its refits should decide alike; less is worth a warning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """What came of the reference records."""
+
+    favourable: Bool[np.ndarray, "n"]
+    refits: int
+    """How often the model is to be refitted to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +53,19 @@ class Profile:
     warnings: tuple[str, ...]
 
     @classmethod
-    def of(cls, black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], rules: tuple[LinearRule, ...]) -> Self:
+    def of(
+        cls,
+        black_box: BlackBox,
+        rows_raw: Float[np.ndarray, "n p"],
+        rules: tuple[LinearRule, ...],
+        outcomes: Outcomes | None = None,
+    ) -> Self:
         """The profile of a model on its reference records.
 
         Raises
         ------
-        ModelRefused : it does not score every record or every category, or all records are equal
+        ModelRefused : it does not score every record or every category, all records are equal, or the outcomes do not
+            determine a model
         """
         scores = _score(black_box, rows_raw)
         faults = _level_faults(black_box, rows_raw[0])
@@ -46,7 +74,13 @@ class Profile:
         largest, exact = largest_distance(black_box.space.encode(rows_raw))
         if largest == 0.0:
             raise ModelRefused(faults=[Fault("/reference", "has the same record again and again")])
-        reference = Reference(space=black_box.space, rows_raw=rows_raw, scores=scores, largest_distance=largest)
+        reference = Reference(
+            space=black_box.space,
+            rows_raw=rows_raw,
+            scores=scores,
+            largest_distance=largest,
+            weight_moments=None if outcomes is None else _weight_moments(black_box, rows_raw, outcomes),
+        )
         return cls(reference=reference, exact=exact, warnings=tuple(_warnings(reference, rules)))
 
 
@@ -97,6 +131,22 @@ def _unanswered(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> str 
     return "it gives no finite output" if np.isnan(scores).any() else None
 
 
+def _weight_moments(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], outcomes: Outcomes) -> WeightMoments:
+    counts = {"1": int(outcomes.favourable.sum()), "0": int((~outcomes.favourable).sum())}
+    if faults := [
+        Fault("/label", f"needs at least {LEAST} records with the outcome {value}; there are {count}")
+        for value, count in counts.items()
+        if count < LEAST
+    ]:
+        raise ModelRefused(faults=faults)
+    X = black_box.space.encode(rows_raw)
+    try:
+        return refit_moments(X, outcomes.favourable, outcomes.refits, REFITS_SEED, threshold=black_box.offset)
+    except (DegenerateSurrogate, SolverFailed) as error:
+        detail = "is of no use: the records' features do not determine a logistic regression of the outcome"
+        raise ModelRefused(faults=[Fault("/label", detail)]) from error
+
+
 def _warnings(reference: Reference, rules: tuple[LinearRule, ...]) -> list[str]:
     found: list[str] = []
     yes, count = len(reference.favourable), len(reference.scores)
@@ -104,6 +154,14 @@ def _warnings(reference: Reference, rules: tuple[LinearRule, ...]) -> list[str]:
         found.append("The model accepts none of its reference records, so most methods will find no way to a yes.")
     if yes == count:
         found.append("The model accepts all of its reference records.")
+    if reference.weight_moments is not None:
+        refitted = homogeneous(reference.X) @ reference.weight_moments.mean >= 0.0
+        alike = float(np.mean(refitted == favourable(reference.scores)))
+        if alike < AGREEMENT:
+            found.append(
+                f"Models refitted to the label decide {1.0 - alike:.0%} of the reference records otherwise than this "
+                "one; is 1 the favourable outcome?"
+            )
     for rule in rules:
         broken = count - int(rule.holds(reference.rows_raw).sum())
         if broken:
@@ -129,13 +187,20 @@ def largest_distance(X: Float[np.ndarray, "n d"]) -> tuple[float, bool]:
 
 
 def pack(reference: Reference) -> bytes:
-    """Rows and scores as the bytes of an `.npz` file."""
+    """Rows, scores and the moments of the weights, where there are any, as the bytes of an `.npz` file."""
+    moments = reference.weight_moments
+    arrays = {"rows_raw": reference.rows_raw, "scores": reference.scores}
+    if moments is not None:
+        arrays |= {"weight_mean": moments.mean, "weight_root": moments.root}
     buffer = io.BytesIO()
-    np.savez(buffer, rows_raw=reference.rows_raw, scores=reference.scores)
+    np.savez(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
 
 
-def unpack(content: bytes) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n"]]:
-    """Rows and scores; inverse of `pack`."""
+def unpack(content: bytes) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n"], WeightMoments | None]:
+    """Rows, scores and moments; inverse of `pack`."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return arrays["rows_raw"], arrays["scores"]
+        moments = None
+        if "weight_mean" in arrays:
+            moments = WeightMoments(mean=arrays["weight_mean"], root=arrays["weight_root"], kind="registered")
+        return arrays["rows_raw"], arrays["scores"], moments

@@ -10,10 +10,15 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault
-from app.recourse.features import Feature, escape, parse_column
+from app.recourse.features import Feature, FeatureType, escape, parse_column
 
 MAX_CELL_FAULTS = 20
 """Bad cells that are named; of more only the number is told."""
+
+
+def outcome(label: str) -> Feature:
+    """The column of true outcomes, to read along with the features: 1 for favourable, 0 for not."""
+    return Feature(name=label, type=FeatureType.ORDINAL, categories=("0", "1"))
 
 
 @dataclass(frozen=True, slots=True)

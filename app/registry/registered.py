@@ -3,7 +3,8 @@
 ``{root}/{id}/{version}/`` holds the manifest, the artifact and the reference records as they were registered, and
 
 * ``registration.json``: when, the digest of every file, and the fitted encoding; never rewritten,
-* ``profile.npz``: reference rows and their scores, so that loading neither parses the CSV nor scores it again,
+* ``profile.npz``: reference rows, their scores and, of a model with a label, the moments of its refits, so that loading
+  neither parses the CSV nor scores it nor refits again,
 * ``status.json``: there iff the version is retired.
 """
 
@@ -143,9 +144,13 @@ class RegisteredModel:
             raise ModelUnusable(f"{self.name} cannot be loaded: {error.detail}", model=self.name) from error
 
     def _reference(self) -> Reference:
-        rows_raw, scores = unpack((self.directory / PROFILE).read_bytes())
+        rows_raw, scores, weight_moments = unpack((self.directory / PROFILE).read_bytes())
         return Reference(
-            space=self.space, rows_raw=rows_raw, scores=scores, largest_distance=self.registration.largest_distance
+            space=self.space,
+            rows_raw=rows_raw,
+            scores=scores,
+            largest_distance=self.registration.largest_distance,
+            weight_moments=weight_moments,
         )
 
     def _check_scores(self, black_box: BlackBox, reference: Reference) -> None:

@@ -233,3 +233,23 @@ def test_the_service_stays_responsive_while_all_children_are_busy(running: Runni
     outcomes = [call.exception() for call in busy]
     # Two run into their deadline in a child; who waited in line until the deadline is told that the service is busy.
     assert sum(outcome is None for outcome in outcomes) >= 2
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/recourse", question(certificate={"moments": "registered"})),
+        (
+            "/recourse/validity",
+            {
+                "model": "loan",
+                "factual": APPLICANT,
+                "counterfactuals": [APPLICANT],
+                "certificate": {"moments": "registered"},
+            },
+        ),
+    ],
+)
+def test_moments_that_were_not_registered_are_refused(client: httpx.Client, path: str, body: dict[str, Any]) -> None:
+    detail = faults(client.post(path, json=body))["/certificate/moments"]
+    assert "the model was registered without true outcomes" in detail

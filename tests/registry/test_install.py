@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.errors import ModelExists, ModelRefused
+from app.errors import ModelExists, ModelRefused, ModelUnusable
 from app.recourse.blackbox import sigmoid
+from app.recourse.surrogate.refits import refit_moments
 from app.registry.install import STALE_S
 from app.registry.registry import Registry
 from tests.registry.loan import WEIGHTS, ModelDirectory, loan_records
@@ -54,6 +55,56 @@ def test_what_is_installed_is_whole(model: ModelDirectory, store: Registry) -> N
     ages = np.array([record["age"] for record in model.records])
     assert registration.encoding["age"] == pytest.approx((ages.mean(), ages.std()))
     assert set(registration.encoding) == {"age", "income", "amount", "savings", "guarantor"}
+
+
+def test_a_labelled_model_is_refitted_once(model: ModelDirectory, store: Registry) -> None:
+    plain = store.register(model.write()).load().reference
+    registered = store.register(model.label().write(version="2"))
+    reference = registered.load().reference
+    moments = reference.weight_moments
+    assert plain.weight_moments is None
+    assert moments is not None
+    favourable = np.array([record["repaid"] == 1 for record in model.records])
+    again = refit_moments(reference.X, favourable, 200, 0)
+    np.testing.assert_allclose(moments.mean, again.mean, rtol=1e-6)
+    np.testing.assert_allclose(moments.root @ moments.root.T, again.root @ again.root.T, atol=1e-9)
+    assert moments.root.shape == (len(WEIGHTS) + 1, len(WEIGHTS) + 1)
+    assert registered.registration.warnings == ()
+    # The label is no part of the model: all the rest is the same.
+    np.testing.assert_array_equal(reference.rows_raw, plain.rows_raw)
+    np.testing.assert_array_equal(reference.scores, plain.scores)
+    assert (registered.space.columns, reference.largest_distance) == (tuple(WEIGHTS), plain.largest_distance)
+    assert set(registered.registration.encoding) == {"age", "income", "amount", "savings", "guarantor"}
+
+
+def test_moments_cannot_be_changed_afterwards(model: ModelDirectory, store: Registry) -> None:
+    registered = store.register(model.label().write())
+    path = registered.directory / "profile.npz"
+    with np.load(path) as arrays:
+        changed = dict(arrays)
+    changed["weight_root"] *= 0.5
+    np.savez(path, **changed)
+    with pytest.raises(ModelUnusable, match=r"profile.npz has changed"):
+        registered.load()
+
+
+def test_bad_outcomes_are_named_among_the_other_faults(model: ModelDirectory, refusal: Refusal) -> None:
+    model.label().records[1]["repaid"] = "yes"
+    model.records[3]["age"] = 5
+    assert refusal(model.write(rules=["age <= hat"])) == {
+        "/rules/0": "names hat, which is not a feature of this model",
+        "/reference/1/repaid": 'line 3: must be one of "0", "1"',
+        "/reference/3/age": "line 5: must be at least 18",
+    }
+
+
+def test_a_label_that_is_not_there_or_says_one_thing_is_refused(model: ModelDirectory, refusal: Refusal) -> None:
+    faults = refusal(model.write(label="repaid"))
+    assert list(faults) == ["/reference"]
+    assert faults["/reference"].startswith('has no column "repaid"')
+    for record in model.label().records:
+        record["repaid"] = 1
+    assert refusal(model.write()) == {"/label": "needs at least 2 records with the outcome 0; there are 0"}
 
 
 def test_the_profile_is_the_models_own(model: ModelDirectory, store: Registry) -> None:

@@ -50,6 +50,18 @@ def test_defaults_are_those_of_the_output(model: ModelDirectory) -> None:
     assert read(sparse).favourable == 1
 
 
+def test_a_label_is_refitted_to_a_thousand_times(model: ModelDirectory) -> None:
+    assert read(model.manifest).label is None
+    manifest = read(model.manifest | {"label": "repaid"})
+    assert (manifest.label, manifest.refits) == ("repaid", 1000)
+
+
+def test_only_linear_models_are_refitted(model: ModelDirectory) -> None:
+    artifact = model.manifest["artifact"] | {"format": "sklearn", "path": "model.skops"}
+    faults = faults_of(model.manifest | {"artifact": artifact, "input": "raw", "label": "repaid"})
+    assert faults == {"/label": "belongs to the format linear: other models are not refitted"}
+
+
 def test_a_manifest_cannot_be_changed(model: ModelDirectory) -> None:
     with pytest.raises(ValueError, match="frozen"):
         read(model.manifest).threshold = 0.1  # type: ignore[misc]
@@ -79,6 +91,12 @@ def test_a_manifest_cannot_be_changed(model: ModelDirectory) -> None:
         ({"reference": "model.yaml"}, "/reference", "a file of its own"),
         ({"reference": "./status.json"}, "/reference", "a file of its own"),
         ({"reference": "model.json"}, "/reference", "another file than the artifact"),
+        ({"label": ""}, "/label", "at least 1 character"),
+        ({"label": 1}, "/label", "put it in quotes"),
+        ({"label": "income"}, "/label", "a column of its own"),
+        ({"label": "repaid", "refits": 1}, "/refits", "greater than or equal to 2"),
+        ({"label": "repaid", "refits": 10_001}, "/refits", "less than or equal to 10000"),
+        ({"refits": 1000}, "/refits", "belongs to a label"),
         ({"rules": "a <= b"}, "/rules", "valid tuple"),
         ({"rules": ["age <= savings", "age <= 3"]}, "/rules/0", "not a number but ordinal"),
     ],

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from app.errors import Fault
 from app.recourse.features import Feature, FeatureSpace, fit_encoding
-from app.registry.reference import MAX_CELL_FAULTS, read_reference
+from app.registry.reference import MAX_CELL_FAULTS, outcome, read_reference
 from tests.registry.loan import FEATURES, ModelDirectory
 
 PARSED = TypeAdapter(tuple[Feature, ...]).validate_python(FEATURES)
@@ -77,6 +77,20 @@ def test_missing_and_repeated_columns_are_named_along_with_bad_cells(path: Path)
         "line 2: must be at least 0",
         "line 3: must be at least 0",
     ]
+
+
+def test_true_outcomes_are_0_or_1_and_nothing_else(path: Path) -> None:
+    lines = [f"{GOOD.strip()},{cell}" for cell in ("1", " 0 ", "2", "", "true", "1.0")]
+    path.write_text("\n".join([HEADER.strip() + ",repaid", *lines]) + "\n")
+    _, faults = read_reference(path, (*PARSED, outcome("repaid")))
+    assert faults == [Fault(f"/reference/{i}/repaid", f'line {i + 2}: must be one of "0", "1"') for i in (2, 3, 4, 5)]
+    path.write_text("\n".join([HEADER.strip() + ",repaid", *lines[:2]]) + "\n")
+    table, faults = read_reference(path, (*PARSED, outcome("repaid")))
+    assert not faults
+    assert table is not None
+    assert table[:, -1].tolist() == [1, 0]
+    without, _ = read_reference(path, PARSED)
+    np.testing.assert_array_equal(table[:, :-1], without)
 
 
 def test_ragged_lines_are_named(path: Path) -> None:

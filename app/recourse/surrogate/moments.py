@@ -6,6 +6,8 @@ covariance that resampling would give is the sum over samples of the squared inf
 
 `ensemble`: the model and its other registered versions, each one's nominal machine at the same samples.
 
+`registered`: how much retraining moves the model, computed once at registration (`refits.py`).
+
 `isotropic`: unit-norm weights with the same variance in every direction (paper 4's setting for nonlinear models).
 
 References
@@ -26,7 +28,7 @@ from app.recourse.linear import LinearModel, WeightMoments
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.mpm import Moments, class_moments, fit
 
-MomentsKind: TypeAlias = Literal["surrogate", "isotropic", "ensemble"]
+MomentsKind: TypeAlias = Literal["surrogate", "registered", "ensemble", "isotropic"]
 
 FEWEST_SIBLINGS = 2
 """Other versions without which `ensemble` says nothing."""
