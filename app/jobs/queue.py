@@ -33,6 +33,9 @@ RETRY_S = 1.0
 
 LONGEST_RETRY_S = 15.0
 
+PING_S = 3.0
+"""The database answers a check within this time, or it counts as lost."""
+
 TAKE_UP_S = 0.1
 """How often this process looks for new jobs."""
 
@@ -174,7 +177,11 @@ class Jobs:
         """Raise `NotReady` if jobs cannot be had now, or are not computed although they should be."""
         if self._opening is None or not self._opening.done():
             raise NotReady(self._fault)
-        await self._reached(asyncio.to_thread(self._ping))
+        try:
+            async with asyncio.timeout(PING_S):
+                await self._reached(asyncio.to_thread(self._ping))
+        except TimeoutError:
+            raise NotReady("The job store does not answer.") from None
 
     # --- inside ---
 

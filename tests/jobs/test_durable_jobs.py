@@ -14,7 +14,7 @@ from tests.api.asking import APPLICANT, problem, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until
 from tests.jobs.conftest import Start
-from tests.jobs.serving import Server
+from tests.jobs.serving import Server, drop_connections
 from tests.processes import gone
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends children with their parent")
@@ -352,6 +352,21 @@ def test_a_database_that_is_away_costs_jobs_only(start: Start) -> None:
     assert answer.headers["retry-after"] == "1"
     problem(server.client.get("/health/ready"), 503, "not-ready")
     server.stop()
+
+
+@pytest.mark.parametrize("start", ["postgres"], indirect=True)
+def test_a_database_that_drops_all_connections_costs_no_job(start: Start, tmp_path: Path, ledger: Path) -> None:
+    server = start().ready()
+    held = tmp_path / "held"
+    held.touch()
+    address = server.submit("hold", {"ledger": str(ledger), "while": str(held)})
+    until(lambda: entries(ledger, "began"))
+    assert drop_connections(server.database) > 0
+    until(lambda: server.client.get(address).status_code == 200)
+    held.unlink()
+    until(lambda: server.client.get(address).json().get("status") == "succeeded")
+    assert len(entries(ledger, "began")) == 1
+    assert server.ended(server.submit("hold", {"ledger": str(ledger), "while": "/nowhere"}))["status"] == "succeeded"
 
 
 def test_children_of_jobs_give_way(start: Start, ledger: Path) -> None:
