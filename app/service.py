@@ -20,6 +20,7 @@ from app.jobs.pool import Lane
 from app.jobs.queue import Jobs
 from app.recourse.actionability import Constraints, action_set
 from app.recourse.blackbox import Output
+from app.recourse.certificate import CertificateParams, check_noise
 from app.recourse.features import Feature
 from app.recourse.method import MethodParams
 from app.registry.registered import RegisteredModel
@@ -38,6 +39,19 @@ class RecourseQuery:
     reference: str | None = None
     constraints: Constraints = field(default_factory=Constraints)
     cost_weights: Mapping[str, float] = field(default_factory=dict)
+    certificate: CertificateParams = field(default_factory=CertificateParams)
+    deadline_ms: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidityQuery:
+    """A request to judge counterfactuals, as it came."""
+
+    model: str
+    factual: Mapping[str, object]
+    counterfactuals: Sequence[Mapping[str, object]]
+    certificate: CertificateParams
     deadline_ms: int | None = None
     seed: int = 0
 
@@ -101,6 +115,7 @@ class Service:
             cost_weights=query.cost_weights,
             method=query.method,
             params=query.params,
+            certificate=query.certificate,
             seed=query.seed,
         )
         frame = {
@@ -124,6 +139,21 @@ class Service:
         except LaneTimeout:
             return out_of_time(1000.0 * (time.perf_counter() - began))
         return found
+
+    async def validity(self, query: ValidityQuery) -> Json:
+        """What counterfactuals are worth that another system has made. Errors as `recourse`."""
+        model = self._find(query.model, pointer="/model")
+        space = model.space
+        factual_raw, rows_raw, _ = _all_or_faults(
+            lambda: space.read(query.factual, pointer="/factual"),
+            lambda: space.read_many(query.counterfactuals, pointer="/counterfactuals"),
+            lambda: _check_certificate(model, query.certificate),
+        )
+        brought = task.Counterfactuals(
+            factual_raw=factual_raw, rows_raw=rows_raw, certificate=query.certificate, seed=query.seed
+        )
+        found = await self._in_child(model, task.validity, brought, timeout_ms=query.deadline_ms)
+        return {"model": _identity(model), **found, "seed": query.seed}
 
     # --- models ---
 
@@ -190,22 +220,34 @@ class Service:
 
 def _checked(model: RegisteredModel, query: RecourseQuery) -> Float[np.ndarray, "p"]:
     """The applicant's raw row, once nothing is wrong with it, nor with constraints and weights; else every fault."""
-    faulty: list[InvalidRequest] = []
-    factual_raw = np.zeros(model.space.p)
-    try:
-        factual_raw = model.space.read(query.applicant)
-    except InvalidRequest as error:
-        faulty.append(error)
-    try:
-        # Built for its checks alone; the child that solves builds its own.
-        action_set(model.space, factual_raw, constraints=query.constraints, cost_weights=query.cost_weights)
-    except InvalidRequest as error:
-        faulty.append(error)
+    space = model.space
+    # The action set is built for its checks alone, on any record; the child that solves builds its own.
+    factual_raw, _, _ = _all_or_faults(
+        lambda: space.read(query.applicant),
+        lambda: action_set(space, np.zeros(space.p), constraints=query.constraints, cost_weights=query.cost_weights),
+        lambda: _check_certificate(model, query.certificate),
+    )
+    return factual_raw
+
+
+def _check_certificate(model: RegisteredModel, certificate: CertificateParams) -> None:
+    if faults := check_noise(model.space, certificate):
+        raise InvalidRequest(faults=faults)
+
+
+def _all_or_faults(*checks: Callable[[], Any]) -> list[Any]:
+    """What all checks give, or one error with the faults of all that fail."""
+    results, faulty = [], []
+    for check in checks:
+        try:
+            results.append(check())
+        except InvalidRequest as error:
+            faulty.append(error)
     if len(faulty) == 1:
         raise faulty[0]
     if faulty:
         raise InvalidRequest(faults=[fault for error in faulty for fault in error.faults])
-    return factual_raw
+    return results
 
 
 def _identity(model: RegisteredModel) -> Json:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 # As in the service's children; numeric libraries read it when they are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from benchmarks import http, tables
+from benchmarks import certificates, http, tables
 
 TABLES: dict[str, Callable[[], None]] = {
     "methods": tables.methods,
     "frontier": tables.frontier,
     "mpm": tables.mpm,
+    "certificates": certificates.table,
     "http": http.table,
 }
 """Every table by the name it is asked for."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from app.recourse.actionability import action_set
 from app.recourse.blackbox import Predict, favourable
+from app.recourse.certificate import CertificateParams
 from app.recourse.features import Change, Feature, FeatureType
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.problem import RecourseProblem
@@ -64,9 +65,9 @@ def measure(task: Task, params: RobustMpmParams) -> Measured:
     for applicant in task.applicants_raw:
         recorded = Recorded(task.black_box.predict)
         recording = replace(task, black_box=replace(task.black_box, predict=recorded))
-        answers.append(_answer(recording, applicant, params))
+        answers.append(answer(recording, applicant, params))
         inputs = recorded.inputs
-        times.append(_fastest(partial(_answer, task, applicant, params)))
+        times.append(_fastest(partial(answer, task, applicant, params)))
         floors.append(_replay(task.black_box.predict, inputs))
         torch_floors.append(_replay(task.torch_predict, inputs) if task.torch_predict else float("nan"))
     found = [
@@ -100,10 +101,13 @@ def future_validity(task: Task, rows_raw: np.ndarray) -> float:
     return float(np.mean([decide(X).mean() for decide in task.retrained]))
 
 
-def _answer(task: Task, applicant: np.ndarray, params: RobustMpmParams) -> RecourseResult:
+def answer(
+    task: Task, applicant: np.ndarray, params: RobustMpmParams, certificate: CertificateParams | None = None
+) -> RecourseResult:
+    """One question, asked of the library."""
     actions = action_set(task.space, applicant)
     problem = RecourseProblem(black_box=task.black_box, reference=task.reference, action_set=actions)
-    return solve(problem, METHODS["robust_mpm"], params)
+    return solve(problem, METHODS["robust_mpm"], params, certificate)
 
 
 def _fastest(work: Callable[[], object]) -> float:

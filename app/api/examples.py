@@ -51,6 +51,21 @@ RECOURSE_EXAMPLES: Any = {
     },
 }
 
+VALIDITY_EXAMPLES: Any = {
+    "plan": {
+        "summary": "Two ways to a yes, one by one and together",
+        "value": {
+            "model": DEMO_MODEL,
+            "factual": APPLICANT,
+            "counterfactuals": [
+                {**APPLICANT, "card_utilisation": 10.0, "guarantor": True},
+                {**APPLICANT, "amount": 4000, "savings": "1,000 to 5,000 EUR", "guarantor": True},
+            ],
+            "certificate": {"ambiguity_radius": 0.02, "noise_samples": 2000},
+        },
+    },
+}
+
 PREDICT_EXAMPLES: Any = {
     "two": {
         "summary": "The applicant, and the same person asking for less",

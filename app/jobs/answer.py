@@ -7,8 +7,18 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.actionability import ActionSet
+from app.recourse.assess import Assessment
 from app.recourse.changes import FeatureChange, changes
-from app.recourse.result import SENTENCES, Counterfactual, Reason, RecourseResult, Status, Verdict
+from app.recourse.result import (
+    SENTENCES,
+    Counterfactual,
+    Judged,
+    PlanCertificate,
+    Reason,
+    RecourseResult,
+    Status,
+    Verdict,
+)
 
 Json = dict[str, Any]
 
@@ -60,13 +70,38 @@ def decision(score: float | None, probability: float | None) -> Json:
     return {"probability": probability, "score": score, "favourable": score is not None and score >= 0.0}
 
 
-def _counterfactual(action_set: ActionSet, rank: int, found: Counterfactual) -> Json:
+def _counterfactual(action_set: ActionSet, rank: int, found: Counterfactual | Judged) -> Json:
     return {
         "rank": rank,
         "applicant": action_set.space.record(found.row_raw),
         "changes": _changes(action_set, found.row_raw),
         "cost": {"total": found.cost, "norm": "l1", "changed_features": len(found.changed)},
-        "validity": {"current": decision(found.score, found.probability)},
+        "validity": _validity(found),
+    }
+
+
+def _validity(found: Counterfactual | Judged) -> Json:
+    certificate = found.certificate
+    parts = {"noise": None, "shift": None, "joint": None} if certificate is None else asdict(certificate)
+    return {"current": decision(found.score, found.probability), **parts}
+
+
+def assessment(action_set: ActionSet, found: Assessment) -> Json:
+    """The assessment of records that the caller brought."""
+    return {
+        "factual": decision(found.factual_score, found.factual_probability),
+        "counterfactuals": [_counterfactual(action_set, rank, one) for rank, one in enumerate(found.judged, start=1)],
+        "plan": found.plan and _plan(found.plan),
+        "diagnostics": asdict(found.diagnostics),
+        "warnings": list(found.warnings),
+    }
+
+
+def _plan(plan: PlanCertificate) -> Json:
+    return {
+        "validity": {"lower": plan.lower, "upper": plan.upper, "exact": plan.exact, "status": plan.status},
+        "proximity": plan.proximity,
+        "diversity": plan.diversity,
     }
 
 

@@ -13,8 +13,11 @@ from jaxtyping import Float
 from pydantic import TypeAdapter
 
 from app.errors import ModelUnusable, RecourseError
-from app.jobs.answer import Json, answer, decision, framed
+from app.jobs.answer import Json, answer, assessment, decision, framed
 from app.recourse.actionability import Constraints, action_set
+from app.recourse.assess import assess
+from app.recourse.blackbox import BlackBox
+from app.recourse.certificate import CertificateParams
 from app.recourse.method import MethodParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
@@ -73,6 +76,7 @@ class Question:
     cost_weights: Mapping[str, float]
     method: str
     params: MethodParams
+    certificate: CertificateParams
     seed: int
 
     def to_json(self) -> Json:
@@ -83,6 +87,7 @@ class Question:
             "cost_weights": dict(self.cost_weights),
             "method": self.method,
             "params": TypeAdapter(type(self.params)).dump_python(self.params, mode="json"),
+            "certificate": _CERTIFICATE.dump_python(self.certificate, mode="json"),
             "seed": self.seed,
         }
 
@@ -96,11 +101,23 @@ class Question:
             cost_weights=data["cost_weights"],
             method=data["method"],
             params=TypeAdapter(params).validate_python(data["params"]),
+            certificate=_CERTIFICATE.validate_python(data["certificate"]),
             seed=data["seed"],
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactuals:
+    """Records that somebody has, and the applicant they are for; checked against the model's schema."""
+
+    factual_raw: Float[np.ndarray, "p"]
+    rows_raw: Float[np.ndarray, "n p"]
+    certificate: CertificateParams
+    seed: int
+
+
 _CONSTRAINTS = TypeAdapter(Constraints)
+_CERTIFICATE = TypeAdapter(CertificateParams)
 
 
 @lru_cache(maxsize=MODELS_IN_MEMORY)
@@ -128,6 +145,7 @@ def _try(ref: ModelRef) -> str:
                 cost_weights={},
                 method=name,
                 params=method.params(),
+                certificate=CertificateParams(),
                 seed=0,
             )
             recourse(ref, question, deadline_s=FIRST_QUESTION_S)
@@ -151,10 +169,36 @@ def recourse(ref: ModelRef, question: Question, *, deadline_s: float) -> Json:
         black_box=model.black_box,
         reference=model.reference,
         action_set=actions,
+        siblings=_siblings(ref, question.certificate),
         seed=question.seed,
         deadline=deadline,
     )
-    return answer(actions, solve(problem, METHODS[question.method], question.params))
+    return answer(actions, solve(problem, METHODS[question.method], question.params, question.certificate))
+
+
+def validity(ref: ModelRef, brought: Counterfactuals, *, deadline_s: float) -> Json:
+    """What counterfactuals are worth that the caller already has; see `app.jobs.answer`."""
+    deadline = time.monotonic() + deadline_s
+    model = _load(ref)
+    actions = action_set(model.black_box.space, brought.factual_raw)
+    problem = RecourseProblem(
+        black_box=model.black_box,
+        reference=model.reference,
+        action_set=actions,
+        siblings=_siblings(ref, brought.certificate),
+        seed=brought.seed,
+        deadline=deadline,
+    )
+    return assessment(actions, assess(problem, brought.rows_raw, brought.certificate))
+
+
+def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, ...]:
+    """The model's other active versions with the same columns, where the certificate asks for them."""
+    if not (certificate.ensemble or certificate.moments == "ensemble"):
+        return ()
+    own = _load(ref).registered
+    others = [m for m in ref.store.open().list() if m.id == own.id and m.version != own.version and not m.retired]
+    return tuple(_load(ModelRef.of(ref.store, m)).black_box for m in others if m.space.same_columns(own.space))
 
 
 def recourse_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001

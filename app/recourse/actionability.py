@@ -82,7 +82,7 @@ class Limit:
 
     feature: str
     constraint: str
-    """`immutable`, `direction`, `bounds` (of the request) or `change`, `range` (of the model)."""
+    """`immutable`, `direction`, `bounds` (of the request) or `change` (of the model)."""
     lower_raw: float
     upper_raw: float
     """The range the feature would have without this constraint."""
@@ -115,7 +115,7 @@ class ActionSet:
         return self.constraints.max_changes
 
     def limits(self) -> list[Limit]:
-        """Single constraints whose relaxation would give more room."""
+        """Single constraints whose relaxation would give more room; the model's own range cannot be relaxed."""
         found: list[Limit] = []
         for j, feature in enumerate(self.space.features):
             fact = float(self.factual_raw[j])
@@ -123,8 +123,7 @@ class ActionSet:
             for k, (name, _) in enumerate(named):
                 others = [bounds for i, (_, bounds) in enumerate(named) if i != k]
                 low, high = _reachable_range(feature, others, fact)
-                levels = name == "range" and not feature.is_number  # there are no others to allow
-                if not levels and (low < self.lower_raw[j] or high > self.upper_raw[j]):
+                if name != "range" and (low < self.lower_raw[j] or high > self.upper_raw[j]):
                     found.append(Limit(feature=feature.name, constraint=name, lower_raw=low, upper_raw=high))
         return found
 

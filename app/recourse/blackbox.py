@@ -66,6 +66,8 @@ class BlackBox:
     threshold: float = 0.5
     """Smallest favourable output: a probability in (0, 1), or a logit. Not used for labels."""
     gradient: Predict | None = None
+    linear: bool = False
+    """Whether the score is a linear function of the encoded point, so that its gradient says everything."""
 
     @property
     def fractional(self) -> bool:

@@ -1,7 +1,10 @@
 """The only caller of optimisation solvers."""
 
+from dataclasses import dataclass
+
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
+from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from app.errors import SolverFailed
@@ -46,3 +49,57 @@ def mixed_integer_program(
     x = np.asarray(answer.x, dtype=float)
     x[integer] = np.rint(x[integer])
     return x
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bracketed:
+    """Proven bounds on the optimal value of a minimisation."""
+
+    lower: float
+    """From the dual side, lowered by its residuals."""
+    upper: float
+    """From the primal side, raised by its residuals."""
+
+
+def cone_program(
+    cost: Float[np.ndarray, "n"],
+    entries: tuple[Float[np.ndarray, "k"], tuple[Int[np.ndarray, "k"], Int[np.ndarray, "k"]]],
+    offset: Float[np.ndarray, "m"],
+    cones: list[tuple[str, int]],
+    *,
+    time_limit_s: float,
+) -> Bracketed:
+    """``min cost.x`` subject to ``offset - A x`` in the product of the cones, by Clarabel.
+
+    Parameters
+    ----------
+    entries : values and (row, column) of A
+    cones : in the order of the rows; ("nonnegative", rows) or ("semidefinite", n), whose rows are the upper triangle,
+        column by column, off-diagonal entries times sqrt(2)
+
+    Raises
+    ------
+    SolverFailed : it did not converge within the time limit
+    """
+    import clarabel
+
+    kinds = {"nonnegative": clarabel.NonnegativeConeT, "semidefinite": clarabel.PSDTriangleConeT}
+    A = sparse.csc_matrix(entries, shape=(len(offset), len(cost)))
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.time_limit = time_limit_s
+    settings.max_threads = 1
+    nothing = sparse.csc_matrix((len(cost), len(cost)))
+    answer = clarabel.DefaultSolver(
+        nothing, cost, A, offset, [kinds[kind](size) for kind, size in cones], settings
+    ).solve()
+    if str(answer.status) not in ("Solved", "AlmostSolved"):
+        raise SolverFailed(f"The cone solver ended without an answer: {answer.status}")
+    x, z, s = (np.asarray(vector) for vector in (answer.x, answer.z, answer.s))
+    # For every feasible x': cost.x' >= -offset.z + (cost + A'z).x', and the solver's own x tells how large x' can be.
+    stationarity = float(np.abs(cost + A.T @ z).max())
+    feasibility = float(np.abs(A @ x + s - offset).max())
+    return Bracketed(
+        lower=-float(offset @ z) - 2.0 * stationarity * (1.0 + float(np.abs(x).sum())),
+        upper=float(cost @ x) + 2.0 * feasibility * (1.0 + float(np.abs(z).sum())),
+    )

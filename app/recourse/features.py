@@ -268,6 +268,20 @@ class FeatureSpace:
             rows_raw[:, j] = X[:, self.spans[j]].argmax(axis=1)
         return np.clip(rows_raw, *self.limits_raw)
 
+    def same_columns(self, other: "FeatureSpace") -> bool:
+        """Whether another schema has the same features with the same values, if perhaps other scales."""
+        return self.columns == other.columns and all(
+            (mine.type, mine.levels) == (theirs.type, theirs.levels)
+            for mine, theirs in zip(self.features, other.features, strict=True)
+        )
+
+    def recode(self, X: Float[np.ndarray, "n d"], other: "FeatureSpace") -> Float[np.ndarray, "n d"]:
+        """Points of another space with the same columns, in the scales of this one."""
+        recoded = X.copy()
+        raw = X[:, other.numeric_columns] * other.scale_raw + other.center_raw
+        recoded[:, self.numeric_columns] = (raw - self.center_raw) / self.scale_raw
+        return recoded
+
     def read(self, record: Mapping[str, object], *, pointer: str = "/applicant") -> Float[np.ndarray, "p"]:
         """The raw row of a JSON record.
 

@@ -1,5 +1,7 @@
 """Linear algebra that more than one room needs."""
 
+from functools import lru_cache
+
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import lapack
@@ -33,3 +35,11 @@ def diagonalise_pair(
     t, rotation = np.linalg.eigh(half.T @ T @ half)
     t = np.minimum(np.maximum(t, 0.0), 1.0)
     return half @ rotation, 1.0 - t, t, None
+
+
+@lru_cache(maxsize=16)
+def standard_normal(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
+    """`n` draws of `d` independent standard normal numbers; kept, because most requests have the same seed."""
+    draws = np.random.default_rng(seed).standard_normal((n, d))
+    draws.flags.writeable = False
+    return draws

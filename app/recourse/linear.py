@@ -1,4 +1,4 @@
-"""A linear decision ``f(x) = w.x + c``, favourable iff ``f(x) >= 0``."""
+"""Linear decisions ``f(x) = w.x + c``, favourable iff ``f(x) >= 0``, and distributions of them."""
 
 import math
 from dataclasses import dataclass
@@ -31,3 +31,23 @@ class LinearModel:
         if not norm > 0.0 or not math.isfinite(norm) or not math.isfinite(self.c):
             raise DegenerateSurrogate
         return LinearModel(self.w / norm, self.c / norm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightMoments:
+    """Mean and covariance of uncertain linear models ``theta = (w, c)``, intercept last; the mean has length 1."""
+
+    mean: Float[np.ndarray, "m"]
+    root: Float[np.ndarray, "m q"]
+    """The covariance is ``root @ root.T``."""
+    kind: str
+    """Where they come from: `surrogate` or `isotropic`."""
+
+    def project(self, points: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+        """Mean and standard deviation of the score of each homogeneous point."""
+        return points @ self.mean, np.sqrt(((points @ self.root) ** 2).sum(axis=1))
+
+
+def homogeneous(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n m"]:
+    """Points with a 1 appended, so that ``theta.x`` is the whole score."""
+    return np.concatenate([X, np.ones((len(X), 1))], axis=1)

@@ -55,6 +55,8 @@ class RecourseProblem:
     black_box: BlackBox
     reference: Reference
     action_set: ActionSet
+    siblings: tuple[BlackBox, ...] = ()
+    """Other versions of the model, with the same columns; asked for the certificate only."""
     seed: int = 0
     deadline: float | None = None
     """`time.monotonic()` at which the answer must be there; None for no limit."""

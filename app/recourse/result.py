@@ -1,5 +1,6 @@
 """The answer. Only `app.recourse.solve` makes one, after it has asked the black box about every record in it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -47,6 +48,67 @@ SENTENCES: dict[Reason, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseCertificate:
+    """What happens if the advice is followed inexactly."""
+
+    std: float | Mapping[str, float]
+    """Of the noise, encoded units; by feature or for all."""
+    closed_form: float
+    """Probability that the noise undoes the recourse, from score and gradient."""
+    upper_bound: float
+    """A bound on it that does not use the counterfactual's own score (proposition 4 of PROBE)."""
+    exact: bool
+    """Whether both are exact (the model is linear) or of first order."""
+    of: str
+    """Whose score and gradient: `model` or `surrogate`."""
+    monte_carlo: float | None
+    """Share of noisy copies that the black box itself refused."""
+    interval: tuple[float, float] | None
+    """95 % confidence interval of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GelbrichCertificate:
+    """Probability that a retrained model says yes, over every distribution of models near the estimate."""
+
+    lower: float
+    upper: float
+    radius: float
+    moments: str
+    """Where mean and covariance of the models come from."""
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftCertificate:
+    """What happens if the model is retrained."""
+
+    gelbrich: GelbrichCertificate
+    linf_radius: float
+    """Every linear model whose weights are each within this distance of the local one (of length 1) says yes."""
+    ensemble: float | None
+    """Share of the model's other versions that say yes; None where they were not asked, or there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointCertificate:
+    """A lower bound on the probability of a yes if both happen."""
+
+    lower: float
+    interval: tuple[float, float]
+    """95 % confidence interval of the bound; its lower end is the promise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """How long a counterfactual stays favourable."""
+
+    noise: NoiseCertificate
+    shift: ShiftCertificate
+    joint: JointCertificate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactual:
     """A raw row that the black box itself has scored."""
 
@@ -57,6 +119,37 @@ class Counterfactual:
     """Weighted L1 in encoded units, a change of category counts 1."""
     changed: tuple[int, ...]
     """Indices of the features that differ from the factual."""
+    certificate: Certificate | None = None
+    """None where it was not asked for, or where the decisions around here determine no local model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A raw row that somebody brought; the black box has scored it, whatever it said."""
+
+    row_raw: Float[np.ndarray, "p"]
+    score: float | None
+    """None where the model gave no finite score."""
+    probability: float | None
+    cost: float
+    changed: tuple[int, ...]
+    certificate: Certificate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCertificate:
+    """How likely all counterfactuals of a plan stay favourable together when the model is retrained."""
+
+    lower: float
+    upper: float
+    exact: bool
+    """Whether the bounds are tight, up to the solver's accuracy."""
+    status: str
+    """`complete`, or `bracket` where the solver did not end in time and the bounds come from the members' own."""
+    proximity: float
+    """Mean L2 distance to the factual, encoded units."""
+    diversity: float
+    """Determinant of ``1/(1 + distance)`` between the members: 0 for equal ones, towards 1 for distant ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +157,7 @@ class Relaxation:
     """The single constraint whose removal helps most."""
 
     constraint: str
-    """`immutable`, `direction`, `bounds`, `max_changes` (of the request), `change`, `range`, `rule` (of the model)."""
+    """`immutable`, `direction`, `bounds`, `max_changes` (of the request) or `change` (of the model)."""
     feature: str | None
     """The feature it binds; None for `max_changes` and rules."""
     sufficient: bool

@@ -77,7 +77,7 @@ class Search:
         self, model: LinearModel, action_set: ActionSet, *, kind: SearchKind = "auto", deadline: float | None = None
     ) -> None:
         self.model, self.action_set, self.deadline = model, action_set, deadline
-        self.whole = kind == "actionable" or (kind == "auto" and not action_set.is_box)
+        self.whole = kind == "actionable" or bool(action_set.rules) or (kind == "auto" and not action_set.is_box)
         self.start_raw = action_set.start_raw
         self.start_score = float(model.score(action_set.space.encode(self.start_raw[None]))[0])
         self.forced = self.start_raw != action_set.factual_raw

@@ -14,6 +14,7 @@ box is asked about the very records that are returned. At most `MAX_CALLS` model
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -21,6 +22,7 @@ from jaxtyping import Bool, Float
 from app.errors import BoundaryNotFound, DeadlineExceeded, DegenerateSurrogate, SolverFailed
 from app.recourse.actionability import ActionSet
 from app.recourse.blackbox import Meter, favourable
+from app.recourse.certificate import CertificateParams, certify, local_model
 from app.recourse.method import Candidates, Method, MethodParams
 from app.recourse.methods import METHODS
 from app.recourse.problem import RecourseProblem
@@ -34,7 +36,9 @@ from app.recourse.result import (
     Status,
     Verdict,
 )
-from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
+from app.recourse.search import Search
+from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, sample_boundary, survey
+from app.recourse.surrogate.mpm import class_moments, fit
 
 __all__ = ["METHODS", "solve"]
 
@@ -48,6 +52,8 @@ REFERENCES = 20
 """Favourable reference records that are tried where every proposal was refused."""
 MAX_PAIRS = 3000
 """Pairs of extreme changes that are tried with them."""
+RELAXATION_RECORDS = 200
+"""Reference records of each decision that tell which constraint stands in the way."""
 FALLBACK_WARNING = (
     "The method's own constraint cannot be met, or the model refused what met it. This answer comes from favourable "
     "reference records made legal for this person, or from extreme changes of one or two features; the model accepts "
@@ -55,7 +61,9 @@ FALLBACK_WARNING = (
 )
 
 
-def solve(problem: RecourseProblem, method: Method, params: MethodParams) -> RecourseResult:
+def solve(
+    problem: RecourseProblem, method: Method, params: MethodParams, certificate: CertificateParams | None = None
+) -> RecourseResult:
     """Answer one applicant's question with a counterfactual that the black box has confirmed, or with a verdict.
 
     The same problem, method and parameters give the same answer, timings aside, unless the deadline cuts it short.
@@ -64,14 +72,18 @@ def solve(problem: RecourseProblem, method: Method, params: MethodParams) -> Rec
     ------
     ModelOutputInvalid : the model broke its contract, e.g. with a probability above 1
     """
-    return _Answer(problem, method, params).result()
+    return _Answer(problem, method, params, certificate).result()
 
 
 class _Answer:
     """One question on its way to its answer: what the black box has been asked so far, and what it said."""
 
-    def __init__(self, problem: RecourseProblem, method: Method, params: MethodParams) -> None:
+    def __init__(
+        self, problem: RecourseProblem, method: Method, params: MethodParams, certificate: CertificateParams | None
+    ) -> None:
         self.started = time.perf_counter()
+        self.certificate = certificate
+        self.sample: BoundarySample | None = None
         self.problem, self.method, self.params = problem, method, params
         self.actions = problem.action_set
         self.meter = Meter(problem.black_box, problem.deadline)
@@ -93,6 +105,7 @@ class _Answer:
             reason = Reason.DEADLINE
         except BoundaryNotFound:
             reason = Reason.BOUNDARY_NOT_FOUND
+        self._certify()
         if self.meter.silent:
             self.warnings.append(
                 f"The model gave no finite score for {self.meter.silent} of the {self.meter.rows} points it was asked "
@@ -110,14 +123,35 @@ class _Answer:
         if self.factual_score >= 0.0:
             return None
         try:
-            sample = sample_boundary(self.problem, self.meter, self.params, seen)
-            self.candidates = self.method.generate(self.problem, self.params, sample)
+            self.sample = sample_boundary(self.problem, self.meter, self.params, seen)
+            self.candidates = self.method.generate(self.problem, self.params, self.sample)
             reason = self._climb(self.candidates)
         except DegenerateSurrogate:
             reason = Reason.DEGENERATE_SURROGATE
         if self.best is None and self.meter.calls < MAX_CALLS:
             self._verify(np.empty((0, self.actions.space.p)), fallback=self._fallback_rows())
+        if self.best is None and not (self.relax and self.relax.sufficient):
+            self.relax = _relaxation(self.problem) or self.relax
+            if self.relax and reason is Reason.DEGENERATE_SURROGATE:
+                reason = Reason.INFEASIBLE_CONSTRAINTS  # no decision differs because of what cannot change
         return reason
+
+    def _certify(self) -> None:
+        if self.best is None or self.sample is None or self.certificate is None:
+            return
+        try:
+            (certificate,) = certify(
+                self.problem,
+                self.meter,
+                local_model(self.problem, self.sample, self.certificate),
+                self.factual_score,
+                self.best.row_raw[None],
+                np.array([self.best.score]),
+                self.certificate,
+            )
+            self.best = replace(self.best, certificate=certificate)
+        except (DegenerateSurrogate, DeadlineExceeded) as error:
+            self.warnings.append(f"There is no certificate. {error.detail}")
 
     def _climb(self, candidates: Candidates) -> Reason:
         """Verify proposals of growing push together, then look between the last refused and the first accepted one."""
@@ -225,6 +259,23 @@ class _Answer:
     def _probability(self, score: float) -> float | None:
         probabilities = self.problem.black_box.probability(np.array([score]))
         return None if probabilities is None else float(probabilities[0])
+
+
+def _relaxation(problem: RecourseProblem) -> Relaxation | None:
+    """What stands in the way among all features, also those that cannot change and on which samples say nothing.
+
+    By a machine of the nearest reference records of both decisions, whose scores are known: it takes no model call.
+    """
+    reference = problem.reference
+    accepted = favourable(reference.scores)
+    distance = ((reference.X - problem.x0) ** 2).sum(axis=1)
+    order = distance.argsort(kind="stable")
+    near = np.concatenate([order[accepted[order]][:RELAXATION_RECORDS], order[~accepted[order]][:RELAXATION_RECORDS]])
+    try:
+        search = Search(fit(*class_moments(reference.X[near], accepted[near]), "none").model, problem.action_set)
+    except DegenerateSurrogate:
+        return None
+    return search.relaxation(max(search.start_score, 0.0))
 
 
 def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:

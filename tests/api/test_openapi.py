@@ -16,6 +16,7 @@ CHECKED_IN = Path(__file__).parents[2] / "openapi.json"
 
 OPERATIONS = {
     ("post", "/recourse"): "recourse",
+    ("post", "/recourse/validity"): "validity",
     ("get", "/methods"): "list_methods",
     ("get", "/models"): "list_models",
     ("get", "/models/{id}"): "get_model",

@@ -59,7 +59,12 @@ def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> 
                 }
             ],
             "cost": {"total": 3.0, "norm": "l1", "changed_features": 1},
-            "validity": {"current": {"favourable": True, "probability": 0.62, "score": 0.5}},
+            "validity": {
+                "current": {"favourable": True, "probability": 0.62, "score": 0.5},
+                "noise": None,
+                "shift": None,
+                "joint": None,
+            },
         }
     ]  # fmt: skip
     assert told["surrogate"] == {"kind": "mpm", "worst_case_accuracy": 0.4, "fidelity": 0.9, "samples": 100}

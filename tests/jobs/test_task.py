@@ -11,6 +11,7 @@ import pytest
 from app.errors import ModelUnusable, UnknownModel
 from app.jobs import task
 from app.recourse.actionability import Bounds, Constraints, Direction
+from app.recourse.certificate import CertificateParams
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
 from tests.api.asking import APPLICANT
@@ -32,7 +33,7 @@ def question(ref: task.ModelRef) -> task.Question:
     space = ref.store.open().find(ref.name).space
     return task.Question(
         factual_raw=space.read(APPLICANT), constraints=Constraints(), cost_weights={}, method=METHOD.name,
-        params=METHOD.params(), seed=0,
+        params=METHOD.params(), certificate=CertificateParams(), seed=0,
     )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ def test_a_question_survives_being_stored(loan: task.ModelRef) -> None:
             max_changes=2,
         ),
         cost_weights={"income": 0.1},
+        certificate=CertificateParams(moments="isotropic", noise_std={"age": 0.1}, ensemble=True),
         seed=2**53 - 1,
     )
     stored = json.loads(json.dumps(asked.to_json(), allow_nan=False))

@@ -12,9 +12,6 @@ from app.recourse.actionability import Constraints, LinearRule
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
 from app.recourse.linear import LinearModel
 
-FAR = 200.0
-"""Stands for a number without limit."""
-
 
 def interval(feature: Feature, fact: float, constraints: Constraints) -> tuple[float, float]:
     """Where the raw number of a feature has to lie, lattices aside."""
@@ -109,6 +106,8 @@ class Program:
     constraints: Constraints
     rules: tuple[LinearRule, ...]
     model: LinearModel
+    far: float = 1000.0
+    """Stands for a number without limit."""
 
     def __post_init__(self) -> None:
         self.size = 0
@@ -143,7 +142,7 @@ class Program:
         fact, scale = float(self.factual_raw[j]), feature.scale or 1.0
         low, high = interval(feature, fact, self.constraints)
         stays, moves = low <= fact <= high, not low == high == fact
-        low, high = max(low, -FAR), min(high, FAR)
+        low, high = max(low, -self.far), min(high, self.far)
         changed = self._variable(0 if stays else 1, 1 if moves else 0, whole=True)
         delta = self._variable(-math.inf, math.inf)
         distance = self._variable(0.0, math.inf)
@@ -190,7 +189,8 @@ class Program:
             constraints=LinearConstraint(A, [row[1] for row in rows], [row[2] for row in rows]),
             bounds=Bounds(self.low, self.high),
             integrality=np.array(self.integer, dtype=int),
-            options={"mip_rel_gap": 0.0},
+            # With presolve, HiGHS 1.12 calls some of these solved at a cost that is not the least.
+            options={"mip_rel_gap": 0.0, "presolve": False},
         )
         assert answer.status in (0, 2, 4), answer.message
         return float(answer.fun) if answer.status == 0 else None
@@ -199,7 +199,7 @@ class Program:
         """Least cost of a legal row with a score of at least `margin`; None where there is none."""
         return self._solve(self.cost, [(self.score, margin - self.offset, math.inf)])
 
-    def highest(self) -> float | None:
-        """Highest score of a legal row; None where there is no legal row."""
+    def highest(self) -> float:
+        """Highest score of a legal row; -inf where there is none."""
         found = self._solve({k: -w for k, w in self.score.items()}, [])
-        return None if found is None else self.offset - found
+        return -math.inf if found is None else self.offset - found

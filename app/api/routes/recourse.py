@@ -1,4 +1,4 @@
-"""POST /recourse."""
+"""POST /recourse and what else can be asked about one applicant."""
 
 from typing import Annotated
 
@@ -8,15 +8,17 @@ from starlette.responses import JSONResponse
 from app import errors
 from app.api.deps import ServiceDep
 from app.api.documented import BODY, LANE, refusals
-from app.api.examples import RECOURSE_EXAMPLES
+from app.api.examples import RECOURSE_EXAMPLES, VALIDITY_EXAMPLES
 from app.api.json_route import StrictRoute
 from app.api.later import ACCEPTED, VARY, answer_later
 from app.api.prefer import PreferDep
 from app.api.schemas.recourse import RecourseAnswer, RecourseRequest
 from app.api.schemas.strict import to_record
+from app.api.schemas.validity import ValidityAnswer, ValidityRequest
 from app.recourse.actionability import Constraints
+from app.recourse.certificate import CertificateParams
 from app.recourse.solve import METHODS
-from app.service import RecourseQuery
+from app.service import RecourseQuery, ValidityQuery
 
 router = APIRouter(tags=["recourse"], route_class=StrictRoute)
 
@@ -61,6 +63,7 @@ async def recourse(
         reference=request.reference,
         constraints=to_record(Constraints, request.constraints),
         cost_weights=request.cost.weights,
+        certificate=to_record(CertificateParams, request.certificate),
         deadline_ms=request.deadline_ms,
         seed=request.seed,
     )
@@ -68,3 +71,38 @@ async def recourse(
         return await answer_later(await service.start_recourse(query), prefer, service)
     # A finished response: checking our own answer against its schema again would cost more than making it. A test does.
     return JSONResponse(await service.recourse(query), headers=VARY)
+
+
+@router.post(
+    "/recourse/validity",
+    name="validity",
+    summary="What are counterfactuals worth that somebody already has?",
+    response_model=ValidityAnswer,
+    responses=refusals(
+        "/recourse/validity",
+        *BODY,
+        errors.InvalidRecord,
+        errors.UnknownModel,
+        errors.ModelUnusable,
+        errors.ModelOutputInvalid,
+        *LANE,
+        errors.LaneTimeout,
+        errors.DeadlineExceeded,
+    ),
+)
+async def validity(
+    request: Annotated[ValidityRequest, Body(openapi_examples=VALIDITY_EXAMPLES)], service: ServiceDep
+) -> JSONResponse:
+    """The certificate of each record, for exactly the values given, and the joint bounds of all of them as a plan.
+
+    Whoever made the counterfactuals: nothing is changed and nothing is searched.
+    """
+    query = ValidityQuery(
+        model=request.model,
+        factual=request.factual,
+        counterfactuals=request.counterfactuals,
+        certificate=to_record(CertificateParams, request.certificate),
+        deadline_ms=request.deadline_ms,
+        seed=request.seed,
+    )
+    return JSONResponse(await service.validity(query))

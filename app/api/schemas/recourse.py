@@ -10,11 +10,13 @@ from app.api.schemas.methods import CHOICES, DEFAULT_METHOD, MethodChoice
 from app.api.schemas.models import Decision, Described, ModelVersion, Record, Value
 from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive
 from app.recourse.actionability import Constraints
+from app.recourse.certificate import CertificateParams
 from app.recourse.result import Reason, Status
 
 LONGEST_DEADLINE_MS = 60_000
 
 ConstraintsRequest: Any = derive(Constraints)
+CertificateRequest: Any = derive(CertificateParams)
 
 
 def _printable(text: str) -> str:
@@ -48,6 +50,8 @@ class RecourseRequest(Strict):
     """What this applicant cannot or will not do."""
     cost: Cost = Cost()
     """What changes cost this applicant."""
+    certificate: CertificateRequest = Field(default_factory=CertificateRequest)
+    """What the certificate of the answer is to say."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
     """Milliseconds until the answer; the operator's default when absent. What is not confirmed by then is not given."""
     seed: Annotated[int, Field(ge=0, le=2**53 - 1), NUMBER] = 0
@@ -76,11 +80,65 @@ class ChangeCost(Described):
     changed_features: int
 
 
+class NoiseAnswer(Described):
+    """What happens if the advice is followed inexactly."""
+
+    std: float | dict[str, float]
+    """Of the noise, in standardised units; for all numeric features, or by feature."""
+    closed_form: float
+    """Probability that the noise undoes the recourse, from the score and its slope."""
+    upper_bound: float
+    """A bound on it that does not use the record's own score."""
+    exact: bool
+    """Whether both are exact, as for a linear model, or of first order."""
+    of: Literal["model", "surrogate"]
+    """Whose score and slope: the model's own, or the local model's where the model offers no slope."""
+    monte_carlo: float | None
+    """Share of noisy copies that the model itself refused; null where none were asked for."""
+    interval: tuple[float, float] | None
+    """95 % confidence interval of that share."""
+
+
+class Gelbrich(Described):
+    """Probability that a retrained model says yes, over every distribution of models near the estimate."""
+
+    lower: float
+    upper: float
+    radius: float
+    """How far mean and covariance of the models may be from the estimate."""
+    moments: str
+    """Where the estimate comes from, as in the request."""
+    exact: bool
+
+
+class ShiftAnswer(Described):
+    """What happens if the model is retrained."""
+
+    gelbrich: Gelbrich
+    linf_radius: float
+    """Every linear model whose weights are each within this distance of the local one (of length 1) says yes."""
+    ensemble: float | None
+    """Share of the model's other active versions that say yes; null where they were not asked, or there are none."""
+
+
+class JointAnswer(Described):
+    """Noise and retraining together."""
+
+    lower: float
+    """A lower bound on the probability of a yes."""
+    interval: tuple[float, float]
+    """95 % confidence interval of the bound; its lower end is the promise."""
+
+
 class Validity(Described):
-    """Whether the model says yes to it."""
+    """The certificate: whether the model says yes to the record, and how long that will last."""
 
     current: Decision
     """The model's own decision on exactly this record."""
+    noise: NoiseAnswer | None
+    """Null, like the other two, where the decisions around the applicant determine no local model."""
+    shift: ShiftAnswer | None
+    joint: JointAnswer | None
 
 
 class CounterfactualAnswer(Described):

@@ -11,7 +11,16 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, TypeAdapter, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+    TypeAdapter,
+    create_model,
+)
 from pydantic_core import PydanticCustomError
 
 LONGEST_NAME = 100
@@ -102,6 +111,8 @@ def _strict(annotation: Any) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         key, value = _strict(inner[0]), _strict(inner[1])
         return Annotated[dict[key, value], Field(max_length=MOST_ENTRIES), FEW]  # type: ignore[valid-type]
+    if annotation is bool:
+        return StrictBool
     if annotation in (int, float):
         return Annotated[annotation, NUMBER]
     if annotation is str:

@@ -224,7 +224,8 @@ def _draw(
         return X
     rng = np.random.default_rng(problem.seed)
     numeric = np.intersect1d(free, space.numeric_columns)
-    X[:, numeric] += deviation * math.sqrt(len(numeric) + 2) * unit_ball(problem.seed, n, len(numeric))
+    if numeric.size:
+        X[:, numeric] += deviation * math.sqrt(len(numeric) + 2) * unit_ball(problem.seed, n, len(numeric))
     for j in space.groups[problem.action_set.movable[space.groups]]:
         span = space.spans[j]
         levels = span.stop - span.start

@@ -42,8 +42,10 @@ Divergence: TypeAlias = Literal["none", "quadratic", "bures", "fisher_rao", "log
 
 RIDGE = 1e-6
 """Share of the wider class's mean variance added to each covariance: samples may lie in a plane by chance."""
-TINY = 1e-300
-"""Stands for zero where a logarithm is taken."""
+TINY = 1e-30
+"""Stands for zero where a logarithm is taken; far below what rounding leaves of zero."""
+EXTREME = 1e100
+"""Ratio of two scales beyond which the machine does not change any more."""
 GRID = np.linspace(0.0, 1.0, 97)
 MAX_DESCENT_STEPS = 10_000
 DESCENT_TOLERANCE = 1e-14
@@ -78,7 +80,7 @@ class MinimaxMachine:
     model: LinearModel
     """Unit-norm weights; favourable iff the score is >= 0."""
     worst_case_accuracy: float
-    """In [0.5, 1): no distribution in the ambiguity sets is classified right less often."""
+    """In [0, 1]: no distribution in the ambiguity sets is classified right less often."""
 
 
 def spread(covariance: Float[np.ndarray, "d d"], divergence: Divergence, radius: float) -> Spread:
@@ -131,18 +133,18 @@ def fit(
     total = tau_plus + tau_minus
     share = tau_plus / total if total > 0.0 else 0.5
     b = float(w @ favourable.mean) - share
-    kappa_squared = 1.0 / total**2 if total > 0.0 else math.inf
+    kappa_squared = (1.0 / total) ** 2 if total > 1e-100 else math.inf
     accuracy = 1.0 if math.isinf(kappa_squared) else kappa_squared / (1.0 + kappa_squared)
     return MinimaxMachine(LinearModel(w, -b).unit(), accuracy)
 
 
 def minimise_spread(a: Float[np.ndarray, "d"], plus: Spread, minus: Spread) -> Float[np.ndarray, "d"]:
     """``argmin plus(w) + minus(w)`` subject to ``a.w = 1``, exactly."""
-    w = (
-        _minimise_three(a, plus, minus)
-        if plus.norm + minus.norm > 0.0
-        else _minimise_two(a, plus.covariance, minus.covariance, minus.scale / plus.scale)
-    )
+    if plus.norm + minus.norm > 0.0:
+        w = _minimise_three(a, plus, minus)
+    else:
+        ratio = min(max(minus.scale / plus.scale, 1.0 / EXTREME), EXTREME)
+        w = _minimise_two(a, plus.covariance, minus.covariance, ratio)
     return w / (a @ w)
 
 

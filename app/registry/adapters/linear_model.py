@@ -52,7 +52,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, *, trust_pick
     predict, gradient = _functions(weights, intercept, manifest.output, file.link)
     return BlackBox(
         space=space, predict=predict, gradient=gradient, input=manifest.input, output=manifest.output,
-        threshold=manifest.threshold,
+        threshold=manifest.threshold, linear=file.link == "logit" or manifest.output is Output.LOGIT,
     )  # fmt: skip
 
 

@@ -1,0 +1,111 @@
+"""What counterfactuals that somebody already has are worth: ``assess(problem, rows_raw, certificate) -> Assessment``.
+
+The same certificate as `solve` attaches to its own answers, for exactly the records given, valid or not, and for all
+of them jointly as a plan.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import BoundaryNotFound, DeadlineExceeded, DegenerateSurrogate
+from app.recourse.blackbox import Meter
+from app.recourse.certificate import CertificateParams, certify, local_model
+from app.recourse.linear import WeightMoments, homogeneous
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import Certificate, Diagnostics, Judged, PlanCertificate
+from app.recourse.robustness.gelbrich import plan_bounds
+from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
+
+SAMPLER = SamplerParams()
+"""The certificate's own sample of the boundary, whatever method made the counterfactuals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """What was found out about the counterfactuals of one applicant."""
+
+    factual_score: float | None
+    factual_probability: float | None
+    judged: tuple[Judged, ...]
+    """In the order given."""
+    plan: PlanCertificate | None
+    """None where there is no certificate."""
+    diagnostics: Diagnostics
+    warnings: tuple[str, ...]
+
+
+def assess(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], certificate: CertificateParams) -> Assessment:
+    """Score, cost and certificate of each raw row, and the joint bounds of all.
+
+    Where the decisions around the applicant determine no local model, or the time runs out, there is no certificate
+    and a warning says why; scores and costs are given all the same, as far as the time allowed.
+
+    Raises
+    ------
+    DeadlineExceeded : the time ran out before the black box had scored the records
+    """
+    started = time.perf_counter()
+    meter = Meter(problem.black_box, problem.deadline)
+    scores = meter.score_raw(rows_raw)
+    certificates: tuple[Certificate | None, ...] = (None,) * len(rows_raw)
+    plan: PlanCertificate | None = None
+    factual_score, warnings = math.nan, list[str]()
+    try:
+        seen = survey(problem, meter, SAMPLER)
+        factual_score = seen.factual_score
+        if factual_score >= 0.0:
+            warnings.append("The model accepts the factual as it is, so there is nothing for a certificate to protect.")
+        else:
+            sample = sample_boundary(problem, meter, SAMPLER, seen)
+            local = local_model(problem, sample, certificate)
+            certificates = certify(problem, meter, local, factual_score, rows_raw, scores, certificate)
+            plan = _plan(problem, local[1], rows_raw, certificate)
+    except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded) as error:
+        warnings.append(f"There is no certificate. {error.detail}")
+    costs = problem.action_set.cost(rows_raw)
+    return Assessment(
+        factual_score=None if math.isnan(factual_score) else factual_score,
+        factual_probability=_probability(problem, factual_score),
+        judged=tuple(
+            Judged(
+                row_raw=row_raw,
+                score=None if math.isnan(score) else score,
+                probability=_probability(problem, score),
+                cost=float(cost),
+                changed=tuple(np.flatnonzero(row_raw != problem.factual_raw).tolist()),
+                certificate=one,
+            )
+            for row_raw, score, cost, one in zip(rows_raw, scores.tolist(), costs, certificates, strict=True)
+        ),
+        plan=plan,
+        diagnostics=Diagnostics(
+            model_calls=meter.calls, model_rows=meter.rows, elapsed_ms=1e3 * (time.perf_counter() - started)
+        ),
+        warnings=tuple(warnings),
+    )
+
+
+def _plan(
+    problem: RecourseProblem, moments: WeightMoments, rows_raw: Float[np.ndarray, "n p"], params: CertificateParams
+) -> PlanCertificate:
+    X = problem.action_set.space.encode(rows_raw)
+    left_s = math.inf if problem.deadline is None else problem.deadline - time.monotonic()
+    bounds = plan_bounds(homogeneous(X), moments, params.ambiguity_radius, time_limit_s=left_s)
+    distance = np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=2))
+    return PlanCertificate(
+        lower=bounds.lower,
+        upper=bounds.upper,
+        exact=bounds.exact,
+        status=bounds.status.value,
+        proximity=float(np.sqrt(((X - problem.x0) ** 2).sum(axis=1)).mean()),
+        diversity=float(np.linalg.det(1.0 / (1.0 + distance))),
+    )
+
+
+def _probability(problem: RecourseProblem, score: float) -> float | None:
+    probabilities = problem.black_box.probability(np.array([score]))
+    return None if probabilities is None or math.isnan(score) else float(probabilities[0])

@@ -1,0 +1,230 @@
+"""Invalidation rates against noise itself."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, chi2, ncx2
+
+from app.recourse.blackbox import BlackBox, Input, Meter, Output
+from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.recourse.robustness.noise import (
+    clopper_pearson,
+    invalidation_bound,
+    invalidation_rate,
+    invalidation_rate_linear,
+    noise_columns,
+)
+
+SCALED = {"center": 0.0, "scale": 1.0}
+SPACE = FeatureSpace(
+    [
+        Feature(name="age", type=FeatureType.INTEGER, noise=False, **SCALED),
+        Feature(name="income", type=FeatureType.CONTINUOUS, center=10.0, scale=4.0),
+        Feature(name="housing", type=FeatureType.CATEGORICAL, categories=("rented", "owned", "free")),
+        Feature(name="savings", type=FeatureType.ORDINAL, categories=("none", "some", "much"), **SCALED),
+        Feature(name="guarantor", type=FeatureType.BINARY, **SCALED),
+        Feature(name="amount", type=FeatureType.CONTINUOUS, **SCALED),
+    ]
+)
+
+
+# --- which columns are noisy -----------------------------------------------------------------------------------------
+
+
+def test_one_number_is_the_noise_of_numbers_that_are_not_implemented_exactly() -> None:
+    std = dict(zip(SPACE.columns, noise_columns(SPACE, 0.3).tolist(), strict=True))
+    assert {name for name, value in std.items() if value} == {"income", "amount"}
+    assert set(std.values()) == {0.0, 0.3}
+
+
+def test_numbers_by_feature_are_the_noise_of_these_features_alone() -> None:
+    std = dict(zip(SPACE.columns, noise_columns(SPACE, {"age": 0.2, "amount": 0.5}).tolist(), strict=True))
+    assert {name: value for name, value in std.items() if value} == {"age": 0.2, "amount": 0.5}
+
+
+# --- closed form -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [0.2, 1.0, {"age": 2.0, "amount": 0.4}])
+def test_the_closed_form_is_what_noise_does_to_a_linear_decision(noise: float | dict[str, float]) -> None:
+    rng = np.random.default_rng(0)
+    w, std = rng.standard_normal(SPACE.d), noise_columns(SPACE, noise)
+    scores = np.array([-0.4, -0.1, 0.0, 0.05, 0.3, 0.8])
+    found = invalidation_rate_linear(scores, np.tile(w, (6, 1)), std)
+    count = 200_000
+    noisy = rng.standard_normal((count, SPACE.d)) * std
+    measured = (noisy @ w + scores[:, None, None] < 0.0).mean(axis=(1, 2))
+    np.testing.assert_allclose(found, measured, atol=5.0 * 0.5 / math.sqrt(count))
+    assert found[2] == 0.5
+    assert (np.diff(found) < 0.0).all()
+
+
+def test_without_noise_the_decision_stays() -> None:
+    scores = np.array([-1.0, 0.0, 1e-12, 3.0])
+    quiet = invalidation_rate_linear(scores, np.ones((4, 3)), np.zeros(3))
+    assert quiet.tolist() == [1.0, 0.0, 0.0, 0.0]
+    elsewhere = invalidation_rate_linear(scores, np.tile([1.0, 0.0, 0.0], (4, 1)), np.array([0.0, 1.0, 1.0]))
+    assert elsewhere.tolist() == quiet.tolist()
+
+
+def test_what_is_not_a_number_promises_nothing() -> None:
+    """A noisy copy without a score counts as refused; the record itself must not count as less."""
+    nan, gradients, std = np.nan, np.array([[1.0, 1.0], [1.0, 1.0], [1.0, np.nan]]), np.ones(2)
+    found = invalidation_rate_linear(np.array([1.0, nan, 1.0]), gradients, std)
+    assert found[0] < 0.5
+    assert found[1:].tolist() == [1.0, 1.0]
+    assert invalidation_rate_linear(np.array([nan]), np.ones((1, 2)), np.zeros(2)).tolist() == [1.0]
+    actions = np.ones((3, 2))
+    bound = invalidation_bound(0.0, gradients[0], gradients, actions, std)
+    assert bound[0] < 0.5
+    assert bound[2] == 1.0
+    assert invalidation_bound(nan, gradients[0], gradients, actions, std).tolist() == [1.0, 1.0, 1.0]
+
+
+# --- proposition 4 ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_proposition_4_bounds_the_closed_form_of_a_linear_model(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    d, n = int(rng.integers(1, 9)), 200
+    w, start = rng.standard_normal(d), float(rng.normal())
+    std = rng.lognormal(size=d) * (rng.random(d) < 0.8)
+    actions = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.6) * rng.lognormal(size=(n, 1))
+    gradients = np.tile(w, (n, 1))
+    bound = invalidation_bound(start, w, gradients, actions, std)
+    rate = invalidation_rate_linear(start + actions @ w, gradients, std)
+    assert (rate <= bound + 1e-12).all()
+    assert (bound <= 1.0).all()
+    noisy = std > 0.0
+    downhill = actions[:, noisy] @ w[noisy] < 0.0
+    assert (bound[downhill] == 1.0).all()
+
+
+def test_proposition_4_is_tight_where_all_features_move_by_the_same_number_of_deviations() -> None:
+    """``|delta|_1 / sqrt(|delta|_0) = |delta|_2`` exactly then."""
+    w, std = np.array([1.0, -2.0, 0.5]), np.array([0.1, 0.2, 0.4])
+    action = 1.7 * std * np.sign(w)
+    bound = invalidation_bound(-0.3, w, w[None], action[None], std)
+    rate = invalidation_rate_linear(np.array([-0.3 + action @ w]), w[None], std)
+    np.testing.assert_allclose(bound, rate, atol=1e-12)
+    assert 0.0 < bound[0] < 0.5
+
+
+def test_proposition_4_says_nothing_without_noise_or_uphill_action() -> None:
+    w = np.array([1.0, 1.0])
+    actions = np.array([[-1.0, 0.5], [1.0, 0.0]])
+    assert invalidation_bound(5.0, w, np.tile(w, (2, 1)), actions, np.ones(2))[0] == 1.0
+    assert invalidation_bound(5.0, w, np.tile(w, (2, 1)), actions, np.zeros(2)).tolist() == [1.0, 1.0]
+
+
+# --- Clopper and Pearson ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trials", [1, 7, 100, 10_000])
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
+def test_the_interval_is_the_exact_one(trials: int, confidence: float) -> None:
+    for hits in sorted({0, 1, trials // 3, trials // 2, trials - 1, trials}):
+        exact = binomtest(hits, trials).proportion_ci(confidence, method="exact")
+        assert clopper_pearson(hits, trials, confidence) == pytest.approx((exact.low, exact.high), abs=1e-10)
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.03, 0.5, 0.9])
+def test_the_interval_holds_the_true_rate_as_often_as_it_says(rate: float) -> None:
+    trials = 120
+    intervals = np.array([clopper_pearson(hits, trials) for hits in range(trials + 1)])
+    drawn = np.random.default_rng(0).binomial(trials, rate, size=20_000)
+    held = (intervals[drawn, 0] <= rate) & (rate <= intervals[drawn, 1])
+    assert held.mean() >= 0.95 - 0.005
+
+
+# --- measured rates --------------------------------------------------------------------------------------------------
+
+
+def ball(space: FeatureSpace, *, input_: Input = Input.ENCODED) -> BlackBox:
+    """Accepts what lies within 1.5 of the origin."""
+    return BlackBox(
+        space=space,
+        predict=lambda X: 2.25 - (np.asarray(X) ** 2).sum(axis=1),
+        input=input_,
+        output=Output.LOGIT,
+        threshold=0.0,
+    )
+
+
+def numbers(d: int, **changes: object) -> FeatureSpace:
+    feature = Feature(name="", type=FeatureType.CONTINUOUS, **SCALED)
+    return FeatureSpace([replace(feature, name=f"f{j}", **changes) for j in range(d)])
+
+
+def test_the_measured_rate_is_that_of_the_black_box_itself() -> None:
+    """A ball is curved: the exact rate is a non-central chi-squared tail."""
+    std, samples = 0.4, 20_000
+    X = np.array([[0.2, 0.0, 0.1], [1.0, 0.5, 0.0], [0.0, 0.0, 1.5]])
+    meter = Meter(ball(numbers(3)))
+    rates, intervals = invalidation_rate(meter, X, np.full(3, std), samples, seed=3)
+    exact = ncx2.sf(2.25 / std**2, 3, (X**2).sum(axis=1) / std**2)
+    np.testing.assert_allclose(rates, exact, atol=5.0 * 0.5 / math.sqrt(samples))
+    assert ((intervals[:, 0] <= rates) & (rates <= intervals[:, 1])).all()
+    assert (meter.calls, meter.rows) == (1, 3 * samples)
+
+
+def test_its_interval_holds_the_exact_rate_as_often_as_it_says() -> None:
+    std, samples, d = 0.5, 150, 4
+    exact = float(chi2.sf(2.25 / std**2, d))
+    meter = Meter(ball(numbers(d)))
+    found = [invalidation_rate(meter, np.zeros((1, d)), np.full(d, std), samples, seed)[1][0] for seed in range(400)]
+    assert np.mean([low <= exact <= high for low, high in found]) >= 0.92
+
+
+def test_the_same_seed_measures_the_same_and_another_seed_something_else() -> None:
+    meter, X, std = Meter(ball(numbers(2))), np.array([[1.0, 0.9]]), np.full(2, 0.3)
+    one, again, other = (invalidation_rate(meter, X, std, 500, seed)[0] for seed in (1, 1, 2))
+    assert one.tobytes() == again.tobytes()
+    assert one.tobytes() != other.tobytes()
+
+
+def test_all_points_get_the_same_noise() -> None:
+    X, std = np.array([[1.0, 0.9], [0.1, 0.2], [1.0, 0.9]]), np.full(2, 0.3)
+    rates, _ = invalidation_rate(Meter(ball(numbers(2))), X, std, 500, 1)
+    assert rates[0] == rates[2]
+    np.testing.assert_array_equal(rates[:1], invalidation_rate(Meter(ball(numbers(2))), X[:1], std, 500, 1)[0])
+
+
+def test_columns_without_noise_stay_as_they_are() -> None:
+    seen: list[np.ndarray] = []
+    box = BlackBox(
+        space=numbers(3), predict=lambda X: seen.append(np.array(X)) or X[:, 0], output=Output.LOGIT, threshold=0.0
+    )
+    invalidation_rate(Meter(box), np.array([[0.0, 7.0, -3.0]]), np.array([1.0, 0.0, 2.0]), 4000, 0)
+    np.testing.assert_array_equal(seen[0][:, 1], 7.0)
+    np.testing.assert_allclose(seen[0].std(axis=0), [1.0, 0.0, 2.0], rtol=0.05)
+    np.testing.assert_allclose(seen[0].mean(axis=0), [0.0, 7.0, -3.0], atol=0.15)
+
+
+def test_a_model_of_raw_records_is_asked_about_legal_ones() -> None:
+    space = FeatureSpace([Feature(name="age", type=FeatureType.INTEGER, min=0.0, max=2.0, center=0.0, scale=0.5)])
+    seen: list[np.ndarray] = []
+    box = BlackBox(
+        space=space,
+        predict=lambda rows: seen.append(np.array(rows)) or rows[:, 0] - 1.0,
+        input=Input.RAW,
+        output=Output.LOGIT,
+        threshold=0.0,
+    )
+    rates, _ = invalidation_rate(Meter(box), np.array([[2.0]]), np.ones(1), 5000, 0)
+    assert set(np.unique(seen[0])) == {0.0, 1.0, 2.0}
+    assert rates[0] == pytest.approx(0.1587, abs=0.03)  # a year is two deviations, and half a year rounds down
+
+
+def test_a_copy_without_a_score_counts_as_refused() -> None:
+    box = BlackBox(
+        space=numbers(1),
+        predict=lambda X: np.where(X[:, 0] > 0.0, 1.0, np.nan),
+        output=Output.LOGIT,
+        threshold=0.0,
+    )
+    rates, _ = invalidation_rate(Meter(box), np.zeros((1, 1)), np.ones(1), 4000, 0)
+    assert rates[0] == pytest.approx(0.5, abs=0.05)

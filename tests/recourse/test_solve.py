@@ -1,0 +1,559 @@
+"""Answers: what is returned is true, whatever the model, the person and the constraints are."""
+
+import json
+import math
+import pickle
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Float
+
+from app.errors import ModelOutputInvalid
+from app.recourse.actionability import Bounds, Direction
+from app.recourse.blackbox import Output
+from app.recourse.features import Change, FeatureSpace
+from app.recourse.methods.robust_mpm import METHOD, RobustMpmParams
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import Counterfactual, Reason, RecourseResult, Status
+from app.recourse.solve import FALLBACK_WARNING, MAX_CALLS, solve
+from tests.recourse import oracle
+from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, questions, rows
+from tests.recourse.toys import LOAN, Predict, Spy, ask, loan_rows, loan_score, plane
+
+pytestmark = CHECKED_AT_RANDOM
+
+Points = Float[np.ndarray, "n d"]
+Scores = Float[np.ndarray, "n"]
+
+
+def answer(problem: RecourseProblem, **params: Any) -> RecourseResult:
+    return solve(problem, METHOD, RobustMpmParams(**params))
+
+
+def check(problem: RecourseProblem, spy: Spy, result: RecourseResult) -> None:
+    """Everything that every answer promises."""
+    assert result.diagnostics.model_calls == len(spy.asked) <= MAX_CALLS
+    assert result.diagnostics.model_rows == sum(len(X) for X in spy.asked)
+    assert (result.status is Status.FOUND) == bool(result.counterfactuals)
+    assert (result.status is Status.NOT_FOUND) == (result.verdict is not None)
+    if result.status is Status.ALREADY_FAVOURABLE:
+        assert decision(problem, spy, problem.factual_raw)
+    elif result.factual_score is not None:
+        assert not decision(problem, spy, problem.factual_raw)
+    for found in result.counterfactuals:
+        check_record(problem, spy, found)
+        assert decision(problem, spy, found.row_raw)
+        assert found.score >= 0.0
+    nearest = result.verdict.nearest if result.verdict else None
+    if nearest is not None:
+        check_record(problem, spy, nearest)
+        assert not decision(problem, spy, nearest.row_raw)
+
+
+def check_record(problem: RecourseProblem, spy: Spy, found: Counterfactual) -> None:
+    """It survives JSON, is legal by the definitions, and its numbers are its own."""
+    actions, space = problem.action_set, problem.action_set.space
+    record = json.loads(json.dumps(space.record(found.row_raw)))
+    assert np.array_equal(space.read(record), found.row_raw)
+    assert oracle.row_is_legal(space, actions.factual_raw, found.row_raw, actions.constraints, actions.rules)
+    differ = found.row_raw != actions.factual_raw
+    assert differ.any()
+    assert found.changed == tuple(np.flatnonzero(differ))
+    assert found.cost == pytest.approx(oracle.cost(space, actions.factual_raw, found.row_raw))
+    # A batch may be summed in another order than a single record.
+    assert found.score == pytest.approx(problem.black_box.score_raw(found.row_raw[None])[0], rel=1e-9, abs=1e-9)
+    spy.asked.pop()
+
+
+def decision(problem: RecourseProblem, spy: Spy, row_raw: Float[np.ndarray, "p"]) -> bool:
+    """What the model itself says about a record that went through JSON, compared by the test."""
+    space, black_box = problem.action_set.space, problem.black_box
+    row_raw = space.read(json.loads(json.dumps(space.record(row_raw))))
+    output = spy.predict(row_raw[None] if spy.raw else space.encode(row_raw[None]))[0]
+    return bool(output > 0.5 if black_box.output is Output.LABEL else output >= black_box.threshold)
+
+
+# --- toy black boxes -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A model with people whom it refuses."""
+
+    space: FeatureSpace
+    predict: Predict
+    people: Callable[[], Points]
+    rows_raw: Points | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def refused_on_the_plane(d: int, predict: Predict, threshold: float = 0.0) -> Callable[[], Points]:
+    def people() -> Points:
+        candidates = np.random.default_rng(11).uniform(-4, 4, (200, d)).round(2)
+        return candidates[np.asarray(predict(candidates)) < threshold][:4]
+
+    return people
+
+
+def linear(X: Points) -> Scores:
+    return X @ np.array([0.8, -0.5, 0.3]) - 1.0
+
+
+def circle(X: Points) -> Scores:
+    return 2.0 - np.hypot(X[:, 0] - 2.0, X[:, 1])
+
+
+def xor(X: Points) -> Scores:
+    return np.where(X[:, 0] * X[:, 1] > 0.0, 1.0, -1.0)
+
+
+def tree(X: Points) -> Scores:
+    """Leaves of a decision tree, as a probability."""
+    rich = np.where(X[:, 1] > -2.0, 0.9, 0.4)
+    poor = np.where((X[:, 2] > 3.0) & (X[:, 0] > -3.0), 0.7, 0.1)
+    return np.where(X[:, 0] > 1.0, rich, poor)
+
+
+def forest(X: Points) -> Scores:
+    """The mean of sixty random stumps that lean towards high values."""
+    rng = np.random.default_rng(5)
+    columns, cuts = rng.integers(X.shape[1], size=60), rng.normal(0.5, 2.0, 60)
+    return (X[:, columns] > cuts).mean(axis=1)
+
+
+def smooth(X: Points) -> Scores:
+    """A small random network, favourable for about a third of the plane."""
+    rng = np.random.default_rng(3)
+    hidden = np.tanh(X @ rng.normal(0, 0.4, (X.shape[1], 12)) + rng.normal(0, 0.5, 12))
+    return hidden @ np.abs(rng.normal(0, 1.0, 12)) - 1.5
+
+
+def loan_tree(rows_raw: Points) -> Scores:
+    """Rules over raw loan records."""
+    age, months, income, rate, savings, guarantor, housing, _ = rows_raw.T
+    safe = (income > 3500) | (guarantor == 1) & (income > 1800) | (savings == 2) & (rate < 0.5)
+    return np.where(safe & (months <= 48) & ((housing == 1) | (age > 25)), 0.8, 0.2)
+
+
+def refused_loans(predict: Predict, threshold: float, *, raw: bool) -> Callable[[], Points]:
+    def people() -> Points:
+        rows_raw = loan_rows(200, seed=9)
+        return rows_raw[np.asarray(predict(rows_raw if raw else LOAN.encode(rows_raw))) < threshold][:4]
+
+    return people
+
+
+def probability(X: Points) -> Scores:
+    return 1.0 / (1.0 + np.exp(-loan_score(X)))
+
+
+def raw_score(rows_raw: Points) -> Scores:
+    return loan_score(LOAN.encode(rows_raw))
+
+
+TOYS = {
+    "linear": Toy(plane(3), linear, refused_on_the_plane(3, linear)),
+    "circle": Toy(plane(2), circle, refused_on_the_plane(2, circle)),
+    "circle of labels": Toy(
+        plane(2),
+        lambda X: (circle(X) >= 0.0).astype(int),
+        refused_on_the_plane(2, circle),
+        options={"output": Output.LABEL},
+    ),
+    "xor": Toy(plane(2), xor, refused_on_the_plane(2, xor)),
+    "tree": Toy(
+        plane(3),
+        tree,
+        refused_on_the_plane(3, tree, 0.5),
+        options={"output": Output.PROBABILITY, "threshold": 0.5},
+    ),
+    "forest": Toy(
+        plane(5),
+        forest,
+        refused_on_the_plane(5, forest, 0.6),
+        options={"output": Output.PROBABILITY, "threshold": 0.6},
+    ),
+    "one feature": Toy(plane(1), lambda X: X[:, 0] - 2.0, refused_on_the_plane(1, lambda X: X[:, 0] - 2.0)),
+    "smooth": Toy(plane(6), smooth, refused_on_the_plane(6, smooth)),
+    "certain": Toy(
+        plane(3),
+        lambda X: (linear(X) >= 0.0).astype(float),
+        refused_on_the_plane(3, linear),
+        options={"output": Output.PROBABILITY, "threshold": 0.5},
+    ),
+    "loans, encoded": Toy(
+        LOAN,
+        probability,
+        refused_loans(probability, 0.6, raw=False),
+        loan_rows(300),
+        {"output": Output.PROBABILITY, "threshold": 0.6},
+    ),
+    "loans, raw": Toy(LOAN, raw_score, refused_loans(raw_score, 0.0, raw=True), loan_rows(300), {"raw": True}),
+    "loans, rules over raw records": Toy(
+        LOAN,
+        loan_tree,
+        refused_loans(loan_tree, 0.5, raw=True),
+        loan_rows(300),
+        {"raw": True, "output": Output.PROBABILITY, "threshold": 0.5},
+    ),
+}
+
+
+@pytest.mark.parametrize("person", range(4))
+@pytest.mark.parametrize("name", TOYS)
+def test_everybody_whom_a_toy_model_refuses_is_shown_a_way(name: str, person: int) -> None:
+    toy = TOYS[name]
+    problem, spy = ask(
+        toy.space, toy.predict, toy.people()[person].tolist(), rows_raw=toy.rows_raw, seed=person, **toy.options
+    )
+    result = answer(problem)
+    check(problem, spy, result)
+    assert result.status is Status.FOUND
+    unmoved = [feature.change is Change.NONE for feature in toy.space.features]
+    assert np.array_equal(result.counterfactuals[0].row_raw[unmoved], problem.factual_raw[unmoved])
+    assert (result.counterfactuals[0].probability is None) == (problem.black_box.output is Output.LABEL)
+
+
+@pytest.mark.parametrize("divergence", ["none", "quadratic", "bures", "fisher_rao", "logdet"])
+@pytest.mark.parametrize("search", ["auto", "projection", "actionable"])
+def test_every_divergence_and_search_keeps_the_promises(divergence: str, search: str) -> None:
+    toy = TOYS["loans, encoded"]
+    for person in range(2):
+        problem, spy = ask(LOAN, toy.predict, toy.people()[person].tolist(), rows_raw=toy.rows_raw, **toy.options)
+        result = answer(problem, divergence=divergence, search=search)
+        check(problem, spy, result)
+        assert result.status is Status.FOUND
+        assert result.surrogate is not None
+        assert result.surrogate.kind == f"{divergence}_mpm"
+        assert result.surrogate.fidelity > 0.6
+
+
+@pytest.mark.parametrize("radius", [0.0, 709.0, 1000.0])
+@pytest.mark.parametrize("divergence", ["quadratic", "bures", "fisher_rao", "logdet"])
+def test_every_radius_that_the_parameters_allow_gives_an_answer(divergence: str, radius: float) -> None:
+    problem, spy = ask(plane(3), linear, [-1.0, 1.0, 0.0])
+    result = answer(problem, divergence=divergence, radius_unfavourable=radius)
+    check(problem, spy, result)
+    assert result.status is Status.FOUND
+
+
+# --- whatever the question -------------------------------------------------------------------------------------------
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Question, Points, bool, bool]:
+    """A question about a linear model or a step of it, with reference records, for encoded or raw input."""
+    question = draw(questions(with_rules=True))
+    rows_raw = np.array(draw(st.lists(rows(question.space), min_size=2, max_size=12)))
+    return question, rows_raw, draw(st.booleans()), draw(st.booleans())
+
+
+@settings(PROPERTY, max_examples=150)
+@given(cases())
+def test_the_promises_hold_whatever_the_question(case: tuple[Question, Points, bool, bool]) -> None:
+    question, rows_raw, raw, steps = case
+
+    def predict(X: Points) -> Scores:
+        score = question.model.score(question.space.encode(X) if raw else X)
+        return np.where(score >= 0.0, 1.0, -1.0) if steps else score
+
+    problem, spy = ask(
+        question.space,
+        predict,
+        question.factual_raw.tolist(),
+        rows_raw=rows_raw,
+        constraints=asdict_shallow(question),
+        rules=question.rules,
+        raw=raw,
+    )
+    result = answer(problem, samples=100)
+    check(problem, spy, result)
+    if result.status is not Status.FOUND:
+        return
+    # Nothing can be cheaper than the optimum of the model itself, which is linear.
+    best = oracle.Program(
+        question.space, question.factual_raw, question.constraints, question.rules, question.model
+    ).cheapest(-1e-9)
+    assert best is not None
+    assert result.counterfactuals[0].cost >= best - 1e-5
+
+
+def asdict_shallow(question: Question) -> dict[str, Any]:
+    c = question.constraints
+    return {
+        "immutable": c.immutable, "direction": c.direction, "bounds": c.bounds, "max_changes": c.max_changes,
+    }  # fmt: skip
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def reason(result: RecourseResult) -> Reason | None:
+    return result.verdict.reason if result.verdict else None
+
+
+def test_who_is_accepted_already_is_told_so() -> None:
+    problem, spy = ask(plane(3), linear, [4.0, 0.0, 0.0])
+    result = answer(problem)
+    check(problem, spy, result)
+    assert result.status is Status.ALREADY_FAVOURABLE
+    assert result.factual_score == pytest.approx(2.2)
+    assert len(spy.asked) == 1
+
+
+def test_a_model_that_always_says_yes_leaves_nothing_to_do() -> None:
+    problem, spy = ask(plane(2), lambda X: np.ones(len(X)), [0.0, 0.0])
+    result = answer(problem)
+    check(problem, spy, result)
+    assert result.status is Status.ALREADY_FAVOURABLE
+
+
+def test_a_model_that_never_says_yes_has_no_boundary() -> None:
+    problem, spy = ask(plane(2), lambda X: np.full(len(X), -1.0), [0.0, 0.0])
+    result = answer(problem)
+    check(problem, spy, result)
+    assert reason(result) is Reason.BOUNDARY_NOT_FOUND
+
+
+def test_a_model_that_says_nothing_is_not_understood() -> None:
+    problem, spy = ask(plane(2), lambda X: np.full(len(X), np.nan), [0.0, 0.0])
+    result = answer(problem)
+    check(problem, spy, result)
+    assert reason(result) is Reason.MODEL_OUTPUT_INVALID
+    assert result.factual_score is None
+    assert result.factual_probability is None
+    assert any("no finite score" in warning for warning in result.warnings)
+
+
+def test_where_the_model_says_nothing_nobody_is_sent() -> None:
+    def half(X: Points) -> Scores:
+        return np.where(X[:, 1] > 0.0, np.nan, X[:, 0] + X[:, 1] - 1.0)
+
+    problem, spy = ask(plane(2), half, [-3.0, -2.0])
+    result = answer(problem)
+    check(problem, spy, result)
+    assert result.status is Status.FOUND
+    assert result.counterfactuals[0].row_raw[1] <= 0.0
+    assert any("no finite score" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize("predict", [linear, xor, lambda X: np.full(len(X), -1.0)])
+def test_who_cannot_change_anything_gets_a_verdict(predict: Predict) -> None:
+    problem, spy = ask(plane(3), predict, [-1.0, 1.0, 0.0], constraints={"immutable": ("f0", "f1", "f2")})
+    result = answer(problem)
+    check(problem, spy, result)
+    assert reason(result) in (
+        Reason.DEGENERATE_SURROGATE,
+        Reason.INFEASIBLE_CONSTRAINTS,
+        Reason.BOUNDARY_NOT_FOUND,
+    )
+
+
+@pytest.mark.parametrize(
+    ("constraints", "expected"),
+    [
+        ({"bounds": {"f0": Bounds(max=0.5)}, "immutable": ("f2",)}, ("bounds", "f0")),
+        ({"immutable": ("f2", "f0")}, ("immutable", "f0")),
+        ({"direction": {"f0": Direction.DECREASE}, "immutable": ("f2",)}, ("direction", "f0")),
+    ],
+)
+def test_a_verdict_names_the_constraint_that_stands_in_the_way(
+    constraints: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    problem, spy = ask(plane(3), lambda X: X[:, 0] + 0.4 * X[:, 1] - 3.0, [0.0, 1.0, 0.0], constraints=constraints)
+    result = answer(problem)
+    check(problem, spy, result)
+    assert reason(result) is Reason.INFEASIBLE_CONSTRAINTS
+    assert result.verdict is not None
+    assert result.verdict.relax is not None
+    assert (result.verdict.relax.constraint, result.verdict.relax.feature) == expected
+    assert result.verdict.relax.sufficient
+
+
+def test_a_verdict_names_the_cap_where_single_changes_are_not_enough() -> None:
+    problem, spy = ask(plane(3), lambda X: X.sum(axis=1) - 9.0, [0.0, 0.0, 0.0], constraints={"max_changes": 1})
+    result = answer(problem)
+    check(problem, spy, result)
+    assert reason(result) is Reason.INFEASIBLE_CONSTRAINTS
+    assert result.verdict is not None
+    assert result.verdict.relax is not None
+    assert result.verdict.relax.constraint == "max_changes"
+
+
+def test_a_model_that_breaks_its_contract_is_an_error() -> None:
+    problem, _ = ask(plane(2), linear_of(2), [-3.0, -3.0])
+    broken, _ = ask(plane(2), linear_of(2), [-3.0, -3.0])
+    broken.black_box.predict.predict = lambda X: np.zeros((len(X), 2))  # type: ignore[attr-defined]
+    assert answer(problem).status is Status.FOUND
+    with pytest.raises(ModelOutputInvalid):
+        answer(broken)
+
+
+def linear_of(d: int) -> Predict:
+    return lambda X: X[:, :d].sum(axis=1) - 1.0
+
+
+# --- odd places ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6])
+def test_people_far_from_all_records_are_answered(far: float) -> None:
+    problem, spy = ask(
+        plane(3, low=None, high=None),
+        linear,
+        [-far, far, -far],
+        rows_raw=np.random.default_rng(0).normal(size=(300, 3)),
+    )
+    result = answer(problem)
+    check(problem, spy, result)
+    assert result.status is Status.FOUND
+
+
+def test_records_on_the_way_to_others_are_the_last_resort_and_the_answer_says_so() -> None:
+    """The model refuses whoever keeps one value, which samples never do and cheap proposals always do."""
+    fact = np.array([-1.0, -1.5, -2.0, -0.5])
+
+    def suspicious(X: Points) -> Scores:
+        return np.where((fact == X).any(axis=1), -1.0, X.sum(axis=1) - 1.0)
+
+    reference = np.random.default_rng(7).uniform(-5, 5, (400, 4))
+    problem, spy = ask(plane(4, low=None, high=None), suspicious, fact.tolist(), rows_raw=reference)
+    result = answer(problem)
+    check(problem, spy, result)
+    assert result.status is Status.FOUND
+    assert len(result.counterfactuals[0].changed) == 4
+    assert FALLBACK_WARNING in result.warnings
+
+
+def test_a_model_that_refuses_every_try_is_a_target_not_reached() -> None:
+    fact = np.array([-1.0, -1.5])
+    reference = np.random.default_rng(7).uniform(-5, 5, (400, 2))
+
+    def suspicious(X: Points) -> Scores:
+        return np.where((fact == X).any(axis=1) | (np.abs(X) == 5.0).any(axis=1), -1.0, X.sum(axis=1) - 1.0)
+
+    problem, spy = ask(plane(2), suspicious, fact.tolist(), rows_raw=reference, constraints={"max_changes": 1})
+    result = answer(problem)
+    check(problem, spy, result)
+    assert reason(result) is Reason.TARGET_NOT_REACHED
+    assert result.verdict is not None
+    assert result.verdict.nearest is not None
+
+
+# --- deadlines -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Clock:
+    """Time that passes only while a model is asked: one second per call."""
+
+    now: float = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def slow(self, predict: Predict) -> Predict:
+        def predict_slowly(X: Points) -> Scores:
+            self.now += 1.0
+            return np.asarray(predict(X))
+
+        return predict_slowly
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in ("blackbox", "search"):
+        monkeypatch.setattr(f"app.recourse.{module}.time", SimpleNamespace(monotonic=clock.monotonic))
+    return clock
+
+
+@pytest.mark.parametrize("calls_in_time", range(6))
+def test_no_call_is_begun_after_the_deadline(clock: Clock, calls_in_time: int) -> None:
+    toy = TOYS["loans, encoded"]
+    problem, spy = ask(LOAN, clock.slow(toy.predict), toy.people()[0].tolist(), rows_raw=toy.rows_raw, **toy.options)
+    deadline = clock.now + calls_in_time - 0.5
+    object.__setattr__(problem, "deadline", deadline)
+    result = answer(problem)
+    asked, late = len(spy.asked), clock.now - deadline
+    assert asked <= calls_in_time
+    assert late <= 1.0
+    check(problem, spy, result)
+    if calls_in_time < 4:  # survey, crossings and samples confirm nothing
+        assert reason(result) is Reason.DEADLINE
+    else:
+        assert result.status is Status.FOUND
+    assert (result.factual_score is None) == (calls_in_time == 0)
+
+
+def test_a_deadline_in_the_past_costs_no_call() -> None:
+    problem, spy = ask(plane(3), linear, [-1.0, 1.0, 0.0], deadline=-1.0)
+    result = answer(problem)
+    check(problem, spy, result)
+    assert reason(result) is Reason.DEADLINE
+    assert spy.asked == []
+
+
+# --- seeds and knobs -------------------------------------------------------------------------------------------------
+
+
+def bytes_of(result: RecourseResult) -> bytes:
+    """All of an answer but the time it took."""
+    content = asdict(result)
+    del content["diagnostics"]["elapsed_ms"]
+    return pickle.dumps(content)
+
+
+@pytest.mark.parametrize("name", ["smooth", "tree", "loans, encoded", "loans, raw"])
+def test_the_same_question_has_the_same_answer_to_the_last_bit(name: str) -> None:
+    toy = TOYS[name]
+
+    def once(seed: int) -> bytes:
+        problem, _ = ask(
+            toy.space, toy.predict, toy.people()[0].tolist(), rows_raw=toy.rows_raw, seed=seed, **toy.options
+        )
+        return bytes_of(answer(problem))
+
+    answers = [once(seed) for seed in (0, 1, 2, 0, 1, 2)]
+    assert answers[:3] == answers[3:]
+    if name == "smooth":
+        assert len(set(answers)) == 3
+
+
+def mean_of(people: Points, **params: Any) -> tuple[float, float]:
+    found = []
+    for seed, person in enumerate(people):
+        problem, _ = ask(plane(6), smooth, person.tolist(), seed=seed)
+        result = answer(problem, radius_fraction=0.3, **params)
+        assert result.status is Status.FOUND
+        found.append((result.counterfactuals[0].score, result.counterfactuals[0].cost))
+    return tuple(np.mean(found, axis=0).tolist())
+
+
+@pytest.mark.parametrize("divergence", ["fisher_rao", "logdet", "quadratic", "bures"])
+def test_a_larger_radius_of_the_unfavourable_class_goes_deeper_and_costs_more(divergence: str) -> None:
+    candidates = np.random.default_rng(2).uniform(-3, 3, (200, 6)).round(2)
+    people = candidates[smooth(candidates) < -0.5][:10]
+    scores, costs = zip(
+        *(mean_of(people, divergence=divergence, radius_unfavourable=radius) for radius in (0.0, 2.0, 10.0)),
+        strict=True,
+    )
+    assert scores[0] < scores[1] < scores[2]
+    assert costs[0] < costs[1] < costs[2]
+
+
+def test_a_margin_keeps_a_distance_from_the_surrogate() -> None:
+    people = np.array([[-1.0, 1.0, 0.0], [-2.0, 2.0, -1.0]])
+    for person in people:
+        near, far = (
+            answer(ask(plane(3), linear, person.tolist())[0], margin=margin, divergence="none").counterfactuals[0]
+            for margin in (0.0, 0.5)
+        )
+        unit = math.hypot(0.8, 0.5, 0.3)
+        assert far.score >= near.score + 0.25 * unit
