@@ -35,6 +35,8 @@ class Settings(BaseSettings):
     """Names this process among those that share a database; the same after a restart, so that it finishes its jobs."""
     run_jobs: bool = True
     """Compute jobs in this process; if not, jobs wait for another one on the same database."""
+    jobs_days: Annotated[int, Field(ge=1, le=3650)] = 30
+    """Jobs that have ended are deleted, with the records in them, so many days after they were asked for."""
     default_deadline_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
     """Time allowed to a request that does not set `deadline_ms`."""
     valid_days: Annotated[int, Field(ge=1, le=3650)] = 90

@@ -159,6 +159,13 @@ def test_what_a_user_can_cause_is_one_sentence(run: Run, arguments: list[str], s
     assert sentence in refused(run(*arguments))
 
 
+def test_a_state_that_cannot_be_kept_is_told_before_anything_starts(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    told = refused(run("serve", RECOURSE_STATE_DIR=str(tmp_path / "file" / "state")))
+    assert "RECOURSE_STATE_DIR" in told
+    assert "Not a directory" in told
+
+
 def test_a_wrong_setting_is_named(run: Run) -> None:
     assert refused(run("serve", RECOURSE_PORT="high")).startswith("RECOURSE_PORT: ")
 

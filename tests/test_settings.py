@@ -31,7 +31,16 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.trust_pickle is True
 
 
-@pytest.mark.parametrize(("name", "value"), [("PORT", "70000"), ("LANES_SYNC", "0"), ("DEFAULT_DEADLINE_MS", "soon")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "70000"),
+        ("LANES_SYNC", "0"),
+        ("DEFAULT_DEADLINE_MS", "soon"),
+        ("EXECUTOR_ID", "a b"),
+        ("DATABASE_URL", "mysql://root:secret@h/n"),
+    ],
+)
 def test_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"RECOURSE_{name}", value)
     with pytest.raises(ValidationError):
@@ -40,3 +49,8 @@ def test_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: 
 
 def test_every_setting_is_described() -> None:
     assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_the_address_of_the_database_is_not_told() -> None:
+    settings = Settings.model_validate({"database_url": "postgresql://me:secret@h/n"})
+    assert "secret" not in repr(settings)

@@ -16,6 +16,8 @@ FILE = "jobs.sqlite"
 
 LOCK = "jobs.lock"
 
+CONNECT_S = 5
+
 CLAIMS = 7305
 """Our number space among PostgreSQL's advisory locks."""
 
@@ -35,8 +37,11 @@ def database_url(settings: Settings) -> str:
 
 def open_engine(url: str) -> sa.Engine:
     """An engine of our own, for the few questions that DBOS does not answer."""
+    if url.startswith("sqlite"):
+        return sa.create_engine(url)
     # DBOS speaks psycopg 3, whatever SQLAlchemy would take by default.
-    return sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), pool_pre_ping=True, pool_size=2)
+    address = sa.make_url(url).set(drivername="postgresql+psycopg")
+    return sa.create_engine(address, pool_pre_ping=True, pool_size=2, connect_args={"connect_timeout": CONNECT_S})
 
 
 class Claim:

@@ -40,6 +40,8 @@ STATUSES = {
 }
 """What DBOS calls them."""
 
+FINISHED = [name for name, status in STATUSES.items() if status.finished]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:

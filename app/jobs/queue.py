@@ -8,12 +8,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, RecourseError, UnknownJob
 from app.jobs.answer import Json
 from app.jobs.ids import new_id
-from app.jobs.job import JOB_ID, Job, JobStatus
+from app.jobs.job import FINISHED, JOB_ID, Job, JobStatus
 from app.jobs.pool import Lane
 from app.jobs.task import JobKind, Store
 from app.observability import log, request_id, trace
@@ -33,8 +34,16 @@ RETRY_S = 1.0
 
 LONGEST_RETRY_S = 15.0
 
+PING_S = 3.0
+"""The database answers a check within this time, or it counts as lost."""
+
 TAKE_UP_S = 0.1
 """How often this process looks for new jobs."""
+
+FORGET_S = 3600.0
+"""How often old jobs are deleted."""
+
+FORGET_AT_ONCE = 200
 
 LOOK_S = 0.05
 """Pause between two looks at a job that somebody waits for; grows to `LONGEST_LOOK_S`."""
@@ -59,6 +68,7 @@ class Jobs:
         self._store = store
         self._kinds = kinds
         self._opening: asyncio.Task[None] | None = None
+        self._forgetting: asyncio.Task[None] | None = None
         self._engine: sa.Engine | None = None
         self._claim: Claim | None = None
         self._client: DBOSClient | None = None
@@ -79,9 +89,12 @@ class Jobs:
         """Leave the jobs to the next process that opens the database."""
         self.stop_waiting()
         if self._opening is not None:
-            self._opening.cancel()
+            # Not cancelled: what it has begun in a thread goes on, and has to be undone.
+            await self._opening
+        if self._forgetting is not None:
+            self._forgetting.cancel()
             with suppress(asyncio.CancelledError):
-                await self._opening
+                await self._forgetting
         await asyncio.to_thread(self._shut)
 
     # --- what can be done ---
@@ -170,11 +183,36 @@ class Jobs:
             yield (job := now)
             pause_s = LOOK_S
 
+    async def forget(self, before: datetime) -> int:
+        """Delete jobs that have ended and were asked for before a moment; how many those were."""
+        from app.jobs.worker import WORKFLOW
+
+        client, deleted = self._opened(), 0
+        while True:
+            records = await self._reached(
+                client.list_workflows_async(
+                    name=WORKFLOW,
+                    status=FINISHED,
+                    end_time=before.isoformat(),
+                    limit=FORGET_AT_ONCE,
+                    load_input=False,
+                    load_output=False,
+                )
+            )
+            if not records:
+                return deleted
+            await self._reached(client.delete_workflows_async([record.workflow_id for record in records]))
+            deleted += len(records)
+
     async def check(self) -> None:
         """Raise `NotReady` if jobs cannot be had now, or are not computed although they should be."""
         if self._opening is None or not self._opening.done():
             raise NotReady(self._fault)
-        await self._reached(asyncio.to_thread(self._ping))
+        try:
+            async with asyncio.timeout(PING_S):
+                await self._reached(asyncio.to_thread(self._ping))
+        except TimeoutError:
+            raise NotReady("The job store does not answer.") from None
 
     # --- inside ---
 
@@ -247,8 +285,19 @@ class Jobs:
     async def _open(self) -> None:
         pause_s = RETRY_S
         while not await self._try_to_open():
-            await asyncio.sleep(pause_s)
+            await self._pause(pause_s)
+            if self._closing.is_set():
+                return
             pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
+        if self._settings.run_jobs:
+            self._forgetting = asyncio.get_running_loop().create_task(self._forget_for_ever())
+
+    async def _forget_for_ever(self) -> None:
+        while True:
+            with suppress(NotReady):
+                deleted = await self.forget(datetime.now(UTC) - timedelta(days=self._settings.jobs_days))
+                log.info("jobs-forgotten", deleted=deleted)
+            await asyncio.sleep(FORGET_S)
 
     async def _try_to_open(self) -> bool:
         """Whether jobs can be had now; if not, why not is in the log and in `_fault`."""
@@ -277,6 +326,7 @@ class Jobs:
 
         self._url = database_url(self._settings)
         self._engine = open_engine(self._url)
+        self._ping()
         if self._settings.run_jobs:
             self._claim = Claim(self._engine, self._settings)
         DBOS.migrate(self._url)

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from app.errors import Fault, InvalidRecord
@@ -62,6 +63,13 @@ def loop_in_c(path: str, *, deadline_s: float) -> int:
     with open(path, "w") as file:
         file.write(str(os.getpid()))
     return sum(range(10**13))
+
+
+def walk(steps: int, *, deadline_s: float, progress: Callable[[int, int], None]) -> str:
+    """Tell each step."""
+    for done in range(1, steps + 1):
+        progress(done, steps)
+    return "there"
 
 
 def die(*, deadline_s: float) -> None:

@@ -1,7 +1,7 @@
 """Servers that compute jobs."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,25 +11,41 @@ from tests.jobs.serving import Server, database, postgres_missing
 Start = Callable[..., Server]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def start(request: pytest.FixtureRequest, models_store: Path, tmp_path: Path) -> Iterator[Start]:
-    """Starts servers on one database; they are ended afterwards."""
+@contextmanager
+def starting(kind: str, models_store: Path, directory: Path) -> Iterator[Start]:
+    """Starts servers on one database of a kind; they are ended afterwards."""
     settings = {
         "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_LANES_SYNC": "1",
-        "RECOURSE_LANES_BOUNDS": "1", "RECOURSE_STATE_DIR": str(tmp_path / "state"),
+        "RECOURSE_LANES_BOUNDS": "1", "RECOURSE_STATE_DIR": str(directory / "state"),
     }  # fmt: skip
     with ExitStack() as stack:
-        if request.param == "postgres":
+        if kind == "postgres":
             if missing := postgres_missing():
                 pytest.skip(missing)
             settings["RECOURSE_DATABASE_URL"] = stack.enter_context(database())
 
         def started(**more: str) -> Server:
-            server = Server(tmp_path, settings | more)
+            server = Server(directory, settings | more)
             stack.callback(server.end)
             return server
 
         yield started
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def start(request: pytest.FixtureRequest, models_store: Path, tmp_path: Path) -> Iterator[Start]:
+    """Starts servers on a database of this test's own."""
+    with starting(request.param, models_store, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def server(
+    request: pytest.FixtureRequest, models_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A server that several tests use; what they leave behind must not be in the way of the next one."""
+    with starting(request.param, models_store, tmp_path_factory.mktemp("server")) as start:
+        yield start().ready()
 
 
 @pytest.fixture

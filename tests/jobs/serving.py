@@ -50,10 +50,21 @@ def database() -> Iterator[str]:
             connection.execute(f"drop database {name} with (force)")
 
 
+def drop_connections(address: str) -> int:
+    """Cut off everybody who uses a database; how many that were."""
+    import psycopg
+
+    with psycopg.connect(POSTGRES, autocommit=True) as connection:
+        name = address.rpartition("/")[2]
+        query = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
+        return len(connection.execute(query, [name]).fetchall())
+
+
 class Server:
     """A server process; its children die with it."""
 
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        self.database = settings.get("RECOURSE_DATABASE_URL", "")
         self.log = directory / f"log-{uuid.uuid4().hex[:6]}"
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("RECOURSE_")}
         with self.log.open("wb") as stderr:

@@ -14,7 +14,7 @@ from tests.api.asking import APPLICANT, problem, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until
 from tests.jobs.conftest import Start
-from tests.jobs.serving import Server
+from tests.jobs.serving import Server, drop_connections
 from tests.processes import gone
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends children with their parent")
@@ -46,8 +46,7 @@ def same(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def test_a_job_has_the_answer_that_the_request_would_have_had(start: Start) -> None:
-    server = start().ready()
+def test_a_job_has_the_answer_that_the_request_would_have_had(server: Server) -> None:
     body = question(
         seed=3, reference="case-1", constraints={"immutable": ["age"], "bounds": {"amount": {"min": 100}}},
         cost={"weights": {"income": 2.0}}, deadline_ms=30_000,
@@ -74,8 +73,7 @@ def test_a_job_has_the_answer_that_the_request_would_have_had(start: Start) -> N
     assert server.client.get(waited.headers["content-location"]).json() == waited.json()
 
 
-def test_a_job_can_be_followed(start: Start, tmp_path: Path) -> None:
-    server = start().ready()
+def test_a_job_can_be_followed(server: Server, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
     address = server.submit("step", {"while": str(gate)})
@@ -97,8 +95,7 @@ def test_a_job_can_be_followed(start: Start, tmp_path: Path) -> None:
     assert again == last
 
 
-def test_a_client_that_comes_back_is_not_told_again_what_it_knows(start: Start, tmp_path: Path, ledger: Path) -> None:
-    server = start().ready()
+def test_a_client_that_comes_back_is_not_told_again_what_it_knows(server: Server, tmp_path: Path, ledger: Path) -> None:
     held = tmp_path / "held"
     held.touch()
     address = server.submit("hold", {"ledger": str(ledger), "while": str(held)})
@@ -110,8 +107,7 @@ def test_a_client_that_comes_back_is_not_told_again_what_it_knows(start: Start, 
     assert next(following)["event"] == "succeeded"
 
 
-def test_cancelling_kills_native_code_within_a_second(start: Start, ledger: Path) -> None:
-    server = start().ready()
+def test_cancelling_kills_native_code_within_a_second(server: Server, ledger: Path) -> None:
     address = server.submit("loop", {"ledger": str(ledger)})
     until(lambda: entries(ledger, "began"))
     (pid,) = entries(ledger, "began")
@@ -134,8 +130,7 @@ def test_cancelling_kills_native_code_within_a_second(start: Start, ledger: Path
     assert len(entries(ledger, "began")) == 2
 
 
-def test_a_job_can_be_cancelled_before_it_is_taken_up(start: Start, tmp_path: Path, ledger: Path) -> None:
-    server = start().ready()
+def test_a_job_can_be_cancelled_before_it_is_taken_up(server: Server, tmp_path: Path, ledger: Path) -> None:
     held = tmp_path / "held"
     held.touch()
     first = server.submit("hold", {"ledger": str(ledger), "while": str(held)})
@@ -149,8 +144,7 @@ def test_a_job_can_be_cancelled_before_it_is_taken_up(start: Start, tmp_path: Pa
     assert len(entries(ledger, "began")) == 1
 
 
-def test_a_job_is_killed_at_its_limit_and_not_tried_again(start: Start, ledger: Path) -> None:
-    server = start().ready()
+def test_a_job_is_killed_at_its_limit_and_not_tried_again(server: Server, ledger: Path) -> None:
     address = server.submit("loop", {"ledger": str(ledger)}, timeout_s=0.5)
     until(lambda: entries(ledger, "began"))
     began = time.monotonic()
@@ -167,25 +161,22 @@ def test_a_job_is_killed_at_its_limit_and_not_tried_again(start: Start, ledger: 
     assert (event["event"], event["data"]) == ("failed", job)
 
 
-def test_a_question_that_never_ends_fails_while_its_client_waits(start: Start) -> None:
-    server = start().ready()
+def test_a_question_that_never_ends_fails_while_its_client_waits(server: Server) -> None:
     body = question(model="odd", applicant={**APPLICANT, "age": LOOPS}, deadline_ms=300)
     response = server.client.post("/recourse", json=body, headers={"Prefer": "wait=30", "X-Request-ID": "request-1"})
     problem(response, 504, "lane-timeout")
-    (job,) = server.client.get("/jobs").json()["jobs"]
+    job = server.client.get("/jobs").json()["jobs"][0]
     assert (job["status"], job["error"]["request_id"]) == ("failed", "request-1")
 
 
-def test_a_job_that_kills_its_child_is_tried_three_times(start: Start, ledger: Path) -> None:
-    server = start().ready()
+def test_a_job_that_kills_its_child_is_tried_three_times(server: Server, ledger: Path) -> None:
     job = server.ended(server.submit("segfault", {"ledger": str(ledger)}))
     assert (job["status"], job["error"]["code"]) == ("failed", "lane-crashed")
     assert len(set(entries(ledger, "began"))) == 3
 
 
 @pytest.mark.parametrize(("kind", "code"), [("stumble", "internal-error"), ("refuse", "invalid-record")])
-def test_a_job_that_fails_is_not_tried_again(start: Start, ledger: Path, kind: str, code: str) -> None:
-    server = start().ready()
+def test_a_job_that_fails_is_not_tried_again(server: Server, ledger: Path, kind: str, code: str) -> None:
     job = server.ended(server.submit(kind, {"ledger": str(ledger)}))
     assert (job["status"], job["error"]["code"]) == ("failed", code)
     assert len(entries(ledger, "began")) == 1
@@ -333,6 +324,12 @@ def test_a_job_of_another_server_is_cancelled_too(start: Start, ledger: Path) ->
     assert one.job(address)["status"] == "cancelled"
 
 
+def test_a_server_can_be_stopped_while_it_opens_its_jobs(start: Start) -> None:
+    server = start()
+    server.stop()
+    start().ready()
+
+
 def test_the_server_answers_before_its_jobs_are_there(start: Start, tmp_path: Path) -> None:
     server = start()
     until(lambda: server.client.post("/recourse", json=question()).status_code == 200)
@@ -354,10 +351,25 @@ def test_a_database_that_is_away_costs_jobs_only(start: Start) -> None:
     server.stop()
 
 
-def test_children_of_jobs_give_way(start: Start, ledger: Path) -> None:
+@pytest.mark.parametrize("start", ["postgres"], indirect=True)
+def test_a_database_that_drops_all_connections_costs_no_job(start: Start, tmp_path: Path, ledger: Path) -> None:
     server = start().ready()
-    server.submit("loop", {"ledger": str(ledger)})
+    held = tmp_path / "held"
+    held.touch()
+    address = server.submit("hold", {"ledger": str(ledger), "while": str(held)})
+    until(lambda: entries(ledger, "began"))
+    assert drop_connections(server.database) > 0
+    until(lambda: server.client.get(address).status_code == 200)
+    held.unlink()
+    until(lambda: server.client.get(address).json().get("status") == "succeeded")
+    assert len(entries(ledger, "began")) == 1
+    assert server.ended(server.submit("hold", {"ledger": str(ledger), "while": "/nowhere"}))["status"] == "succeeded"
+
+
+def test_children_of_jobs_give_way(server: Server, ledger: Path) -> None:
+    address = server.submit("loop", {"ledger": str(ledger)})
     until(lambda: entries(ledger, "began"))
     (pid,) = entries(ledger, "began")
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    server.client.delete(address)
     assert fields[16] == "10"

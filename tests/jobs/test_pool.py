@@ -222,6 +222,43 @@ def test_the_line_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     run(work())
 
 
+def test_a_call_tells_how_far_it_is_if_somebody_wants_to_know() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            told: list[tuple[int, int]] = []
+            result = await one.run(chores.walk, 3, timeout_s=20, on_progress=lambda *step: told.append(step))
+            assert (result, told) == ("there", [(1, 3), (2, 3), (3, 3)])
+            assert await one.run(chores.echo, "well", timeout_s=20) == "well"
+
+    run(work())
+
+
+def test_a_call_can_have_all_of_its_time_after_waiting(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            holding = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
+            await until((tmp_path / "held").exists)
+            waiting = asyncio.create_task(one.run(chores.left, timeout_s=0.2, wait_s=20))
+            await asyncio.sleep(0.5)
+            (tmp_path / "held").unlink()
+            assert await waiting == 0.2
+            await holding
+            with pytest.raises(LaneTimeout):
+                await one.run(chores.never_end, timeout_s=0.2, wait_s=20)
+
+    run(work())
+
+
+def test_a_lane_starts_once() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            one.start()
+            await one.run(chores.pid, timeout_s=20)
+            assert len(one.pids) == 1
+
+    run(work())
+
+
 def test_a_call_that_waits_in_vain_ends_with_its_time(tmp_path: Path) -> None:
     async def work() -> None:
         async with lane() as one:

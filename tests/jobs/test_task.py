@@ -1,5 +1,6 @@
 """What children compute, called in this process."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.errors import UnknownModel
+from app.errors import ModelUnusable, UnknownModel
 from app.jobs import task
-from app.recourse.actionability import Constraints
+from app.recourse.actionability import Bounds, Constraints, Direction
 from app.recourse.certificate import CertificateParams
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
@@ -59,6 +60,46 @@ def test_the_answer_is_found_in_time_or_not_at_all(loan: task.ModelRef) -> None:
     assert task.recourse(loan, question(loan), deadline_s=math.inf)["status"] == "found"
     late = task.recourse(loan, question(loan), deadline_s=0.0)
     assert (late["status"], late["reason"]) == ("not_found", "deadline")
+
+
+def test_a_question_survives_being_stored(loan: task.ModelRef) -> None:
+    asked = replace(
+        question(loan),
+        factual_raw=np.array([30.0, 0.1 + 0.2, 1e300, 0.0, 0.0, 1.0]),
+        constraints=Constraints(
+            immutable=("age",),
+            direction={"income": Direction.INCREASE},
+            bounds={"savings": Bounds(max="some"), "amount": Bounds(min=0.1)},
+            max_changes=2,
+        ),
+        cost_weights={"income": 0.1},
+        certificate=CertificateParams(moments="isotropic", noise_std={"age": 0.1}, ensemble=True),
+        seed=2**53 - 1,
+    )
+    stored = json.loads(json.dumps(asked.to_json(), allow_nan=False))
+    again = task.Question.from_json(stored)
+    assert again.factual_raw.tolist() == asked.factual_raw.tolist()
+    assert replace(again, factual_raw=asked.factual_raw) == asked
+
+
+FRAME = {
+    "id": "rec_1", "reference": None, "model": {}, "method": {}, "seed": 0, "created_at": "", "expires_at": "",
+}  # fmt: skip
+
+
+def test_a_job_computes_the_answer_and_puts_it_into_its_frame(store: task.Store, loan: task.ModelRef) -> None:
+    payload = json.loads(json.dumps(task.recourse_payload(loan, question(loan), FRAME)))
+    assert str(store.root) not in json.dumps(payload)
+    found = task.recourse_job(store, payload, deadline_s=math.inf, progress=lambda _done, _total: None)
+    directly = task.recourse(loan, question(loan), deadline_s=math.inf)
+    assert found["counterfactuals"] == directly["counterfactuals"]
+    assert (found["id"], found["status"]) == ("rec_1", "found")
+
+
+def test_a_job_is_not_computed_with_another_model(store: task.Store, loan: task.ModelRef) -> None:
+    payload = task.recourse_payload(replace(loan, sha256="0" * 64), question(loan), FRAME)
+    with pytest.raises(ModelUnusable):
+        task.recourse_job(store, payload, deadline_s=math.inf, progress=lambda _done, _total: None)
 
 
 def test_decisions_are_the_models_own(loan: task.ModelRef) -> None:

@@ -1,0 +1,87 @@
+"""The queue by itself: jobs of a SQLite file that nobody computes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.errors import NotReady, UnknownJob
+from app.jobs import task
+from app.jobs.pool import Lane
+from app.jobs.queue import Jobs
+from app.settings import Settings
+from tests.jobs import chores
+from tests.jobs.kinds import KINDS
+
+
+@asynccontextmanager
+async def jobs(directory: Path) -> AsyncIterator[Jobs]:
+    settings = Settings(state_dir=directory, run_jobs=False)
+    store = task.Store(root=str(directory), trust_pickle=False)
+    queue = Jobs(settings, Lane("test", 1, chores.prepare), store, KINDS)
+    queue.start()
+    try:
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await queue.check()
+                    break
+                except NotReady:
+                    await asyncio.sleep(0.01)
+        yield queue
+    finally:
+        await queue.close()
+
+
+def test_only_jobs_that_have_ended_are_forgotten(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            ended, waiting = [await queue.submit("hold", {}, timeout_s=1.0) for _ in range(2)]
+            await queue.cancel(ended.id)
+            assert await queue.forget(datetime.now(UTC) - timedelta(hours=1)) == 0
+            assert await queue.forget(datetime.now(UTC) + timedelta(hours=1)) == 1
+            assert await queue.newest(10) == [waiting]
+            with pytest.raises(UnknownJob):
+                await queue.get(ended.id)
+
+    asyncio.run(work())
+
+
+def test_jobs_are_kept_when_the_queue_closes(tmp_path: Path) -> None:
+    async def submit() -> str:
+        async with jobs(tmp_path) as queue:
+            return (await queue.submit("hold", {"a": "é\u0000"}, timeout_s=1.0)).id
+
+    async def look(job_id: str) -> str:
+        async with jobs(tmp_path) as queue:
+            return (await queue.get(job_id)).status
+
+    assert asyncio.run(look(asyncio.run(submit()))) == "queued"
+
+
+def test_who_waits_is_let_go_when_the_service_stops(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            job = await queue.submit("hold", {}, timeout_s=1.0)
+            waiting = asyncio.create_task(queue.wait(job.id, 60.0))
+            followed = queue.watch(job)
+            assert await anext(followed) == job
+            queue.stop_waiting()
+            async with asyncio.timeout(5):
+                assert await waiting == job
+                assert [now async for now in followed] == []
+
+    asyncio.run(work())
+
+
+def test_nothing_can_be_had_before_the_start(tmp_path: Path) -> None:
+    queue = Jobs(
+        Settings(state_dir=tmp_path), Lane("test", 1, chores.prepare), task.Store(root="", trust_pickle=False), KINDS
+    )
+    with pytest.raises(NotReady):
+        asyncio.run(queue.check())
+    with pytest.raises(NotReady):
+        asyncio.run(queue.newest(1))
