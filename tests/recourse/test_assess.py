@@ -273,6 +273,16 @@ def test_a_plan_out_of_time_keeps_the_bracket(monkeypatch: pytest.MonkeyPatch) -
     assert found.plan.lower == pytest.approx(max(0.0, 1.0 - sum(1.0 - lower for lower in lowers)))
 
 
+def test_joint_bounds_that_take_longer_than_they_may_are_a_bracket() -> None:
+    tight, hurried = (assess(linear()[0], PLAN, PARAMS, plan_s=plan_s).plan for plan_s in (math.inf, 1e-9))
+    assert tight is not None
+    assert hurried is not None
+    assert (hurried.exact, hurried.status) == (False, "bracket")
+    assert hurried.lower <= tight.lower
+    assert tight.upper <= hurried.upper
+    assert (hurried.proximity, hurried.diversity) == (tight.proximity, tight.diversity)
+
+
 def test_the_same_question_has_the_same_answer() -> None:
     params = CertificateParams(noise_samples=300)
     one, again = (assess(curved(seed=3)[0], PLAN, params) for _ in range(2))
