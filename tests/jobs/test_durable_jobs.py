@@ -183,6 +183,7 @@ def test_a_job_that_fails_is_not_tried_again(server: Server, ledger: Path, kind:
     assert "secret" not in server.log.read_text()
 
 
+@pytest.mark.slow
 @linux
 def test_a_job_survives_its_killed_server_and_is_finished_once(start: Start, tmp_path: Path, ledger: Path) -> None:
     server = start().ready()
@@ -209,6 +210,7 @@ def test_a_job_survives_its_killed_server_and_is_finished_once(start: Start, tmp
     assert len(entries(ledger, "began")) == 3, "nothing is left to do"
 
 
+@pytest.mark.slow
 def test_a_job_outlives_a_server_that_is_told_to_stop(start: Start, tmp_path: Path, ledger: Path) -> None:
     server = start().ready()
     held = tmp_path / "held"
@@ -229,6 +231,7 @@ def test_a_job_outlives_a_server_that_is_told_to_stop(start: Start, tmp_path: Pa
     assert (len(entries(ledger, "began")), len(entries(ledger, "ended"))) == (2, 1)
 
 
+@pytest.mark.slow
 @linux
 def test_a_job_that_kills_every_server_is_given_up(start: Start, tmp_path: Path, ledger: Path) -> None:
     held = tmp_path / "held"
@@ -238,8 +241,8 @@ def test_a_job_that_kills_every_server_is_given_up(start: Start, tmp_path: Path,
     for attempt in range(1, 5):
         until(lambda n=attempt: len(entries(ledger, "began")) == n)
         server.kill()
-        server = start().ready()
-    job = server.ended(address)
+        server = start()
+    job = server.ready().ended(address)
     assert (job["status"], job["error"]["code"]) == ("failed", "job-abandoned")
     assert len(entries(ledger, "began")) == 4
 
@@ -266,6 +269,7 @@ def test_requests_are_answered_while_jobs_are_computed_and_pages_follow_each_oth
     assert found == [job["id"] for job in whole["jobs"]]
 
 
+@pytest.mark.slow
 def test_a_second_server_of_the_same_name_leaves_the_jobs_alone(start: Start, tmp_path: Path, ledger: Path) -> None:
     first = start().ready()
     held = tmp_path / "held"
@@ -287,6 +291,7 @@ def test_a_second_server_of_the_same_name_leaves_the_jobs_alone(start: Start, tm
     assert second.job(address)["status"] == "succeeded"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["postgres"], indirect=True)
 def test_servers_on_one_database_finish_their_own_jobs(start: Start, tmp_path: Path, ledger: Path) -> None:
     held = tmp_path / "held"
