@@ -88,7 +88,7 @@ FRAME = {
 
 
 def test_a_job_computes_the_answer_and_puts_it_into_its_frame(store: task.Store, loan: task.ModelRef) -> None:
-    payload = json.loads(json.dumps(task.recourse_payload(loan, question(loan), FRAME)))
+    payload = json.loads(json.dumps(task.job_payload(loan, question(loan), FRAME)))
     assert str(store.root) not in json.dumps(payload)
     found = task.recourse_job(store, payload, deadline_s=math.inf, progress=lambda _done, _total: None)
     directly = task.recourse(loan, question(loan), deadline_s=math.inf)
@@ -97,7 +97,7 @@ def test_a_job_computes_the_answer_and_puts_it_into_its_frame(store: task.Store,
 
 
 def test_a_job_is_not_computed_with_another_model(store: task.Store, loan: task.ModelRef) -> None:
-    payload = task.recourse_payload(replace(loan, sha256="0" * 64), question(loan), FRAME)
+    payload = task.job_payload(replace(loan, sha256="0" * 64), question(loan), FRAME)
     with pytest.raises(ModelUnusable):
         task.recourse_job(store, payload, deadline_s=math.inf, progress=lambda _done, _total: None)
 
