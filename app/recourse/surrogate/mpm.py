@@ -47,6 +47,8 @@ TINY = 1e-30
 EXTREME = 1e100
 """Ratio of two scales beyond which the machine does not change any more."""
 GRID = np.linspace(0.0, 1.0, 97)
+ROUNDING = 1e-12
+"""Share of the whole variance that may be rounding."""
 MAX_DESCENT_STEPS = 10_000
 DESCENT_TOLERANCE = 1e-14
 
@@ -231,9 +233,12 @@ def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]
     members = X.take(np.flatnonzero(favourable), axis=0)
     total, scatter = members.sum(axis=0), members.T @ members
     # The centred points sum to zero, so the other class needs no pass of its own.
-    sums = ((k, total, scatter), (n - k, -total, X.T @ X - scatter))
+    whole = X.T @ X
+    sums = ((k, total, scatter), (n - k, -total, whole - scatter))
     plus, minus = (Moments(centre + s / m, (S - s[:, None] * (s / m)) / (m - 1.0)) for m, s, S in sums)
-    ridge = RIDGE * max(float(plus.covariance.trace()), float(minus.covariance.trace())) / X.shape[1]
+    within = max(float(plus.covariance.trace()), float(minus.covariance.trace()))
+    # Where each class is a single point, what is left within them is rounding, and must not look like structure.
+    ridge = max(RIDGE * within, ROUNDING * float(whole.trace()) / n) / X.shape[1]
     for moments in (plus, minus):
         np.einsum("ii->i", moments.covariance)[:] += ridge
     return plus, minus

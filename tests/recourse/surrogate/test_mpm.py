@@ -457,3 +457,10 @@ def test_columns_that_cannot_change_get_no_weight() -> None:
     assert model.w[1] == 0.0
     assert model.w[0] == pytest.approx(model.w[2], abs=0.1)
     assert ((model.score(X) > 0) == sample.favourable).mean() > 0.97
+
+
+def test_two_single_points_are_separated_along_their_difference() -> None:
+    one = np.random.default_rng(0).integers(2, size=200)
+    machine = fit(*class_moments(np.eye(2)[one], one == 1), "none")
+    assert machine.model.w == pytest.approx(np.array([-1.0, 1.0]) / np.sqrt(2.0))
+    assert machine.worst_case_accuracy == pytest.approx(1.0)
