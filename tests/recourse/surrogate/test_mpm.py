@@ -462,5 +462,5 @@ def test_columns_that_cannot_change_get_no_weight() -> None:
 def test_two_single_points_are_separated_along_their_difference() -> None:
     one = np.random.default_rng(0).integers(2, size=200)
     machine = fit(*class_moments(np.eye(2)[one], one == 1), "none")
-    assert machine.model.w == pytest.approx(np.array([-1.0, 1.0]) / np.sqrt(2.0))
+    assert machine.model.w == pytest.approx(np.array([-1.0, 1.0]) / np.sqrt(2.0), rel=1e-4)
     assert machine.worst_case_accuracy == pytest.approx(1.0)
