@@ -151,7 +151,8 @@ class Service:
         `recourse`; also `LaneTimeout` and `DeadlineExceeded`.
         """
         model, brought, frame = self._prepare_validity(query)
-        found = await self._in_child(model, task.validity, brought, timeout_ms=query.deadline_ms)
+        plan_s = self.settings.plan_budget_ms / 1000.0
+        found = await self._in_child(model, task.validity, brought, plan_s, timeout_ms=query.deadline_ms)
         answer = judged(frame, found)
         if answer["plan"] and answer["plan"]["validity"]["status"] == "bracket":
             # Without the job store the bracket is the whole answer, and says so.

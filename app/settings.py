@@ -39,6 +39,8 @@ class Settings(BaseSettings):
     """Jobs that have ended are deleted, with the records in them, so many days after they were asked for."""
     default_deadline_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
     """Time allowed to a request that does not set `deadline_ms`."""
+    plan_budget_ms: Annotated[int, Field(ge=1, le=60_000)] = 500
+    """Time for the joint bounds of a plan while a client waits; where they need longer, a job computes them."""
     valid_days: Annotated[int, Field(ge=1, le=3650)] = 90
     """How long an answer is said to hold, `expires_at`."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_000_000

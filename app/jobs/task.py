@@ -27,9 +27,6 @@ from app.registry.registry import Registry
 FIRST_QUESTION_S = 10.0
 """Time for the first question to each model; a slow model is ready all the same."""
 
-PLAN_S = 0.5
-"""Time for the joint bounds of a plan while a client waits; longer ones become a job."""
-
 MODELS_IN_MEMORY = 8
 """Models that one child keeps loaded; the least recently used makes room."""
 
@@ -198,7 +195,7 @@ def recourse(ref: ModelRef, question: Question, *, deadline_s: float) -> Json:
     return answer(actions, solve(problem, METHODS[question.method], question.params, question.certificate))
 
 
-def validity(ref: ModelRef, brought: Counterfactuals, *, deadline_s: float, plan_s: float = PLAN_S) -> Json:
+def validity(ref: ModelRef, brought: Counterfactuals, plan_s: float, *, deadline_s: float) -> Json:
     """What counterfactuals are worth that the caller already has; see `app.jobs.answer`.
 
     Joint bounds that take longer than `plan_s` are left as a bracket.
@@ -235,7 +232,7 @@ def recourse_job(store: Store, payload: Json, *, deadline_s: float, progress: Pr
 def validity_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
     """`validity`, for the records in a `job_payload`, with all the time that joint bounds take."""
     brought = Counterfactuals.from_json(payload["question"])
-    found = validity(_asked(store, payload), brought, deadline_s=deadline_s, plan_s=deadline_s)
+    found = validity(_asked(store, payload), brought, deadline_s, deadline_s=deadline_s)
     return judged(payload["frame"], found)
 
 
