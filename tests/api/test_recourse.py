@@ -199,7 +199,7 @@ def test_a_model_that_never_answers_is_stopped_soon_after_the_deadline(client: h
 
 def test_a_model_that_dies_costs_one_answer(client: httpx.Client) -> None:
     problem(client.post("/recourse", json=question(**odd(DIES))), 500, "lane-crashed")
-    assert ask(client)["status"] == "found"
+    assert ask(client, deadline_ms=30_000)["status"] == "found"
 
 
 def test_a_model_that_stumbles_is_named_and_what_it_said_is_not_repeated(client: httpx.Client) -> None:
