@@ -202,8 +202,7 @@ class Search:
             np.where(amounts > 0.0, m.level, self.start_raw[m.feature]),
             rows[:, m.feature] + m.sign * amounts,
         )
-        if not self.action_set.step_raw.any():
-            return np.clip(rows, self.action_set.lower_raw, self.action_set.upper_raw)
+        rows = np.clip(rows, self.action_set.lower_raw, self.action_set.upper_raw)
         return self.action_set.round(
             rows, toward_raw=np.where(rows > self.start_raw, np.inf, np.where(rows < self.start_raw, -np.inf, rows))
         )
@@ -229,7 +228,7 @@ class Search:
         far = (FAR + 4.0 * abs(need) / max(float(np.abs(self.model.w).max()), 1e-6)) * scale[m.feature]
         limit = np.minimum(m.limit, far)
         beyond = np.where(m.step > 0.0, np.floor((limit - m.first) / per + 1e-6), limit)
-        rows, lower, upper = [np.concatenate([m.gain * m.first, m.gain * per])], [need * (1.0 - SLACK)], [math.inf]
+        rows, lower, upper = [np.concatenate([m.gain * m.first, m.gain * per])], [need - SLACK * abs(need)], [math.inf]
 
         def constrain(made: Float[np.ndarray, "n"], further: Float[np.ndarray, "n"], low: float, high: float) -> None:
             rows.append(np.concatenate([made, further]))
@@ -262,6 +261,7 @@ class Search:
         np.add.at(row_raw, m.feature, m.sign * (made * m.first + further * per))
         changed = (m.level >= 0) & (made > 0.5)
         row_raw[m.feature[changed]] = m.level[changed]
+        row_raw = np.clip(row_raw, A.lower_raw, A.upper_raw)  # the solver keeps limits up to a tolerance
         return A.round(row_raw[None], toward_raw=row_raw[None])[0]
 
     def _moves_both_ways(self) -> "Moves":

@@ -62,6 +62,45 @@ def test_rules_between_numbers_are_kept_at_least_cost(question: Question, margin
     check(question, margin)
 
 
+def test_a_tie_counts_where_a_rule_forces_the_score_down() -> None:
+    decimal = {"type": FeatureType.CONTINUOUS, "decimals": 2, "scale": 0.5}
+    space = FeatureSpace(
+        [
+            Feature(name="f0", type=FeatureType.CATEGORICAL, categories=("a", "b", "c")),
+            Feature(name="f1", type=FeatureType.INTEGER, min=-3, max=3, center=1.0, scale=10.0),
+            Feature(name="f2", center=1.0, cost=2.0, **decimal),  # type: ignore[arg-type]
+            Feature(name="f3", center=0.25, **decimal),  # type: ignore[arg-type]
+        ]
+    )
+    question = Question(
+        space,
+        np.array([0.0, 0.0, 0.0, -3.875]),
+        Constraints(bounds={"f2": Bounds(max=2)}),
+        (LinearRule("f2 + f3 >= 0", (0.0, 0.0, -1.0, -1.0), 0.0),),
+        LinearModel(np.array([-3.0, 0.0, 0.0, 2.5, -0.5, -3.0]), 0.0),
+    )
+    check(question, -0.75)
+
+
+def test_a_row_under_rules_owes_nothing_to_the_tolerances_of_the_solver() -> None:
+    space = FeatureSpace(
+        [
+            Feature(name="f0", type=FeatureType.CATEGORICAL, categories=("a", "b", "c")),
+            Feature(name="f1", type=FeatureType.BINARY, center=1.5, scale=3.0, cost=2.0),
+            Feature(name="f2", type=FeatureType.CONTINUOUS, max=9, center=1.5, scale=3.0, cost=2.0),
+            Feature(name="f3", type=FeatureType.CONTINUOUS, decimals=2, center=2.375, scale=3.0, cost=2.0),
+        ]
+    )
+    question = Question(
+        space,
+        np.array([0.0, 0.0, 0.0, -3.875]),
+        Constraints(bounds={"f2": Bounds(max=2)}),
+        (LinearRule("f2 + f3 >= 0", (0.0, 0.0, -1.0, -1.0), 0.0),),
+        LinearModel(np.array([-3.0, 0.0, 0.0, 2.5, -0.5, -3.0]), 0.0),
+    )
+    check(question, -0.75)
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_larger_schemas_are_searched_exactly_too(seed: int) -> None:
     check(large_question(seed), margin=0.0)
