@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from app.errors import ModelUnusable, RecourseError
 from app.jobs.answer import Json, answer, assessment, decision, framed, judged
-from app.recourse.actionability import Constraints, action_set
+from app.recourse.actionability import ActionSet, Constraints, action_set
 from app.recourse.assess import assess
 from app.recourse.blackbox import BlackBox
 from app.recourse.certificate import CertificateParams
@@ -184,14 +184,7 @@ def recourse(ref: ModelRef, question: Question, *, deadline_s: float) -> Json:
         rules=model.rules,
         cost_weights=question.cost_weights,
     )
-    problem = RecourseProblem(
-        black_box=model.black_box,
-        reference=model.reference,
-        action_set=actions,
-        siblings=_siblings(ref, question.certificate),
-        seed=question.seed,
-        deadline=deadline,
-    )
+    problem = _problem(ref, actions, question, deadline)
     return answer(actions, solve(problem, METHODS[question.method], question.params, question.certificate))
 
 
@@ -201,17 +194,21 @@ def validity(ref: ModelRef, brought: Counterfactuals, plan_s: float, *, deadline
     Joint bounds that take longer than `plan_s` are left as a bracket.
     """
     deadline = time.monotonic() + deadline_s
+    actions = action_set(_load(ref).black_box.space, brought.factual_raw)
+    problem = _problem(ref, actions, brought, deadline)
+    return assessment(actions, assess(problem, brought.rows_raw, brought.certificate, plan_s=plan_s))
+
+
+def _problem(ref: ModelRef, actions: ActionSet, asked: Question | Counterfactuals, deadline: float) -> RecourseProblem:
     model = _load(ref)
-    actions = action_set(model.black_box.space, brought.factual_raw)
-    problem = RecourseProblem(
+    return RecourseProblem(
         black_box=model.black_box,
         reference=model.reference,
         action_set=actions,
-        siblings=_siblings(ref, brought.certificate),
-        seed=brought.seed,
+        siblings=_siblings(ref, asked.certificate),
+        seed=asked.seed,
         deadline=deadline,
     )
-    return assessment(actions, assess(problem, brought.rows_raw, brought.certificate, plan_s=plan_s))
 
 
 def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, ...]:
