@@ -35,12 +35,9 @@ def mixed_integer_program(
     if not len(cost):  # nothing to choose, which the solver refuses
         return cost if ((lower <= 1e-9) & (upper >= -1e-9)).all() else None
     options = {"mip_rel_gap": 1e-6} | ({} if time_limit_s is None else {"time_limit": max(time_limit_s, 1e-3)})
+    constraints = LinearConstraint(A, lower, upper)
     answer = milp(
-        cost,
-        constraints=LinearConstraint(A, lower, upper),
-        bounds=Bounds(np.zeros(len(cost)), limit),
-        integrality=integer.astype(int),
-        options=options,
+        cost, constraints=constraints, bounds=Bounds(0.0, limit), integrality=integer.astype(int), options=options
     )
     if answer.status == _INFEASIBLE:
         return None
@@ -48,7 +45,10 @@ def mixed_integer_program(
         raise SolverFailed(f"The mixed-integer solver ended without an answer: {answer.message}")
     x = np.asarray(answer.x, dtype=float)
     x[integer] = np.rint(x[integer])
-    return x
+    # Whole numbers were whole up to a tolerance, of which the others may have made use: settle these once more.
+    fixed = Bounds(np.where(integer, x, 0.0), np.where(integer, x, limit))
+    settled = milp(cost, constraints=constraints, bounds=fixed)
+    return x if settled.x is None else np.where(integer, x, settled.x)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
