@@ -24,6 +24,10 @@ LOGIT_LIMIT = 40.0
 """Scores are clipped here: a probability of exactly 0 or 1 is very sure, not infinite."""
 
 
+ROUNDING = 1e-12
+"""A probability may be so far outside [0, 1]: averages over an ensemble are."""
+
+
 class Input(StrEnum):
     """What the model takes."""
 
@@ -108,9 +112,9 @@ class BlackBox:
             score = np.where(output > 0.5, 1.0, -1.0)
         else:
             if self.output is Output.PROBABILITY:
-                if output.size and (output.min() < 0.0 or output.max() > 1.0):
+                if output.size and (output.min() < -ROUNDING or output.max() > 1.0 + ROUNDING):
                     raise ModelOutputInvalid("the model gave a probability outside [0, 1]")
-                score = logit(output) - self.offset
+                score = logit(np.minimum(np.maximum(output, 0.0), 1.0)) - self.offset
             else:
                 with np.errstate(over="ignore"):
                     beyond = output - self.threshold

@@ -196,3 +196,9 @@ def test_no_call_is_begun_after_the_deadline(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(DeadlineExceeded):
         meter.check()
     assert meter.calls == 1
+
+
+def test_a_probability_that_rounding_put_above_one_is_one() -> None:
+    space = FeatureSpace([Feature(name="x", type=FeatureType.CONTINUOUS, center=0.0, scale=1.0)])
+    black_box = BlackBox(space=space, predict=lambda X: np.full(len(X), np.nextafter(1.0, 2.0)))
+    assert black_box.score(np.zeros((2, 1))) == pytest.approx([LOGIT_LIMIT, LOGIT_LIMIT])

@@ -165,7 +165,7 @@ class Relax(Described):
     """The one constraint whose removal helps most."""
 
     constraint: str
-    """`immutable`, `direction`, `bounds`, `max_changes` of the request; `change`, `range`, `rule` of the model."""
+    """`immutable`, `direction`, `bounds`, `max_changes` of the request; `change` of the model."""
     feature: str | None
     sufficient: bool
     """Whether removing it alone makes the local model of the decision favourable."""
