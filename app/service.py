@@ -150,20 +150,23 @@ class Service:
         Joint bounds that take too long to wait for are there as a bracket, and a job finds the tight ones. Errors as
         `recourse`; also `LaneTimeout` and `DeadlineExceeded`.
         """
-        model, brought, frame = self._prepare_validity(query)
+        asked = self._prepare_validity(query)
+        model, brought, frame = asked
         plan_s = self.settings.plan_budget_ms / 1000.0
         found = await self._in_child(model, task.validity, brought, plan_s, timeout_ms=query.deadline_ms)
         answer = judged(frame, found)
         if answer["plan"] and answer["plan"]["validity"]["status"] == "bracket":
             # Without the job store the bracket is the whole answer, and says so.
             with suppress(NotReady):
-                job = await self.start_validity(query)
-                answer["plan"]["validity"] |= {"status": "pending", "job": f"/jobs/{job.id}"}
+                job = await self._submit_validity(*asked)
+                answer["plan"]["validity"] |= {"status": "pending", "job": job.address}
         return answer
 
     async def start_validity(self, query: ValidityQuery) -> Job:
         """The same as a job, which has all the time that the bounds take. Errors as `start_recourse`."""
-        model, brought, frame = self._prepare_validity(query)
+        return await self._submit_validity(*self._prepare_validity(query))
+
+    async def _submit_validity(self, model: RegisteredModel, brought: task.Counterfactuals, frame: Json) -> Job:
         payload = task.job_payload(task.ModelRef.of(self._store, model), brought, frame)
         return await self.jobs.submit("validity", payload, timeout_s=BOUNDS_S)
 

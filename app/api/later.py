@@ -25,11 +25,6 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
 """The `responses` of a route that can answer with a job."""
 
 
-def address(job_id: str) -> str:
-    """Where a job is."""
-    return f"/jobs/{job_id}"
-
-
 def described(job: Job) -> dict[str, Any]:
     """A job as clients see it."""
     succeeded = job.status is JobStatus.SUCCEEDED
@@ -41,8 +36,8 @@ def described(job: Job) -> dict[str, Any]:
         "created_at": timestamp(job.created_at),
         "started_at": job.started_at and timestamp(job.started_at),
         "finished_at": job.finished_at and timestamp(job.finished_at),
-        "error": job.error and problem(job.error, address(job.id), request=job.request_id),
-        "result": f"{address(job.id)}/results" if succeeded else None,
+        "error": job.error and problem(job.error, job.address, request=job.request_id),
+        "result": f"{job.address}/results" if succeeded else None,
     }
 
 
@@ -58,6 +53,6 @@ async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONRespon
         job = await service.jobs.wait(job.id, prefer.wait_s)
     if job.status in (JobStatus.SUCCEEDED, JobStatus.FAILED):
         result = await service.jobs.result(job.id)
-        return JSONResponse(result, headers={**headers, "Content-Location": f"{address(job.id)}/results"})
-    later = {"Location": address(job.id), "Retry-After": str(RETRY_AFTER_S)}
+        return JSONResponse(result, headers={**headers, "Content-Location": f"{job.address}/results"})
+    later = {"Location": job.address, "Retry-After": str(RETRY_AFTER_S)}
     return JSONResponse(described(job), 202, headers={**headers, **later})

@@ -62,6 +62,11 @@ class Job:
     request_id: str | None = None
     """Of the request that asked for it."""
 
+    @property
+    def address(self) -> str:
+        """Where a client finds it."""
+        return f"/jobs/{self.id}"
+
     @classmethod
     def of(cls, record: "WorkflowStatus") -> "Job":
         """The job that a record of DBOS describes; a failed one's must have been loaded with its error."""

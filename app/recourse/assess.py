@@ -79,12 +79,12 @@ def assess(
     costs = problem.action_set.cost(rows_raw)
     return Assessment(
         factual_score=None if math.isnan(factual_score) else factual_score,
-        factual_probability=_probability(problem, factual_score),
+        factual_probability=problem.black_box.probability_of(factual_score),
         judged=tuple(
             Judged(
                 row_raw=row_raw,
                 score=None if math.isnan(score) else score,
-                probability=_probability(problem, score),
+                probability=problem.black_box.probability_of(score),
                 cost=float(cost),
                 changed=tuple(np.flatnonzero(row_raw != problem.factual_raw).tolist()),
                 certificate=one,
@@ -118,8 +118,3 @@ def _plan(
         proximity=float(np.sqrt(((X - problem.x0) ** 2).sum(axis=1)).mean()),
         diversity=float(np.linalg.det(1.0 / (1.0 + distance))),
     )
-
-
-def _probability(problem: RecourseProblem, score: float) -> float | None:
-    probabilities = problem.black_box.probability(np.array([score]))
-    return None if probabilities is None or math.isnan(score) else float(probabilities[0])

@@ -90,6 +90,11 @@ class BlackBox:
         """Probability of the favourable class for scores of this model; None for a model of labels."""
         return None if self.output is Output.LABEL else sigmoid(scores + self.offset)
 
+    def probability_of(self, score: float) -> float | None:
+        """`probability` of one score; None also for a score of NaN."""
+        probabilities = self.probability(np.array([score]))
+        return None if probabilities is None or math.isnan(score) else float(probabilities[0])
+
     @property
     def offset(self) -> float:
         """Logit of the smallest favourable output."""

@@ -226,7 +226,6 @@ class _Answer:
         return np.concatenate(ways) if ways else np.empty((0, space.p))
 
     def _render(self, reason: Reason | None) -> RecourseResult:
-        silent = math.isnan(self.factual_score)
         status = Status.FOUND if self.best else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
         verdict = None
         if status is Status.NOT_FOUND:
@@ -234,8 +233,8 @@ class _Answer:
             verdict = Verdict(reason=reason, sentence=SENTENCES[reason], nearest=self.nearest, relax=self.relax)
         return RecourseResult(
             status=status,
-            factual_score=None if silent else self.factual_score,
-            factual_probability=None if silent else self._probability(self.factual_score),
+            factual_score=None if math.isnan(self.factual_score) else self.factual_score,
+            factual_probability=self.problem.black_box.probability_of(self.factual_score),
             counterfactuals=(self.best,) if self.best else (),
             verdict=verdict,
             surrogate=self.candidates.surrogate if self.candidates else None,
@@ -251,14 +250,10 @@ class _Answer:
         return Counterfactual(
             row_raw=row_raw,
             score=score,
-            probability=self._probability(score),
+            probability=self.problem.black_box.probability_of(score),
             cost=cost,
             changed=tuple(np.flatnonzero(row_raw != self.problem.factual_raw).tolist()),
         )
-
-    def _probability(self, score: float) -> float | None:
-        probabilities = self.problem.black_box.probability(np.array([score]))
-        return None if probabilities is None else float(probabilities[0])
 
 
 def _relaxation(problem: RecourseProblem) -> Relaxation | None:
