@@ -184,13 +184,13 @@ class ActionSet:
             np.rint(ticks),
             np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks)),
         )
-        rounded = _lattice_points(ticks, self.anchor_raw, step)
+        rounded = lattice_points(ticks, self.anchor_raw, step)
         keep = (self.step_raw == 0.0) | (rows_raw == self.factual_raw)
         return np.where(keep, rows_raw, np.clip(rounded, self.lower_raw, self.upper_raw))
 
     def _on_lattice(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
         step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
-        nearest = _lattice_points(np.rint((rows_raw - self.anchor_raw) / step), self.anchor_raw, step)
+        nearest = lattice_points(np.rint((rows_raw - self.anchor_raw) / step), self.anchor_raw, step)
         return np.asarray(np.abs(rows_raw - nearest) <= 1e-6 * step)
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
@@ -205,7 +205,7 @@ class ActionSet:
         return (rows_raw != self.factual_raw).sum(axis=1)
 
 
-def _lattice_points(
+def lattice_points(
     ticks: Float[np.ndarray, "*n"], anchor: Float[np.ndarray, "*p"] | float, step: Float[np.ndarray, "*p"] | float
 ) -> Float[np.ndarray, "*n"]:
     """Lattice points as a person writes them: 0.3, not 0.30000000000000004."""
@@ -293,7 +293,7 @@ def _reachable_range(feature: Feature, ranges: Sequence[tuple[float, float]], fa
     if step == 0.0:
         return low, high
     ticks = np.array([np.ceil((low - anchor) / step - 1e-6), np.floor((high - anchor) / step + 1e-6)])
-    inner_low, inner_high = _lattice_points(ticks, anchor, step).tolist()
+    inner_low, inner_high = lattice_points(ticks, anchor, step).tolist()
     if low <= fact <= high:
         return min(inner_low, fact), max(inner_high, fact)
     return inner_low, inner_high

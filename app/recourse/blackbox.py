@@ -7,15 +7,16 @@ probabilities. A model that gives only labels scores +1 or -1.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import expit
 
-from app.errors import DeadlineExceeded, ModelOutputInvalid
+from app.errors import BudgetExceeded, DeadlineExceeded, ModelOutputInvalid
+from app.recourse.boxes import Boxes
 from app.recourse.features import FeatureSpace
 
 Predict: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -55,6 +56,25 @@ def sigmoid(value: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
     return np.asarray(expit(value))
 
 
+@runtime_checkable
+class Remote(Protocol):
+    """What is different about a model that answers over a network: it may be slow, and somebody pays for it."""
+
+    @property
+    def max_calls(self) -> int:
+        """Requests that one answer may send."""
+
+    @property
+    def max_rows(self) -> int:
+        """Records that one answer may send, in all of its requests."""
+
+    def price(self, rows: int) -> tuple[int, int]:
+        """Requests and records that asking about so many records sends."""
+
+    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
+        """As `BlackBox.predict`, but raises DeadlineExceeded at a `time.monotonic()`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlackBox:
     """A model behind one function, in the units of the core.
@@ -72,6 +92,21 @@ class BlackBox:
     gradient: Predict | None = None
     linear: bool = False
     """Whether the score is a linear function of the encoded point, so that its gradient says everything."""
+    piecewise_linear: bool = False
+    """Whether the gradient is constant but for kinks, so that it never turns."""
+    rowwise: bool = False
+    """Whether the output for a row is the same, to the last bit, whatever other rows it is asked with: then several
+    applicants can share a call."""
+    boxes: Boxes | None = None
+    """The leaves, where the model is a single decision tree over encoded points; their scores are those of `score`."""
+    remote: Remote | None = None
+
+    def by(self, deadline: float | None) -> "BlackBox":
+        """The same model; asked over a network, it gives up at `deadline`, a `time.monotonic()`."""
+        remote = self.remote
+        if remote is None or deadline is None:
+            return self
+        return replace(self, predict=lambda rows: remote.predict_by(rows, deadline))
 
     @property
     def fractional(self) -> bool:
@@ -109,6 +144,15 @@ class BlackBox:
                 f"the model gave an output of shape {output.shape} for {len(model_input)} records; "
                 "it must give one number per record"
             )
+        return self.score_of(output)
+
+    def score_of(self, output: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        """Scores of outputs; NaN as in `score`.
+
+        Raises
+        ------
+        ModelOutputInvalid : a probability is outside [0, 1]
+        """
         finite = np.isfinite(output)
         silent = not finite.all()
         if silent:
@@ -134,7 +178,7 @@ class BlackBox:
 
 
 class Meter:
-    """A black box that counts what it is asked and stops at a deadline.
+    """A black box that counts what it is asked, and stops at a deadline and within the budget of a remote model.
 
     Parameters
     ----------
@@ -142,20 +186,29 @@ class Meter:
     """
 
     def __init__(self, black_box: BlackBox, deadline: float | None = None) -> None:
-        self.black_box = black_box
+        self.black_box = black_box.by(deadline)
         self.deadline = deadline
         self.calls = 0
         self.rows = 0
         self.silent = 0
         """Rows for which the model gave no finite answer."""
+        self._sent_calls = self._sent_rows = 0
 
     def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """As `BlackBox.score`; raises DeadlineExceeded."""
+        """As `BlackBox.score`; raises DeadlineExceeded, BudgetExceeded."""
         return self._count(self.black_box.score, X)
 
     def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """As `BlackBox.score_raw`; raises DeadlineExceeded."""
+        """As `BlackBox.score_raw`; raises DeadlineExceeded, BudgetExceeded."""
         return self._count(self.black_box.score_raw, rows_raw)
+
+    def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """The gradient of the score, counted as a call; for models that offer one. Raises DeadlineExceeded."""
+        assert self.black_box.gradient is not None
+        self.check()
+        self.calls += 1
+        self.rows += len(X)
+        return self.black_box.gradient(X)
 
     def check(self) -> None:
         """Raise DeadlineExceeded when the deadline has passed."""
@@ -164,11 +217,23 @@ class Meter:
 
     def _count(self, score: Predict, rows: np.ndarray) -> Float[np.ndarray, "n"]:
         self.check()
+        self._spend(len(rows))
         self.calls += 1
         self.rows += len(rows)
         scores = score(rows)
         self.silent += int(np.isnan(scores).sum())
         return scores
+
+    def _spend(self, rows: int) -> None:
+        """Raise BudgetExceeded before anything is sent that would go beyond the budget."""
+        remote = self.black_box.remote
+        if remote is None:
+            return
+        calls, sent = remote.price(rows)
+        if self._sent_calls + calls > remote.max_calls or self._sent_rows + sent > remote.max_rows:
+            raise BudgetExceeded
+        self._sent_calls += calls
+        self._sent_rows += sent
 
 
 def favourable(scores: Float[np.ndarray, "*n"]) -> Bool[np.ndarray, "*n"]:

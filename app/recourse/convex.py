@@ -53,12 +53,14 @@ def mixed_integer_program(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bracketed:
-    """Proven bounds on the optimal value of a minimisation."""
+    """Proven bounds on the optimal value of a minimisation, and where it is taken."""
 
     lower: float
     """From the dual side, lowered by its residuals."""
     upper: float
     """From the primal side, raised by its residuals."""
+    x: Float[np.ndarray, "n"]
+    """The solver's optimum; feasible up to its accuracy."""
 
 
 def cone_program(
@@ -68,14 +70,19 @@ def cone_program(
     cones: list[tuple[str, int]],
     *,
     time_limit_s: float,
-) -> Bracketed:
+) -> Bracketed | None:
     """``min cost.x`` subject to ``offset - A x`` in the product of the cones, by Clarabel.
 
     Parameters
     ----------
     entries : values and (row, column) of A
-    cones : in the order of the rows; ("nonnegative", rows) or ("semidefinite", n), whose rows are the upper triangle,
-        column by column, off-diagonal entries times sqrt(2)
+    cones : in the order of the rows; ("zero", rows), ("nonnegative", rows), ("second_order", rows), whose first row is
+        at least the length of the others, or ("semidefinite", n), whose rows are the upper triangle, column by column,
+        off-diagonal entries times sqrt(2)
+
+    Returns
+    -------
+    None where the constraints are infeasible
 
     Raises
     ------
@@ -83,7 +90,12 @@ def cone_program(
     """
     import clarabel
 
-    kinds = {"nonnegative": clarabel.NonnegativeConeT, "semidefinite": clarabel.PSDTriangleConeT}
+    kinds = {
+        "zero": clarabel.ZeroConeT,
+        "nonnegative": clarabel.NonnegativeConeT,
+        "second_order": clarabel.SecondOrderConeT,
+        "semidefinite": clarabel.PSDTriangleConeT,
+    }
     A = sparse.csc_matrix(entries, shape=(len(offset), len(cost)))
     settings = clarabel.DefaultSettings()
     settings.verbose = False
@@ -93,6 +105,8 @@ def cone_program(
     answer = clarabel.DefaultSolver(
         nothing, cost, A, offset, [kinds[kind](size) for kind, size in cones], settings
     ).solve()
+    if str(answer.status) in ("PrimalInfeasible", "AlmostPrimalInfeasible"):
+        return None
     if str(answer.status) not in ("Solved", "AlmostSolved"):
         raise SolverFailed(f"The cone solver ended without an answer: {answer.status}")
     x, z, s = (np.asarray(vector) for vector in (answer.x, answer.z, answer.s))
@@ -102,4 +116,5 @@ def cone_program(
     return Bracketed(
         lower=-float(offset @ z) - 2.0 * stationarity * (1.0 + float(np.abs(x).sum())),
         upper=float(cost @ x) + 2.0 * feasibility * (1.0 + float(np.abs(z).sum())),
+        x=x,
     )

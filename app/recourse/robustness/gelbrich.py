@@ -63,6 +63,9 @@ class PlanBounds:
     exact: bool
     """Whether both are tight up to the solver's accuracy."""
     status: BoundStatus
+    lost: tuple[float, ...] | None = None
+    """Probability with which a worst distribution loses each member; None where no program for the lower bound of
+    several members was solved."""
 
 
 def validity_bounds(
@@ -130,8 +133,14 @@ def plan_bounds(
     covariance, radius = _regular(root @ root.T, radius)
     try:
         if (directions @ mean >= 0.0).all():  # proposition 2.4: no distribution need lose a member
-            lower = min(lower_program(directions, mean, covariance, radius, time_limit_s).lower, 1.0)
-            return PlanBounds(lower=max(lower, bracket.lower), upper=1.0, exact=True, status=BoundStatus.COMPLETE)
+            bounds, lost = lower_program(directions, mean, covariance, radius, time_limit_s)
+            return PlanBounds(
+                lower=max(min(bounds.lower, 1.0), bracket.lower),
+                upper=1.0,
+                exact=True,
+                status=BoundStatus.COMPLETE,
+                lost=tuple(lost.tolist()),
+            )
         upper = max(upper_program(directions, mean, covariance, radius, time_limit_s).upper, 0.0)
         return PlanBounds(lower=0.0, upper=min(upper, bracket.upper), exact=True, status=BoundStatus.COMPLETE)
     except SolverFailed:

@@ -5,10 +5,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
+from app.errors import SolverFailed
 from app.recourse.convex import Bracketed, cone_program
 
 Linear = Mapping[int, float]
@@ -56,7 +58,7 @@ class Lmi:
         self.entries += [(row, k, -scale * value) for k, value in expression.items() if k != CONSTANT and value != 0.0]
 
     def minimise(self, objective: Linear, time_limit_s: float) -> Bracketed:
-        """Bounds on the smallest value of the objective; SolverFailed as `cone_program`."""
+        """The smallest value of the objective; SolverFailed as `cone_program`, and where nothing is feasible."""
         cost = np.zeros(self.size)
         for k, value in objective.items():
             if k != CONSTANT:
@@ -69,8 +71,10 @@ class Lmi:
             self.cones,
             time_limit_s=min(time_limit_s, LONGEST_S),
         )
+        if answer is None:
+            raise SolverFailed("The cone solver ended without an answer: Infeasible")
         constant = objective.get(CONSTANT, 0.0)
-        return Bracketed(lower=answer.lower + constant, upper=answer.upper + constant)
+        return replace(answer, lower=answer.lower + constant, upper=answer.upper + constant)
 
 
 def _plus(*terms: Linear) -> Linear:
@@ -115,17 +119,21 @@ def lower_program(
     covariance: Float[np.ndarray, "r r"],
     radius: float,
     time_limit_s: float,
-) -> Bracketed:
+) -> tuple[Bracketed, Float[np.ndarray, "n"]]:
     """``inf Q(theta.x_j > 0 for all j)``: theorem 2.2.
 
     Each member's ``B_j = [Z_j z_j; z_j' lambda_j]`` holds the moments of the part of Q that loses it.
+
+    Returns
+    -------
+    bounds, lambda : the probability with which the worst distribution loses each member
     """
     r = len(mean)
     program = Lmi()
     mu, Sigma, M = program.vector(r), program.symmetric(r), program.symmetric(r)
     C = [program.vector(r) for _ in range(r)]
     moments = _block(_of(M), _column(mu), ONE)
-    lost: list[Linear] = []
+    shares: list[int] = []
     for point in points:
         Z, z, share = program.symmetric(r), program.vector(r), program.vector(1)[0]
         part = _block(_of(Z), _column(z), [[{share: 1.0}]])
@@ -134,7 +142,7 @@ def lower_program(
         moments = [
             [_plus(a, _times(-1.0, b)) for a, b in zip(*rows, strict=True)] for rows in zip(moments, part, strict=True)
         ]
-        lost.append({share: -1.0})
+        shares.append(share)
     program.semidefinite(moments)
     spread = [[{M[i][j]: 1.0, Sigma[i][j]: -1.0} for j in range(r)] for i in range(r)]
     program.semidefinite(_block(spread, _column(mu), ONE))
@@ -147,7 +155,8 @@ def lower_program(
             *({M[i][i]: -1.0, C[i][i]: 2.0} for i in range(r)),
         )
     )
-    return program.minimise(_plus({CONSTANT: 1.0}, *lost), time_limit_s)
+    bounds = program.minimise({CONSTANT: 1.0} | dict.fromkeys(shares, -1.0), time_limit_s)
+    return bounds, bounds.x[shares]
 
 
 def upper_program(

@@ -83,6 +83,8 @@ class BoundarySample:
     """Scored points around the decision boundary."""
 
     X: Float[np.ndarray, "n d"]
+    scores: Float[np.ndarray, "n"]
+    """Of the black box, finite."""
     favourable: Bool[np.ndarray, "n"]
     free: Int[np.ndarray, "k"]
     """Encoded columns that the person can change; the others are constant in `X`."""
@@ -123,11 +125,11 @@ def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParam
     enough = min(max(len(free) + 1, 20), params.samples // 4)
     radius = params.radius(problem.reference)
     X = _draw(problem, centres, free, radius, params.samples)
-    X, scores = _ask(meter, X)
+    X, scores = ask(meter, X)
     if min(_class_sizes(scores)) < enough:
         half = params.samples // 2
         others = [_draw(problem, centres, free, radius * factor, half) for factor in RESAMPLE_FACTORS]
-        more, more_scores = _ask(meter, np.concatenate(others))
+        more, more_scores = ask(meter, np.concatenate(others))
         tries = [(radius, X, scores)] + [
             (radius * factor, more[i * half : (i + 1) * half], more_scores[i * half : (i + 1) * half])
             for i, factor in enumerate(RESAMPLE_FACTORS)
@@ -139,7 +141,11 @@ def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParam
     if min(_class_sizes(scores)) < 2:
         raise DegenerateSurrogate("Almost all samples around the decision boundary have the same decision.")
     return BoundarySample(
-        X=X, favourable=favourable(scores), free=free, deviation=radius / math.sqrt(problem.reference.space.d + 2)
+        X=X,
+        scores=scores,
+        favourable=favourable(scores),
+        free=free,
+        deviation=radius / math.sqrt(problem.reference.space.d + 2),
     )
 
 
@@ -192,7 +198,7 @@ def _crossings(problem: RecourseProblem, meter: Meter, params: SamplerParams, se
         # What this person can reach near the neighbours is refused: look towards the neighbours themselves, once.
         ends = _neighbours(problem, params.neighbours)
         points = _along(problem, ends, np.broadcast_to(np.arange(1, GRID + 1) / GRID, (len(ends), GRID)))
-    _, scores = _ask(meter, points.reshape(-1, problem.reference.space.d))
+    _, scores = ask(meter, points.reshape(-1, problem.reference.space.d))
     flips = favourable(scores.reshape(len(ends), GRID))
     # The end of each segment is known to be favourable, even where rounding or a random model now says otherwise.
     flips[:, -1] = True
@@ -246,7 +252,7 @@ def unit_ball(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
     return directions
 
 
-def _ask(meter: Meter, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n"]]:
+def ask(meter: Meter, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n"]]:
     """The points the model was really asked about, and its scores."""
     if meter.black_box.fractional:
         return X, meter.score(X)

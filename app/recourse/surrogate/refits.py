@@ -62,14 +62,7 @@ def refit_moments(
     DegenerateSurrogate : the refits have no direction in common, e.g. no column tells the outcomes apart
     SolverFailed : the records are too far from each other to be fitted in floating point
     """
-    points = homogeneous(X)
-    shift = np.zeros(points.shape[1])
-    shift[-1] = threshold
-    start = _fit(points, y, np.ones((1, len(y))), np.zeros(points.shape[1]))[0]
-    rng = np.random.default_rng(seed)
-    batch = max(1, BATCH // max(len(points), points.shape[1] ** 2))
-    sizes = [min(batch, refits - done) for done in range(0, refits, batch)]
-    thetas = np.concatenate([_fit(points, y, _halves(y, size, rng), start) for size in sizes]) - shift
+    thetas = refit(X, y, refits, seed, threshold=threshold)
     lengths = np.linalg.norm(thetas, axis=1)
     if not lengths.all():
         raise DegenerateSurrogate
@@ -80,6 +73,20 @@ def refit_moments(
         raise DegenerateSurrogate
     _, singular, directions = np.linalg.svd((thetas - mean) / math.sqrt(refits - 1), full_matrices=False)
     return WeightMoments(mean=mean / length, root=directions.T * singular, kind="registered")
+
+
+def refit(
+    X: Float[np.ndarray, "n d"], y: Bool[np.ndarray, "n"], refits: int, seed: int, *, threshold: float = 0.0
+) -> Float[np.ndarray, "r m"]:
+    """The refitted models ``(w, c)`` themselves, favourable from a score of 0; arguments and errors as there."""
+    points = homogeneous(X)
+    shift = np.zeros(points.shape[1])
+    shift[-1] = threshold
+    start = _fit(points, y, np.ones((1, len(y))), np.zeros(points.shape[1]))[0]
+    rng = np.random.default_rng(seed)
+    batch = max(1, BATCH // max(len(points), points.shape[1] ** 2))
+    sizes = [min(batch, refits - done) for done in range(0, refits, batch)]
+    return np.concatenate([_fit(points, y, _halves(y, size, rng), start) for size in sizes]) - shift
 
 
 def _halves(y: Bool[np.ndarray, "n"], count: int, rng: np.random.Generator) -> Float[np.ndarray, "b n"]:

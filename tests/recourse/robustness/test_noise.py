@@ -5,16 +5,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, chi2, ncx2
+from scipy.signal import fftconvolve
+from scipy.stats import binomtest, chi2, irwinhall, kstest, laplace, ncx2, norm, uniform
 
 from app.recourse.blackbox import BlackBox, Input, Meter, Output
 from app.recourse.features import Feature, FeatureSpace, FeatureType
 from app.recourse.robustness.noise import (
+    NoiseLaw,
     clopper_pearson,
     invalidation_bound,
     invalidation_rate,
     invalidation_rate_linear,
+    linear_margin,
+    lower_tail,
+    noise_cdf,
     noise_columns,
+    noise_faults,
+    standard_noise,
 )
 
 SCALED = {"center": 0.0, "scale": 1.0}
@@ -228,3 +235,120 @@ def test_a_copy_without_a_score_counts_as_refused() -> None:
     )
     rates, _ = invalidation_rate(Meter(box), np.zeros((1, 1)), np.ones(1), 4000, 0)
     assert rates[0] == pytest.approx(0.5, abs=0.05)
+
+
+# --- other laws than the normal one ----------------------------------------------------------------------------------
+
+LAWS = {"gaussian": norm(), "laplace": laplace(scale=math.sqrt(0.5)), "uniform": uniform(-math.sqrt(3), math.sqrt(12))}
+"""Each with standard deviation 1, as scipy has them."""
+OTHERS = ["laplace", "uniform"]
+GRID = np.linspace(-40.0, 40.0, 80_001)
+
+
+def convolved(law: NoiseLaw, shares: list[float]) -> np.ndarray:
+    """Distribution function on `GRID` of a weighted sum, by convolving what falls in each cell."""
+    half = 0.5 * (GRID[1] - GRID[0])
+    total = np.ones(1)
+    for share in shares:
+        cells = np.diff(LAWS[law].cdf(np.append(GRID - half, GRID[-1] + half) / share))
+        total = cells if len(total) == 1 else fftconvolve(total, cells, mode="same")
+    return np.cumsum(total) - 0.5 * total
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_one_column_alone_has_its_own_law(law: NoiseLaw) -> None:
+    z = np.linspace(-6.0, 6.0, 241)
+    for shares in ([1.0], [0.0, -1.0, 0.0]):
+        found = lower_tail(z, np.tile(shares, (len(z), 1)), law)
+        np.testing.assert_allclose(found, LAWS[law].cdf(z), atol=1e-12)
+    np.testing.assert_allclose(noise_cdf(law)(z), LAWS[law].cdf(z), atol=1e-12)
+    assert noise_cdf(law)(np.array([-math.inf, math.inf])).tolist() == [0.0, 1.0]
+    assert LAWS[law].std() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "shares", [[0.6, 0.8], [0.999, math.sqrt(1 - 0.999**2)], [0.5, -0.5, 0.5, 0.5], [0.36, 0.48, 0.8]]
+)
+@pytest.mark.parametrize("law", OTHERS)
+def test_sums_have_the_law_that_convolution_gives(law: NoiseLaw, shares: list[float]) -> None:
+    exact = convolved(law, [abs(share) for share in shares])
+    picked = np.arange(0, len(GRID), 97)
+    found = lower_tail(GRID[picked], np.tile(shares, (len(picked), 1)), law)
+    np.testing.assert_allclose(found, exact[picked], atol=1e-4)
+
+
+def test_the_sum_of_equal_uniform_columns_is_that_of_irwin_and_hall() -> None:
+    count = 5
+    z = np.linspace(-4.0, 4.0, 101)
+    exact = irwinhall.cdf(z * math.sqrt(count / 12.0) + count / 2.0, count)
+    np.testing.assert_allclose(lower_tail(z, np.full((101, count), count**-0.5), "uniform"), exact, atol=1e-4)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_rate_under_a_law_is_what_its_noise_does_to_a_linear_decision(law: NoiseLaw) -> None:
+    count, std = 200_000, np.array([0.3, 0.0, 0.1, 0.7])
+    w = np.array([1.0, 5.0, -2.0, 0.4])
+    scores = np.array([-0.5, 0.0, 0.2, 0.6, 1.2])
+    found = invalidation_rate_linear(scores, np.tile(w, (5, 1)), std, law)
+    noise = LAWS[law].rvs((count, 4), random_state=np.random.default_rng(4)) * std
+    measured = (noise @ w + scores[:, None, None] < 0.0).mean(axis=(1, 2))
+    np.testing.assert_allclose(found, measured, atol=5.0 * 0.5 / math.sqrt(count))
+    assert (np.diff(found) < 0.0).all()
+    assert found[1] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_far_from_the_boundary_noise_turns_nothing(law: NoiseLaw) -> None:
+    """Scores may lie thousands of deviations away where the noise is small."""
+    scores = np.array([1.0, 4.0, 7.5, 40.0, 1e6])
+    gradients = np.ones((5, 2))
+    for std in (0.05, 1e-3, 1e-9):
+        assert invalidation_rate_linear(scores, gradients, np.full(2, std), law).max() <= 1e-4
+        assert invalidation_rate_linear(-scores, gradients, np.full(2, std), law).min() >= 1.0 - 1e-4
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_under_any_law_the_decision_stays_without_noise(law: NoiseLaw) -> None:
+    scores = np.array([-1.0, 0.0, 1e-12, 3.0, np.nan])
+    assert invalidation_rate_linear(scores, np.ones((5, 2)), np.zeros(2), law).tolist() == [1.0, 0.0, 0.0, 0.0, 1.0]
+    assert linear_margin(np.ones(2), np.zeros(2), law, 0.05) == 0.0
+    assert linear_margin(np.array([0.0, 1.0]), np.array([1.0, 0.0]), law, 0.05) == 0.0
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("std", [[0.4, 0.0, 0.0], [0.4, 0.2, 0.0], [0.1, 0.1, 0.1]])
+def test_the_margin_is_where_the_rate_is_the_one_asked_for(law: NoiseLaw, std: list[float]) -> None:
+    w, asked = np.array([1.0, -2.0, 0.5]), [0.001, 0.01, 0.05, 0.2, 0.35, 0.5, 0.8, 0.999]
+    margins = np.array([linear_margin(w, np.array(std), law, rate) for rate in asked])
+    assert (np.diff(margins) < 0.0).all()
+    rates = invalidation_rate_linear(margins, np.tile(w, (len(asked), 1)), np.array(std), law)
+    np.testing.assert_allclose(rates, asked, atol=1e-6)
+    spread = np.linalg.norm(w * std)
+    if np.count_nonzero(std) == 1:
+        np.testing.assert_allclose(margins, [-spread * LAWS[law].ppf(rate) for rate in asked], atol=1e-6)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_draws_have_the_law_they_are_named_after(law: NoiseLaw) -> None:
+    draws = standard_noise(law, 5, 20_000, 3)
+    assert kstest(draws.ravel(), LAWS[law].cdf).pvalue > 0.001
+    assert np.abs(np.corrcoef(draws, rowvar=False) - np.eye(3)).max() < 0.03
+    assert not draws.flags.writeable
+    assert standard_noise(law, 5, 20_000, 3).tobytes() == draws.tobytes()
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_measured_rate_of_a_linear_model_is_its_closed_form(law: NoiseLaw) -> None:
+    w, samples, std = np.array([1.0, -0.5]), 40_000, np.array([0.3, 0.8])
+    box = BlackBox(space=numbers(2), predict=lambda X: np.asarray(X) @ w - 1.0, output=Output.LOGIT, threshold=0.0)
+    X = np.array([[1.2, 0.0], [2.0, 1.0], [1.0, -1.0]])
+    measured, intervals = invalidation_rate(Meter(box), X, std, samples, 3, law)
+    exact = invalidation_rate_linear(X @ w - 1.0, np.tile(w, (3, 1)), std, law)
+    np.testing.assert_allclose(measured, exact, atol=5.0 * 0.5 / math.sqrt(samples))
+    assert ((intervals[:, 0] <= measured) & (measured <= intervals[:, 1])).all()
+
+
+def test_names_that_are_no_numeric_feature_are_faults_of_their_own() -> None:
+    faults = noise_faults(SPACE, {"age": 0.1, "housing": 0.1, "a/b~c": 0.1}, pointer="/method/noise_std")
+    assert [fault.pointer for fault in faults] == ["/method/noise_std/housing", "/method/noise_std/a~1b~0c"]
+    assert noise_faults(SPACE, 0.1, pointer="/method/noise_std") == []

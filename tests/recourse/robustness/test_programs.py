@@ -44,7 +44,7 @@ def test_the_lower_program_brackets_what_one_counterfactual_is_worth(seed: int, 
     turned, distance = angle(point, mean, covariance)
     turned += math.asin(min(radius / distance, 1.0))
     expected = math.cos(turned) ** 2 if turned < math.pi / 2 else 0.0
-    contains(lower_program(point[None], mean, covariance, radius, TIME_S), expected, width)
+    contains(lower_program(point[None], mean, covariance, radius, TIME_S)[0], expected, width)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -60,19 +60,20 @@ def test_the_upper_program_brackets_what_one_counterfactual_is_worth(seed: int, 
 @pytest.mark.parametrize("radius", [0.01, 0.1])
 def test_opposite_counterfactuals_are_never_accepted_together(radius: float) -> None:
     point, mean, covariance = question(0, 3, 1.0)
-    contains(lower_program(np.array([point, -point]), mean, covariance, radius, TIME_S), 0.0)
+    contains(lower_program(np.array([point, -point]), mean, covariance, radius, TIME_S)[0], 0.0)
 
 
 def test_members_of_which_models_decide_independently_share_one_bound() -> None:
     """Chebyshev in two directions at once: losing either member costs its own share of the models."""
     covariance = np.diag([0.04, 0.04])
-    found = lower_program(np.eye(2), np.ones(2), covariance, 1e-4, TIME_S)
+    found, shares = lower_program(np.eye(2), np.ones(2), covariance, 1e-4, TIME_S)
     lost = 0.04 / 1.04
     assert 1.0 - 2.0 * lost - 1e-3 <= found.lower <= found.upper <= 1.0 - lost
+    np.testing.assert_allclose(shares, 0.5 * (1.0 - found.lower), atol=1e-4)
 
 
 @pytest.mark.parametrize("program", [lower_program, upper_program])
-def test_a_tiny_time_limit_is_a_named_error(program: Callable[..., Bracketed]) -> None:
+def test_a_tiny_time_limit_is_a_named_error(program: Callable[..., object]) -> None:
     point, mean, covariance = question(0, 4, 1.0)
     with pytest.raises(SolverFailed, match="MaxTime"):
         program(point[None], mean, covariance, 0.1, 1e-9)

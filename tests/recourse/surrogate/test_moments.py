@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from app.recourse.linear import LinearModel
 from app.recourse.surrogate.boundary import BoundarySample
@@ -23,7 +23,7 @@ def sample(d: int, *, n: int = 1000, seed: int = 0, frozen: tuple[int, ...] = ()
     centred = (X - X.mean(axis=0))[:, free]
     score = centred @ rng.standard_normal(len(free)) + 0.3 * centred[:, 0] ** 2 - 0.1
     favourable = (score >= 0.0) ^ (rng.random(n) < 0.03)
-    return BoundarySample(X=X, favourable=favourable, free=free, deviation=0.5)
+    return BoundarySample(X=X, scores=np.where(favourable, 1.0, -1.0), favourable=favourable, free=free, deviation=0.5)
 
 
 def theta(taken: BoundarySample) -> Float[np.ndarray, "m"]:
@@ -33,11 +33,16 @@ def theta(taken: BoundarySample) -> Float[np.ndarray, "m"]:
     return weights / np.linalg.norm(weights)
 
 
+def chosen(taken: BoundarySample, X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]) -> BoundarySample:
+    """The same sample with other points."""
+    return replace(taken, X=X, scores=np.where(favourable, 1.0, -1.0), favourable=favourable)
+
+
 def refits(taken: BoundarySample, seed: int) -> Float[np.ndarray, "k m"]:
     rng = np.random.default_rng(seed)
     n = len(taken.X)
     picks = rng.integers(n, size=(REFITS, n))
-    return np.array([theta(replace(taken, X=taken.X[pick], favourable=taken.favourable[pick])) for pick in picks])
+    return np.array([theta(chosen(taken, taken.X[pick], taken.favourable[pick])) for pick in picks])
 
 
 @pytest.mark.parametrize(("d", "frozen"), [(3, ()), (8, ()), (8, (1, 6))])
@@ -57,16 +62,16 @@ def test_every_column_of_the_root_is_what_one_sample_does() -> None:
     taken = sample(3, n=150)
     _, moments = surrogate(taken)
     X, favourable = np.tile(taken.X, (times, 1)), np.tile(taken.favourable, times)
-    before = theta(replace(taken, X=X, favourable=favourable))
+    before = theta(chosen(taken, X, favourable))
     for i in range(0, 150, 3):
-        more = replace(taken, X=np.vstack([X, X[i]]), favourable=np.append(favourable, favourable[i]))
+        more = chosen(taken, np.vstack([X, X[i]]), np.append(favourable, favourable[i]))
         change = times * (theta(more) - before)
         assert np.linalg.norm(change - moments.root[:, i]) < 0.06 * np.linalg.norm(change) + 1e-4
 
 
 def test_samples_that_say_the_same_four_times_leave_half_the_deviation() -> None:
     taken = sample(4)
-    four = replace(taken, X=np.tile(taken.X, (4, 1)), favourable=np.tile(taken.favourable, 4))
+    four = chosen(taken, np.tile(taken.X, (4, 1)), np.tile(taken.favourable, 4))
     (_, once), (_, often) = surrogate(taken), surrogate(four)
     np.testing.assert_allclose(4.0 * often.root @ often.root.T, once.root @ once.root.T, rtol=0.02, atol=1e-6)
 
@@ -116,7 +121,13 @@ def test_classes_that_are_single_points_move_nothing(columns: int) -> None:
     """A decision that depends on one category alone: however often one asks, the answer is the same."""
     level = np.random.default_rng(0).integers(2, size=300)
     X = level[:, None].astype(float) if columns == 1 else np.eye(columns)[level]
-    taken = BoundarySample(X=X, favourable=level == 1, free=np.arange(columns), deviation=0.1)
+    taken = BoundarySample(
+        X=X,
+        scores=np.where(level == 1, 1.0, -1.0),
+        favourable=level == 1,
+        free=np.arange(columns),
+        deviation=0.1,
+    )
     _, moments = surrogate(taken)
     np.testing.assert_array_equal(moments.root, 0.0)
     assert np.linalg.norm(moments.mean) == pytest.approx(1.0)

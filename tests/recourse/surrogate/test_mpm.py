@@ -452,7 +452,9 @@ def test_columns_that_cannot_change_get_no_weight() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4))
     X[:, 1] = 7.0
-    sample = BoundarySample(X=X, favourable=X[:, 0] + X[:, 2] > 0, free=np.array([0, 2, 3]), deviation=1.0)
+    sample = BoundarySample(
+        X=X, scores=X[:, 0] + X[:, 2], favourable=X[:, 0] + X[:, 2] > 0, free=np.array([0, 2, 3]), deviation=1.0
+    )
     model = fit_sample(sample, "none", radius_favourable=0.0, radius_unfavourable=0.0).model
     assert model.w[1] == 0.0
     assert model.w[0] == pytest.approx(model.w[2], abs=0.1)

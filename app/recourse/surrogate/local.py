@@ -1,0 +1,136 @@
+"""The linear model that stands for the black box around one applicant."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import minimize_scalar
+
+from app.errors import DegenerateSurrogate
+from app.recourse.blackbox import LOGIT_LIMIT, BlackBox, Meter, Output, favourable
+from app.recourse.linear import LinearModel
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import SurrogateReport
+from app.recourse.surrogate.boundary import BoundarySample
+from app.recourse.surrogate.kinds import SurrogateKind, direction
+from app.recourse.surrogate.moments import surrogate
+
+
+@dataclass(frozen=True, slots=True)
+class LogitModel:
+    """A linear model whose score is a logit, like the black box's."""
+
+    model: LinearModel
+    report: SurrogateReport
+    push_unit: float
+    """Logits that half a standard deviation of the samples makes."""
+
+
+def local_linear(problem: RecourseProblem, sample: BoundarySample) -> LinearModel:
+    """The black box itself where it is linear, else its nominal minimax machine; unit-norm weights.
+
+    Raises
+    ------
+    DegenerateSurrogate : the model decides the same everywhere, or nearly all samples do
+    """
+    return own_linear(problem).unit() if problem.black_box.linear else surrogate(sample)[0]
+
+
+def acting_linear(problem: RecourseProblem, local: LinearModel) -> LinearModel:
+    """`local_linear` where the nominal machine is already there; unit-norm weights."""
+    return own_linear(problem).unit() if problem.black_box.linear else local
+
+
+def own_linear(problem: RecourseProblem) -> LinearModel:
+    """Weights and intercept of a linear black box, on the scale of its score."""
+    return _read_off(problem.black_box, problem.reference.X, problem.reference.scores)
+
+
+def logit_model(problem: RecourseProblem, sample: BoundarySample, meter: Meter, kind: SurrogateKind) -> LogitModel:
+    """The black box itself where it is linear, else a surrogate of this kind on the scale of the black box's logit.
+
+    Raises
+    ------
+    DegenerateSurrogate : decisions around here determine no direction, or the surrogate points the wrong way
+    """
+    if problem.black_box.linear:
+        name, accuracy, model = "model", None, own_linear(problem)
+    else:
+        name = kind
+        model, accuracy = direction(problem, sample, meter, kind)
+        model = _scaled(model, sample, problem.black_box.output)
+    agree = np.count_nonzero(favourable(model.score(sample.X)) == sample.favourable)
+    return LogitModel(
+        model,
+        SurrogateReport(kind=name, worst_case_accuracy=accuracy, fidelity=agree / len(sample.X), samples=len(sample.X)),
+        0.5 * sample.deviation * float(np.linalg.norm(model.w)),
+    )
+
+
+def other_logit_model(
+    problem: RecourseProblem, sample: BoundarySample, other: BlackBox, deadline: float | None, kind: SurrogateKind
+) -> LinearModel:
+    """What `logit_model` is for another model with the same columns, at the same samples and in the same space.
+
+    Raises
+    ------
+    DegenerateSurrogate, DeadlineExceeded : as there
+    """
+    black_box = in_space(other, problem)
+    meter = Meter(black_box, deadline)
+    scores = meter.score(sample.X)
+    known = np.isfinite(scores)
+    X, scores = sample.X[known], scores[known]
+    if black_box.linear:
+        return _read_off(black_box, X, scores)
+    seen = replace(sample, X=X, scores=scores, favourable=favourable(scores))
+    return logit_model(replace(problem, black_box=black_box), seen, meter, kind).model
+
+
+def in_space(other: BlackBox, problem: RecourseProblem) -> BlackBox:
+    """Another model with the same columns, seen from the encoded space of this problem."""
+    space = problem.black_box.space
+    if not other.fractional:  # it takes raw rows, which are the same in both
+        return replace(other, space=space)
+    ratio = np.ones(space.d)
+    ratio[space.numeric_columns] = space.scale_raw / other.space.scale_raw
+    gradient = other.gradient
+
+    def recoded(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        return other.space.recode(X, space)
+
+    return replace(
+        other,
+        space=space,
+        predict=lambda X: other.predict(recoded(X)),
+        gradient=None if gradient is None else lambda X: gradient(recoded(X)) * ratio,
+        boxes=None,
+    )
+
+
+def _read_off(black_box: BlackBox, X: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n"]) -> LinearModel:
+    """Weights and intercept of a linear model; where its score is nearest to 0, as far away scores are clipped."""
+    assert black_box.linear
+    assert black_box.gradient is not None
+    near = int(np.abs(scores).argmin())
+    w = black_box.gradient(X[near : near + 1])[0]
+    return LinearModel(w, float(scores[near] - X[near] @ w))
+
+
+def _scaled(model: LinearModel, sample: BoundarySample, output: Output) -> LinearModel:
+    """The model times the factor with which it fits the scores of the samples best.
+
+    Least squares; a logistic fit for a black box that gives labels only.
+    """
+    f = model.score(sample.X)
+    if output is Output.LABEL:
+        signed = np.where(sample.favourable, f, -f)
+        most = LOGIT_LIMIT / max(float(np.abs(f).max()), 1e-12)
+        factor = float(
+            minimize_scalar(lambda k: np.logaddexp(0.0, -k * signed).sum(), bounds=(0.0, most), method="bounded").x
+        )
+    else:
+        factor = float(f @ sample.scores) / max(float(f @ f), 1e-300)
+    if not factor > 1e-9:
+        raise DegenerateSurrogate("The local model of the decision does not rise with the model's own score.")
+    return LinearModel(factor * model.w, factor * model.c)
