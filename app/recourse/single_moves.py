@@ -1,0 +1,122 @@
+"""Better legal records by single moves: one feature at a time, judged by any function of whole records.
+
+Numbers go up or down by strides from a whole scale to a thousandth of it, by one lattice step, back to where they
+started and to the ends of their range; categories go to every level. Where a cap on changes leaves no room, one change
+is given up for another; where a move breaks a linear rule, another number of the rule makes up for it.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from app.recourse.actionability import ActionSet, lattice_points
+
+STRIDES = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001])
+"""Moves of a number, as shares of its scale."""
+LEAST_GAIN = 1e-9
+"""Smaller improvements are rounding."""
+
+
+class SingleMoves:
+    """The legal neighbours of raw rows in one action set."""
+
+    def __init__(self, action_set: ActionSet) -> None:
+        self.actions = A = action_set
+        space = A.space
+        self.start_raw = A.start_raw
+        feature: list[int] = []
+        target: list[float] = []
+        delta: list[float] = []
+        for j, scale in zip(space.numeric.tolist(), space.scale_raw.tolist(), strict=True):
+            if A.movable[j]:
+                strides = np.append(STRIDES * scale, A.step_raw[j]) if A.step_raw[j] > 0.0 else STRIDES * scale
+                strides = np.unique(np.maximum(strides, A.step_raw[j]))
+                ends = [end for end in (A.lower_raw[j], A.upper_raw[j], self.start_raw[j]) if np.isfinite(end)]
+                feature += [j] * (2 * len(strides) + len(ends))
+                delta += [*strides, *-strides, *(0.0 for _ in ends)]
+                target += [*(np.nan for _ in range(2 * len(strides))), *ends]
+        numbers = len(feature)
+        for j in space.groups[A.movable[space.groups]].tolist():
+            levels = len(space.features[j].levels)
+            feature += [j] * levels
+            delta += [0.0] * levels
+            target += range(levels)
+        self.feature, self.target, self.delta = np.array(feature, dtype=int), np.array(target), np.array(delta)
+        self.is_level = np.arange(len(feature)) >= numbers
+
+    def of(self, row_raw: Float[np.ndarray, "p"], *, levels_only: bool = False) -> Float[np.ndarray, "n p"]:
+        """Legal rows one move away from a legal row, the factual and the row itself not among them."""
+        A = self.actions
+        bases = [row_raw]
+        changed = np.flatnonzero(row_raw != A.factual_raw)
+        if A.max_changes is not None and len(changed) >= A.max_changes:
+            for j in changed[self.start_raw[changed] == A.factual_raw[changed]]:
+                bases.append(np.where(np.arange(len(row_raw)) == j, A.factual_raw, row_raw))
+        rows = np.concatenate([self._moved(base, levels_only) for base in bases])
+        if A.rules:
+            rows = np.concatenate([rows, *self._balanced(rows)])
+        new = (rows != row_raw).any(axis=1) & (rows != A.factual_raw).any(axis=1)
+        # A move of one feature keeps a legal row legal, but for what concerns several.
+        return rows[new & A.contains(rows)] if A.rules or A.max_changes is not None else rows[new]
+
+    def _moved(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Float[np.ndarray, "n p"]:
+        chosen = np.flatnonzero(self.is_level) if levels_only else np.arange(len(self.feature))
+        feature, target = self.feature[chosen], self.target[chosen]
+        moved = np.where(np.isnan(target), row_raw[feature] + self.delta[chosen], target)
+        rows = np.tile(row_raw, (len(chosen), 1))
+        rows[np.arange(len(chosen)), feature] = self._snapped(moved, feature)
+        return rows
+
+    def _snapped(self, values_raw: Float[np.ndarray, "n"], feature: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        """Each number at the nearest value that its feature can have; the factual stays."""
+        A = self.actions
+        step, anchor = A.step_raw[feature], A.anchor_raw[feature]
+        unit = np.where(step > 0.0, step, 1.0)
+        on_lattice = lattice_points(np.rint((values_raw - anchor) / unit), anchor, unit)
+        snapped = np.where((step > 0.0) & (values_raw != A.factual_raw[feature]), on_lattice, values_raw)
+        return np.clip(snapped, A.lower_raw[feature], A.upper_raw[feature])
+
+    def _balanced(self, rows_raw: Float[np.ndarray, "n p"]) -> list[Float[np.ndarray, "n p"]]:
+        """The rows with one number of a rule set so that the rule holds, for each number of each rule."""
+        balanced = []
+        for rule in self.actions.rules:
+            a = np.array(rule.coefficients_raw)
+            excess = rows_raw @ a - rule.limit
+            excess = excess if rule.equality else np.maximum(excess, 0.0)
+            for j in np.flatnonzero((a != 0.0) & self.actions.movable):
+                rows = rows_raw.copy()
+                rows[:, j] -= excess / a[j]
+                balanced.append(self.actions.snap(rows))
+        return balanced
+
+    def descend(
+        self,
+        row_raw: Float[np.ndarray, "p"],
+        value: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]],
+        *,
+        steps: int,
+        until: float,
+        levels_only: bool = False,
+    ) -> Float[np.ndarray, "p"]:
+        """The row after the best move, again and again, until none improves it.
+
+        Parameters
+        ----------
+        row_raw : legal
+        value : smaller is better
+        steps : moves at most
+        until : `time.monotonic()` after which no move is tried
+        """
+        best = float(value(row_raw[None])[0])
+        for _ in range(steps):
+            rows = self.of(row_raw, levels_only=levels_only)
+            if not len(rows) or time.monotonic() >= until:
+                break
+            values = value(rows)
+            pick = int(values.argmin())
+            if not values[pick] < best - LEAST_GAIN * (1.0 + abs(best)):
+                break
+            row_raw, best = rows[pick], float(values[pick])
+        return row_raw
