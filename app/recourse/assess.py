@@ -11,13 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from app.errors import BoundaryNotFound, DeadlineExceeded, DegenerateSurrogate
+from app.errors import BoundaryNotFound, BudgetExceeded, DeadlineExceeded, DegenerateSurrogate
 from app.recourse.blackbox import Meter
-from app.recourse.certificate import CertificateParams, certify, local_model
-from app.recourse.linear import WeightMoments, homogeneous
+from app.recourse.certificate import CertificateParams, certify, certify_plan, judged, local_model
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Certificate, Diagnostics, Judged, PlanCertificate
-from app.recourse.robustness.gelbrich import plan_bounds
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 
 SAMPLER = SamplerParams()
@@ -56,7 +54,8 @@ def assess(
 
     Raises
     ------
-    DeadlineExceeded : the time ran out before the black box had scored the records
+    DeadlineExceeded, BudgetExceeded : time or budget ran out before the black box had scored the records
+    ModelUnavailable : a remote model does not answer
     """
     started = time.perf_counter()
     meter = Meter(problem.black_box, problem.deadline)
@@ -73,48 +72,16 @@ def assess(
             sample = sample_boundary(problem, meter, SAMPLER, seen)
             local = local_model(problem, sample, certificate)
             certificates = certify(problem, meter, local, factual_score, rows_raw, scores, certificate)
-            plan = _plan(problem, local[1], rows_raw, certificate, plan_s)
-    except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded) as error:
+            plan = certify_plan(problem, local[1], rows_raw, certificate, plan_s)
+    except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded, BudgetExceeded) as error:
         warnings.append(f"There is no certificate. {error.detail}")
-    costs = problem.action_set.cost(rows_raw)
     return Assessment(
         factual_score=None if math.isnan(factual_score) else factual_score,
         factual_probability=problem.black_box.probability_of(factual_score),
-        judged=tuple(
-            Judged(
-                row_raw=row_raw,
-                score=None if math.isnan(score) else score,
-                probability=problem.black_box.probability_of(score),
-                cost=float(cost),
-                changed=tuple(np.flatnonzero(row_raw != problem.factual_raw).tolist()),
-                certificate=one,
-            )
-            for row_raw, score, cost, one in zip(rows_raw, scores.tolist(), costs, certificates, strict=True)
-        ),
+        judged=judged(problem, rows_raw, scores, certificates),
         plan=plan,
         diagnostics=Diagnostics(
             model_calls=meter.calls, model_rows=meter.rows, elapsed_ms=1e3 * (time.perf_counter() - started)
         ),
         warnings=tuple(warnings),
-    )
-
-
-def _plan(
-    problem: RecourseProblem,
-    moments: WeightMoments,
-    rows_raw: Float[np.ndarray, "n p"],
-    params: CertificateParams,
-    plan_s: float,
-) -> PlanCertificate:
-    X = problem.action_set.space.encode(rows_raw)
-    left_s = math.inf if problem.deadline is None else problem.deadline - time.monotonic()
-    bounds = plan_bounds(homogeneous(X), moments, params.ambiguity_radius, time_limit_s=min(left_s, plan_s))
-    distance = np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=2))
-    return PlanCertificate(
-        lower=bounds.lower,
-        upper=bounds.upper,
-        exact=bounds.exact,
-        status=bounds.status.value,
-        proximity=float(np.sqrt(((X - problem.x0) ** 2).sum(axis=1)).mean()),
-        diversity=float(np.linalg.det(1.0 / (1.0 + distance))),
     )

@@ -1,6 +1,8 @@
 """The validity certificate: what every counterfactual of every method promises, and how that is known."""
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -10,22 +12,26 @@ from jaxtyping import Float
 
 from app.errors import Fault, InvalidRequest
 from app.recourse.blackbox import Meter, favourable
-from app.recourse.features import FeatureSpace, escape
+from app.recourse.features import FeatureSpace
+from app.recourse.linalg import diversity, proximity
 from app.recourse.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import (
     Certificate,
     GelbrichCertificate,
     JointCertificate,
+    Judged,
     NoiseCertificate,
+    PlanCertificate,
     ShiftCertificate,
 )
-from app.recourse.robustness.gelbrich import validity_bounds
+from app.recourse.robustness.gelbrich import PlanBounds, plan_bounds, validity_bounds
 from app.recourse.robustness.noise import (
     invalidation_bound,
     invalidation_rate,
     invalidation_rate_linear,
     noise_columns,
+    noise_faults,
 )
 from app.recourse.robustness.worst_case import joint_lower_bound, linf_radius
 from app.recourse.surrogate.boundary import BoundarySample
@@ -60,14 +66,7 @@ class CertificateParams:
 
 def check_noise(space: FeatureSpace, params: CertificateParams) -> list[Fault]:
     """Faults of noise given by feature, with pointers into the request."""
-    if not isinstance(params.noise_std, Mapping):
-        return []
-    numeric = [space.names[j] for j in space.numeric.tolist()]
-    return [
-        Fault(f"/certificate/noise_std/{escape(name)}", f"is not a numeric feature of this model: {', '.join(numeric)}")
-        for name in params.noise_std
-        if name not in numeric
-    ]
+    return noise_faults(space, params.noise_std, pointer="/certificate/noise_std")
 
 
 def check_moments(params: CertificateParams, *, registered: bool) -> list[Fault]:
@@ -135,6 +134,61 @@ def certify(
             )
         )
     return tuple(certificates)
+
+
+def certify_plan(
+    problem: RecourseProblem,
+    moments: WeightMoments,
+    rows_raw: Float[np.ndarray, "n p"],
+    params: CertificateParams,
+    plan_s: float,
+) -> PlanCertificate:
+    """Joint bounds, proximity and diversity of raw rows.
+
+    Parameters
+    ----------
+    plan_s : time for the joint bounds; a bracket takes their place where they need longer
+    """
+    points = homogeneous(problem.action_set.space.encode(rows_raw))
+    left_s = math.inf if problem.deadline is None else problem.deadline - time.monotonic()
+    bounds = plan_bounds(points, moments, params.ambiguity_radius, time_limit_s=min(left_s, plan_s))
+    return plan_certificate(problem, rows_raw, bounds)
+
+
+def plan_certificate(
+    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], bounds: PlanBounds
+) -> PlanCertificate:
+    """Proximity and diversity of raw rows, beside bounds that are known."""
+    X = problem.action_set.space.encode(rows_raw)
+    return PlanCertificate(
+        lower=bounds.lower,
+        upper=bounds.upper,
+        exact=bounds.exact,
+        status=bounds.status.value,
+        proximity=proximity(X, problem.x0),
+        diversity=diversity(X),
+    )
+
+
+def judged(
+    problem: RecourseProblem,
+    rows_raw: Float[np.ndarray, "n p"],
+    scores: Float[np.ndarray, "n"],
+    certificates: Sequence[Certificate | None],
+) -> tuple[Judged, ...]:
+    """Raw rows that somebody brought, with what the black box said and what their certificates say."""
+    costs = problem.action_set.cost(rows_raw)
+    return tuple(
+        Judged(
+            row_raw=row_raw,
+            score=None if math.isnan(score) else score,
+            probability=problem.black_box.probability_of(score),
+            cost=float(cost),
+            changed=tuple(np.flatnonzero(row_raw != problem.factual_raw).tolist()),
+            certificate=one,
+        )
+        for row_raw, score, cost, one in zip(rows_raw, scores.tolist(), costs, certificates, strict=True)
+    )
 
 
 def local_model(

@@ -1,6 +1,7 @@
 """The question: one applicant, one model, what the person can change."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -60,6 +61,8 @@ class RecourseProblem:
     action_set: ActionSet
     siblings: tuple[BlackBox, ...] = ()
     """Other versions of the model, with the same columns; asked for the certificate only."""
+    others: Mapping[str, BlackBox] = field(default_factory=dict)
+    """Models that the method's parameters name, with the same columns."""
     seed: int = 0
     deadline: float | None = None
     """`time.monotonic()` at which the answer must be there; None for no limit."""

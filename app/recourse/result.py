@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -25,6 +26,7 @@ class Reason(StrEnum):
     TARGET_NOT_REACHED = "target_not_reached"
     DEADLINE = "deadline"
     MODEL_OUTPUT_INVALID = "model_output_invalid"
+    BUDGET = "budget"
 
 
 SENTENCES: dict[Reason, str] = {
@@ -43,8 +45,40 @@ SENTENCES: dict[Reason, str] = {
     ),
     Reason.DEADLINE: "The time allowed ran out before the model confirmed a favourable record.",
     Reason.MODEL_OUTPUT_INVALID: "The model gave no finite score for this record.",
+    Reason.BUDGET: (
+        "What the model's owner allows one answer to ask of the model ran out before it confirmed a favourable record."
+    ),
 }
 """What each reason means, for people."""
+
+PROMISE_NOT_KEPT = (
+    "The model accepts changes of this record, but none of those tried keeps the promise that was asked for."
+)
+"""Instead of `TARGET_NOT_REACHED`'s sentence where the model did say yes."""
+
+
+class MemberOutcome(StrEnum):
+    """What became of one member of a plan that was to be corrected."""
+
+    CORRECTED = "corrected"
+    MET = "met"
+    NOT_SELECTED = "not_selected"
+    INFEASIBLE = "infeasible"
+    REFUSED = "refused"
+    NO_GAIN = "no_gain"
+    UNDECIDED = "undecided"
+
+
+OUTCOMES: dict[MemberOutcome, str] = {
+    MemberOutcome.CORRECTED: "The record was corrected.",
+    MemberOutcome.MET: "The record meets the requirement as it is.",
+    MemberOutcome.NOT_SELECTED: "Other members are more at risk; this one was left as it is.",
+    MemberOutcome.INFEASIBLE: "No legal record within the limits of the correction meets what it asks for.",
+    MemberOutcome.REFUSED: "The model refuses every corrected record that was tried, so this one was left as it is.",
+    MemberOutcome.NO_GAIN: "The correction would not make the plan more valid, so the record was left as it is.",
+    MemberOutcome.UNDECIDED: "The time did not suffice to show that a correction helps; the record was left as it is.",
+}
+"""What each outcome means, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +143,51 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidationReport:
+    """How often noise undoes a counterfactual, against the rate that was asked for."""
+
+    kind: Literal["invalidation"] = "invalidation"
+    estimator: str
+    """What the search went by: `closed_form`, `monte_carlo` or `tree`."""
+    target: float
+    """Rate that was asked for."""
+    rate: float
+    """Share of noisy copies of this record that the black box itself refused."""
+    interval: tuple[float, float]
+    """95 % confidence interval of it."""
+    samples: int
+    """Noisy copies."""
+    fidelity: float | None = None
+    """Of a decision tree that stands for the model: share of samples on which both decide alike; else None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TradeOffReport:
+    """Loss and cost of a counterfactual under the worst model and under the predicted one."""
+
+    kind: Literal["trade_off"] = "trade_off"
+    cost_weight: float
+    """What was used, also where it was chosen automatically."""
+    theta_scale: float
+    """Length of the weights on the scale of logits; radii and predictions are in these units."""
+    objective: float
+    """What the method minimises, here."""
+    optimum: float
+    """The least that is legal, whatever the black box says to it."""
+    worst: float
+    """Loss and cost under the worst model within the radius."""
+    predicted: float | None
+    """Loss and cost under the predicted model; None without a prediction."""
+    robustness: float
+    """By how much `worst` exceeds what the best record for the worst model has."""
+    consistency: float | None
+    """By how much `predicted` exceeds what the best record for the prediction has."""
+
+
+MethodReport: TypeAlias = InvalidationReport | TradeOffReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactual:
     """A raw row that the black box itself has scored."""
 
@@ -121,6 +200,8 @@ class Counterfactual:
     """Indices of the features that differ from the factual."""
     certificate: Certificate | None = None
     """None where it was not asked for, or where the decisions around here determine no local model."""
+    report: MethodReport | None = None
+    """What the method itself promises of it; None for methods that promise nothing beyond the certificate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +215,8 @@ class Judged:
     cost: float
     changed: tuple[int, ...]
     certificate: Certificate | None
+    report: None = None
+    """Nobody promised anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +255,8 @@ class Verdict:
     reason: Reason
     sentence: str
     nearest: Counterfactual | None = None
-    """The legal record with the highest score that the black box was asked about; it is *not* favourable."""
+    """The legal record that came nearest: of those that the black box refuses the one with the highest score, or of
+    those that it accepts the one that misses the method's own promise least."""
     relax: Relaxation | None = None
 
 
@@ -181,8 +265,9 @@ class SurrogateReport:
     """How well the local linear model stands for the black box."""
 
     kind: str
-    worst_case_accuracy: float
-    """Over all distributions whose class moments lie in the ambiguity sets, in [0, 1]."""
+    worst_case_accuracy: float | None
+    """Over all distributions whose class moments lie in the ambiguity sets, in [0, 1]; None for other than minimax
+    machines."""
     fidelity: float
     """Share of the boundary samples on which surrogate and black box agree; measured on the samples."""
     samples: int
@@ -207,8 +292,12 @@ class RecourseResult:
     factual_probability: float | None
     counterfactuals: tuple[Counterfactual, ...] = ()
     """Ranked, all confirmed favourable; empty unless `status` is `found`."""
+    plan: PlanCertificate | None = None
+    """Of all of them together, where the method gives several and a certificate was asked for."""
     verdict: Verdict | None = None
     """Present iff `status` is `not_found`."""
+    fallback: bool = False
+    """Whether what was found need not meet the method's own constraint; `warnings` says so to people."""
     surrogate: SurrogateReport | None = None
     diagnostics: Diagnostics
     warnings: tuple[str, ...] = ()

@@ -14,11 +14,11 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Interval
 
-from app.recourse.method import Candidates, Method, MethodParams, Need, Yields
+from app.recourse.method import Candidates, Ground, Method, MethodParams, Need, Yields
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import SurrogateReport
 from app.recourse.search import Search, SearchKind
-from app.recourse.surrogate.boundary import BoundarySample, SamplerParams
+from app.recourse.surrogate.boundary import SamplerParams
 from app.recourse.surrogate.mpm import Divergence, fit_sample
 
 
@@ -39,8 +39,9 @@ class RobustMpmParams(SamplerParams, MethodParams):
     """Distance kept from the surrogate's hyperplane, encoded units."""
 
 
-def generate(problem: RecourseProblem, params: RobustMpmParams, sample: BoundarySample) -> Candidates:
+def generate(problem: RecourseProblem, params: RobustMpmParams, ground: Ground) -> Candidates:
     """Fit the machine to the samples and search its favourable side."""
+    sample = ground.sample
     machine = fit_sample(
         sample,
         params.divergence,
@@ -74,6 +75,7 @@ METHOD = Method(
     yields=Yields.COUNTERFACTUAL,
     needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
+    knobs={"radius_unfavourable": 1, "margin": 1},
     summary=(
         "The cheapest change that a local model of the decision accepts even when its class covariances are wrong by a "
         "chosen radius."

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from app.recourse.blackbox import Meter
-from app.recourse.method import Candidates
+from app.recourse.certificate import CertificateParams
+from app.recourse.method import Candidates, Ground
 from app.recourse.methods import METHODS
 from app.recourse.methods.robust_mpm import RobustMpmParams, generate
 from app.recourse.problem import RecourseProblem
@@ -16,7 +17,16 @@ PUSHES = np.array([0.0, 0.2, 0.5, 1.0, 2.0])
 
 def proposed(problem: RecourseProblem, **params: object) -> Candidates:
     stated, meter = RobustMpmParams(**params), Meter(problem.black_box)  # type: ignore[arg-type]
-    return generate(problem, stated, sample_boundary(problem, meter, stated, survey(problem, meter, stated)))
+    seen = survey(problem, meter, stated)
+    sample = sample_boundary(problem, meter, stated, seen)
+    ground = Ground(
+        sample=sample,
+        factual_score=seen.factual_score,
+        neighbours=seen.ends,
+        certificate=CertificateParams(),
+        meter=meter,
+    )
+    return generate(problem, stated, ground)
 
 
 def refused_loan(person: int) -> RecourseProblem:

@@ -1,0 +1,211 @@
+"""A plan that somebody has, made more valid: ``correct(problem, rows_raw, correction, certificate) -> Correction``.
+
+Members are corrected (`app.recourse.corrections`), decoded to legal records and asked of the black box in one call; a
+member changes only where the model accepts the new record and the joint lower bound does not fall. So the plan that
+is returned is never worse than the one that came, and where nothing helps it is the one that came.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import (
+    BoundaryNotFound,
+    BudgetExceeded,
+    DeadlineExceeded,
+    DegenerateSurrogate,
+    RecourseError,
+    SolverFailed,
+)
+from app.recourse.blackbox import Meter, favourable
+from app.recourse.certificate import CertificateParams, certify, judged, local_model, plan_certificate
+from app.recourse.corrections import CorrectionParams, Corrector, keep_better
+from app.recourse.linear import WeightMoments, homogeneous
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import (
+    Certificate,
+    Diagnostics,
+    Judged,
+    MemberOutcome,
+    PlanCertificate,
+    Reason,
+    Relaxation,
+)
+from app.recourse.robustness.gelbrich import plan_bounds
+from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
+
+REASONS: dict[type[RecourseError], Reason] = {
+    BoundaryNotFound: Reason.BOUNDARY_NOT_FOUND,
+    DegenerateSurrogate: Reason.DEGENERATE_SURROGATE,
+    DeadlineExceeded: Reason.DEADLINE,
+    BudgetExceeded: Reason.BUDGET,
+    SolverFailed: Reason.DEADLINE,
+}
+"""Why there is no correction where there is not even a local model, or no time."""
+PUSHES = np.array([0.0, 1.0, 2.0, 4.0, 8.0])
+"""Distances beyond the margin that are verified together, in half deviations of the boundary sample."""
+
+
+class CorrectionStatus(StrEnum):
+    """How a correction ended; every one of these is an answer."""
+
+    CORRECTED = "corrected"
+    UNCHANGED = "unchanged"
+    NOT_FOUND = "not_found"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """What became of a plan."""
+
+    status: CorrectionStatus
+    reason: Reason | None
+    """Why nothing was found, where that is the status."""
+    relax: Relaxation | None
+    """Where constraints are to blame, the one whose removal helps most."""
+    factual_score: float | None
+    factual_probability: float | None
+    members: tuple[Judged, ...]
+    """In the order given, corrected or as they were."""
+    outcomes: tuple[MemberOutcome, ...]
+    before: PlanCertificate | None
+    """Of the plan as it came; None, like `plan`, where there is no certificate."""
+    plan: PlanCertificate | None
+    diagnostics: Diagnostics
+    warnings: tuple[str, ...]
+
+
+def correct(
+    problem: RecourseProblem,
+    rows_raw: Float[np.ndarray, "n p"],
+    params: CorrectionParams,
+    certificate: CertificateParams,
+    *,
+    plan_s: float = math.inf,
+) -> Correction:
+    """The plan with as many of its members corrected as make it more valid.
+
+    Parameters
+    ----------
+    plan_s : time for each of the joint bounds, before and after; a member whose correction they cannot show to help in
+        time stays as it was
+
+    Raises
+    ------
+    DeadlineExceeded, BudgetExceeded : time or budget ran out before the black box had scored the records
+    ModelUnavailable : a remote model does not answer
+    """
+    return _Correcting(problem, rows_raw, params, certificate, plan_s).result()
+
+
+class _Correcting:
+    """One plan on its way to its correction."""
+
+    def __init__(
+        self,
+        problem: RecourseProblem,
+        rows_raw: Float[np.ndarray, "n p"],
+        params: CorrectionParams,
+        certificate: CertificateParams,
+        plan_s: float,
+    ) -> None:
+        self.started = time.perf_counter()
+        self.problem, self.rows_raw, self.params, self.certificate = problem, rows_raw, params, certificate
+        self.plan_s = plan_s
+        self.meter = Meter(problem.black_box, problem.deadline)
+        self.plan_raw, self.scores = rows_raw.copy(), self.meter.score_raw(rows_raw)
+        self.factual_score = math.nan
+        self.outcomes = [MemberOutcome.UNDECIDED for _ in rows_raw]
+        self.certificates: tuple[Certificate | None, ...] = (None,) * len(rows_raw)
+        self.before: PlanCertificate | None = None
+        self.after: PlanCertificate | None = None
+        self.relax: Relaxation | None = None
+        self.warnings: list[str] = []
+
+    def result(self) -> Correction:
+        """Work until there is a better plan, or a reason why there is none."""
+        try:
+            reason = self._work()
+        except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded, BudgetExceeded, SolverFailed) as error:
+            self.warnings.append(f"The plan was left as it is. {error.detail}")
+            reason = REASONS[type(error)]
+        status = CorrectionStatus.UNCHANGED if reason is None else CorrectionStatus.NOT_FOUND
+        if MemberOutcome.CORRECTED in self.outcomes:
+            status, reason, self.relax = CorrectionStatus.CORRECTED, None, None
+        return Correction(
+            status=status,
+            reason=reason,
+            relax=self.relax,
+            factual_score=None if math.isnan(self.factual_score) else self.factual_score,
+            factual_probability=self.problem.black_box.probability_of(self.factual_score),
+            members=judged(self.problem, self.plan_raw, self.scores, self.certificates),
+            outcomes=tuple(self.outcomes),
+            before=self.before,
+            plan=self.after,
+            diagnostics=Diagnostics(
+                model_calls=self.meter.calls,
+                model_rows=self.meter.rows,
+                elapsed_ms=1e3 * (time.perf_counter() - self.started),
+            ),
+            warnings=tuple(self.warnings),
+        )
+
+    def _work(self) -> Reason | None:
+        problem, sampler = self.problem, SamplerParams()
+        seen = survey(problem, self.meter, sampler)
+        self.factual_score = seen.factual_score
+        if self.factual_score >= 0.0:
+            self.warnings.append("The model accepts the factual as it is, so there is nothing to correct.")
+            return None
+        sample = sample_boundary(problem, self.meter, sampler, seen)
+        local = local_model(problem, sample, self.certificate)
+        self._change(local[1], 0.5 * sample.deviation)
+        self.certificates = certify(
+            problem, self.meter, local, self.factual_score, self.plan_raw, self.scores, self.certificate
+        )
+        if MemberOutcome.INFEASIBLE in self.outcomes:
+            return Reason.INFEASIBLE_CONSTRAINTS
+        return Reason.TARGET_NOT_REACHED if MemberOutcome.REFUSED in self.outcomes else None
+
+    def _change(self, moments: WeightMoments, unit: float) -> None:
+        """Put accepted corrections in the place of members, as far as the joint lower bound does not fall."""
+        problem, radius = self.problem, self.certificate.ambiguity_radius
+        actions, until = problem.action_set, math.inf if problem.deadline is None else problem.deadline
+        points = homogeneous(actions.space.encode(self.rows_raw))
+        before = plan_bounds(points, moments, radius, time_limit_s=min(self.plan_s, until - time.monotonic()))
+        self.before = self.after = plan_certificate(problem, self.rows_raw, before)
+        corrector = Corrector(actions, moments, self.params, until=until)
+        chosen = corrector.outcomes(self.rows_raw, before)
+        options = [
+            corrector.candidates(row, PUSHES * unit) if outcome is None else self.rows_raw[:0]
+            for row, outcome in zip(self.rows_raw, chosen, strict=True)
+        ]
+        asked = np.concatenate(options)
+        scores = self.meter.score_raw(asked) if len(asked) else np.empty(0)
+        ends = np.cumsum([len(rows) for rows in options])
+        proposed: list[Float[np.ndarray, p] | None] = [None] * len(options)
+        new_scores = self.scores.copy()
+        for k, (rows, end) in enumerate(zip(options, ends.tolist(), strict=True)):
+            accepted = np.flatnonzero(favourable(scores[end - len(rows) : end]))
+            if (outcome := chosen[k]) is not None:
+                self.outcomes[k] = outcome
+            elif not len(rows):
+                self.outcomes[k], self.relax = MemberOutcome.INFEASIBLE, corrector.relaxation()
+            elif not accepted.size:
+                self.outcomes[k] = MemberOutcome.REFUSED
+            else:
+                proposed[k], new_scores[k] = rows[accepted[0]], scores[end - len(rows) + accepted[0]]
+                self.outcomes[k] = MemberOutcome.NO_GAIN if before.exact else MemberOutcome.UNDECIDED
+        made, after = keep_better(
+            actions, self.rows_raw, proposed, moments, radius, before, gain=self.params.gain, time_limit_s=self.plan_s
+        )
+        for k in np.flatnonzero(made).tolist():
+            self.plan_raw[k], self.scores[k] = proposed[k], new_scores[k]
+            self.outcomes[k] = MemberOutcome.CORRECTED
+        self.after = plan_certificate(problem, self.plan_raw, after)
+        if MemberOutcome.UNDECIDED in self.outcomes:
+            self.warnings.append("The joint bounds need more time than there was; a job has all the time they take.")

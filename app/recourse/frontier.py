@@ -1,0 +1,100 @@
+"""What more certainty costs one applicant: ``frontier(problem, method, params, parameter, values)``.
+
+One survey and one sample of the boundary serve all points. The most robust point is answered first, and a less robust
+one may be content with the record of a more robust one; so what the curve shows grows with robustness.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from app.recourse.certificate import CertificateParams
+from app.recourse.method import Method, MethodParams
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import PROMISE_NOT_KEPT, Diagnostics, Reason, RecourseResult, Status, Verdict
+from app.recourse.solve import Shared, answer_with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierPoint:
+    """The answer at one value of the robustness knob."""
+
+    value: float
+    result: RecourseResult
+    dominated: bool
+    """Whether another point is at least as robust and costs no more, and is better in one of the two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """The cost-robustness curve of one applicant."""
+
+    points: tuple[FrontierPoint, ...]
+    """In the order of the values asked for."""
+    diagnostics: Diagnostics
+    """Of all points together."""
+
+
+def frontier(
+    problem: RecourseProblem,
+    method: Method,
+    params: MethodParams,
+    parameter: str,
+    values: Sequence[float],
+    certificate: CertificateParams | None = None,
+) -> Frontier:
+    """Answer the same question at several values of a robustness knob.
+
+    Parameters
+    ----------
+    parameter : one of `method.knobs`
+    values : distinct; each within the limits of the parameter
+
+    Raises
+    ------
+    ModelOutputInvalid : the model broke its contract
+    """
+    started = time.perf_counter()
+    shared = Shared(problem)
+    sign = method.knobs[parameter]
+    results: dict[float, RecourseResult] = {}
+    for value in sorted(values, key=lambda value: sign * value, reverse=True):
+        answer = answer_with(shared, method, replace(params, **{parameter: value}), certificate)
+        results[value] = _not_so_robust(answer) if answer.fallback else answer
+        shared.known.extend(results[value].counterfactuals)
+    robustness_and_cost = [
+        (sign * value, result.counterfactuals[0].cost) for value, result in results.items() if result.counterfactuals
+    ]
+    return Frontier(
+        points=tuple(
+            FrontierPoint(
+                value=value,
+                result=results[value],
+                dominated=_dominated(sign * value, results[value], robustness_and_cost),
+            )
+            for value in values
+        ),
+        diagnostics=Diagnostics(
+            model_calls=shared.meter.calls,
+            model_rows=shared.meter.rows,
+            elapsed_ms=1e3 * (time.perf_counter() - started),
+        ),
+    )
+
+
+def _not_so_robust(answer: RecourseResult) -> RecourseResult:
+    """A record that need not be as robust as its value says is no point of the curve, but it came nearest."""
+    verdict = Verdict(
+        reason=Reason.TARGET_NOT_REACHED, sentence=PROMISE_NOT_KEPT, nearest=answer.counterfactuals[0], relax=None
+    )
+    return replace(answer, status=Status.NOT_FOUND, counterfactuals=(), verdict=verdict, warnings=())
+
+
+def _dominated(robustness: float, result: RecourseResult, others: Sequence[tuple[float, float]]) -> bool:
+    if not result.counterfactuals:
+        return False
+    cost = result.counterfactuals[0].cost
+    return any(
+        other >= robustness and other_cost <= cost and (other, other_cost) != (robustness, cost)
+        for other, other_cost in others
+    )

@@ -1,0 +1,127 @@
+"""COPA (paper 4): a plan that stays valid together when the model is retrained, near the factual and diverse.
+
+``min mean_j c(x_j, x0) - l1 min_j mu.x~_j / |Sigma^1/2 x~_j| - l2 det K  subject to  mu.x~_j >= eps``, over legal
+records; ``mu, Sigma`` are the moments that the certificate asks for. The ratio is the size of the ellipsoid of models
+around the mean that accept the whole plan.
+
+==============  ===================
+symbol          name
+==============  ===================
+``mu``          ``moments.mean``
+``Sigma^1/2``   ``moments.root``
+``l1``          `validity_weight`
+``l2``          `diversity_weight`
+``eps``         `margin`
+==============  ===================
+
+References
+----------
+Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR 2022.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_types import Interval
+from jaxtyping import Float
+
+from app.recourse.certificate import local_model
+from app.recourse.corrections import CorrectionParams, corrected
+from app.recourse.linear import WeightMoments
+from app.recourse.method import Ground, Method, MethodParams, Need, PlanCandidates, Yields
+from app.recourse.plans import HalfSpaces, Objective, propose
+from app.recourse.problem import RecourseProblem
+from app.recourse.surrogate.local import acting_linear
+
+LEAST_DEVIATION = 0.01
+"""Of the models' weights in every direction. Weights of length 1 vary least along their mean, to first order not at
+all, so that a point which lies that way would look certain; the paper's radius of 0.01 allows for so much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopaParams(MethodParams):
+    """Parameters of COPA."""
+
+    count: Annotated[int, Interval(ge=1, le=20)] = 5
+    """Members of the plan."""
+    validity_weight: Annotated[float, Interval(ge=0, le=1000)] = 0.5
+    """Weight of validity under retraining, against a mean distance of 1."""
+    diversity_weight: Annotated[float, Interval(ge=0, le=1000)] = 5.0
+    """Weight of the diversity of the members, a number between 0 and 1, against a mean distance of 1."""
+    margin: Annotated[float, Interval(ge=0, le=100)] = 0.1
+    """Least score of each member under the mean of the retrained models, whose weights have length 1."""
+    correction: Literal["none", "requirement", "mahalanobis"] = "none"
+    """Correction of the plan before it is verified, as `POST /recourse/correct` does it with its defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """How many standard deviations the mean of the models is away from refusing a member; the least one counts."""
+
+    mean: Float[np.ndarray, "m"]
+    covariance: Float[np.ndarray, "m m"]
+    weight: float
+
+    @classmethod
+    def under(cls, moments: WeightMoments, weight: float) -> "Margin":
+        """Under the moments of retrained models."""
+        covariance = moments.root @ moments.root.T + LEAST_DEVIATION**2 * np.eye(len(moments.mean))
+        return cls(moments.mean, covariance, weight)
+
+    def _deviation(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
+        return np.sqrt(np.einsum("...m,...m->...", points @ self.covariance, points))
+
+    def of(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
+        """``mu.x~ / |Sigma^1/2 x~|``."""
+        return points @ self.mean / self._deviation(points)
+
+    def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:
+        """``(mu - ratio Sigma x~ / s) / s`` with ``s = |Sigma^1/2 x~|``."""
+        deviation = self._deviation(points)[..., None]
+        return (self.mean - values[..., None] * (points @ self.covariance) / deviation) / deviation
+
+    def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
+        """``-l1 min_j``."""
+        return -self.weight * values.min(axis=-1)
+
+    def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
+        """All of it on the least member."""
+        least = values.argmin(axis=-1)[..., None] == np.arange(values.shape[-1])
+        return np.where(least, -self.weight, 0.0)
+
+
+def generate(problem: RecourseProblem, params: CopaParams, ground: Ground) -> PlanCandidates:
+    """Search the plan, correct it if that is asked for, and propose members that go further."""
+    local, moments = local_model(problem, ground.sample, ground.certificate)
+    today = acting_linear(problem, local)
+    objective = Objective(
+        x0=problem.x0,
+        validity=Margin.under(moments, params.validity_weight),
+        proximity_weight=1.0,
+        diversity_weight=params.diversity_weight,
+        sides=HalfSpaces(np.array([moments.mean, np.append(today.w, today.c)]), np.array([params.margin, 0.0])),
+    )
+
+    def correct(plan_raw: Float[np.ndarray, "j p"], until: float) -> Float[np.ndarray, "j p"]:
+        if params.correction == "none":
+            return plan_raw
+        chosen = CorrectionParams(kind=params.correction, margin=params.margin)
+        radius = ground.certificate.ambiguity_radius
+        return corrected(problem.action_set, plan_raw, moments, radius, chosen, until=until)
+
+    return propose(problem, objective, params.count, push_unit=0.5 * ground.sample.deviation, adjust=correct)
+
+
+METHOD = Method(
+    name="copa",
+    params=CopaParams,
+    yields=Yields.PLAN,
+    needs=frozenset({Need.BOUNDARY_SAMPLE}),
+    generate=generate,
+    summary=(
+        "Several different ways to a yes that stay valid together when the model is retrained, with proven bounds on "
+        "the probability of that."
+    ),
+    reference="Bui, Nguyen, Nguyen: Counterfactual Plans under Distributional Ambiguity, ICLR 2022",
+)

@@ -1,0 +1,112 @@
+"""Growing spheres: the nearest favourable record among random ones at growing distance. A baseline without a surrogate.
+
+Records are drawn in shells around the factual and made legal; of the first shell with a favourable one, the cheapest is
+taken, and those of its changes are undone, smallest first, that the model does not insist on. The paper halves the
+first sphere until nothing in it is favourable; here several shells are scored in one call, from the smallest.
+
+References
+----------
+Laugel et al., "Comparison-based inverse classification for interpretability in machine learning", 2018.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Interval
+from jaxtyping import Float
+
+from app.recourse.blackbox import favourable
+from app.recourse.method import Candidates, Ground, Method, MethodParams, Need, Yields
+from app.recourse.problem import RecourseProblem
+from app.recourse.surrogate.boundary import SamplerParams
+
+SHELLS_PER_CALL = 5
+CALLS = 8
+"""Calls in which no favourable record is found before the search ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowingSpheresParams(SamplerParams, MethodParams):
+    """Parameters of growing spheres."""
+
+    shell_width: Annotated[float, Interval(gt=0, le=10)] = 0.2
+    """By how much the radius grows from shell to shell, encoded units."""
+    shell_samples: Annotated[int, Interval(ge=10, le=5000)] = 300
+    """Records drawn in each shell."""
+
+
+def generate(problem: RecourseProblem, params: GrowingSpheresParams, ground: Ground) -> Candidates:
+    """The nearest favourable record found, with as many changes undone as the model allows."""
+    rows_raw = _search(problem, params, ground)
+    cost = problem.action_set.cost
+    order = cost(rows_raw).argsort(kind="stable")
+    return Candidates(
+        propose=lambda pushes: rows_raw[order[: len(pushes)]],
+        meets=lambda rows: np.ones(len(rows), dtype=bool),
+        rate=lambda rows: -cost(rows),
+        push_unit=1.0,
+        exact=False,
+    )
+
+
+def _search(problem: RecourseProblem, params: GrowingSpheresParams, ground: Ground) -> Float[np.ndarray, "n p"]:
+    """Favourable legal rows: the nearest found and what is left of it when changes are undone; none where none is."""
+    A, rng = problem.action_set, np.random.default_rng(problem.seed)
+    for call in range(CALLS):
+        radii = params.shell_width * (1.0 + np.arange(call * SHELLS_PER_CALL, (call + 1) * SHELLS_PER_CALL))
+        # Later calls take wider steps, or far boundaries would never be reached.
+        rows = np.concatenate([_shell(problem, rng, params, radius * 2.0**call) for radius in radii])
+        rows = rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1)]
+        if not len(rows):
+            continue
+        accepted = rows[favourable(ground.meter.score_raw(rows))]
+        if len(accepted):
+            nearest = accepted[A.cost(accepted).argmin()]
+            fewer = _undone_one_by_one(problem, nearest)
+            kept = fewer[favourable(ground.meter.score_raw(fewer))] if len(fewer) else fewer
+            return np.concatenate([nearest[None], kept])
+    return np.empty((0, A.space.p))
+
+
+def _shell(
+    problem: RecourseProblem, rng: np.random.Generator, params: GrowingSpheresParams, radius: float
+) -> Float[np.ndarray, "n p"]:
+    """Legal rows about as far from the factual as `radius`; a change of category is as likely as it is short."""
+    A, space, n = problem.action_set, problem.action_set.space, params.shell_samples
+    rows = np.tile(A.factual_raw, (n, 1))
+    moving = A.movable[space.numeric]
+    numbers = space.numeric[moving]
+    if numbers.size:
+        directions = rng.standard_normal((n, len(numbers)))
+        lengths = radius - params.shell_width * rng.random((n, 1))
+        directions *= np.maximum(lengths, 0.0) / np.linalg.norm(directions, axis=1, keepdims=True)
+        rows[:, numbers] += directions * space.scale_raw[moving]
+    for j in space.groups[A.movable[space.groups]].tolist():
+        switch = rng.random(n) < min(0.5, radius**2 / (2.0 * space.d))
+        rows[switch, j] = rng.integers(len(space.features[j].levels), size=int(switch.sum()))
+    return A.snap(rows)
+
+
+def _undone_one_by_one(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
+    """The row with its smallest change undone, its two smallest, and so on, but for the last."""
+    A = problem.action_set
+    changed = np.flatnonzero(row_raw != A.factual_raw)
+    single = np.tile(A.factual_raw, (len(changed), 1))
+    single[np.arange(len(changed)), changed] = row_raw[changed]
+    order = changed[A.cost(single).argsort(kind="stable")]
+    rows = np.tile(row_raw, (max(len(changed) - 1, 0), 1))
+    for k in range(len(rows)):
+        rows[k, order[: k + 1]] = A.start_raw[order[: k + 1]]
+    return rows[A.contains(rows)]
+
+
+METHOD = Method(
+    name="growing_spheres",
+    params=GrowingSpheresParams,
+    yields=Yields.COUNTERFACTUAL,
+    needs=frozenset({Need.BOUNDARY_SAMPLE}),
+    generate=generate,
+    summary="The nearest favourable record among random ones at growing distance; a baseline, not robust.",
+    reference="Laugel et al.: Comparison-based inverse classification for interpretability in machine learning, 2018",
+)

@@ -1,0 +1,199 @@
+"""Recourse between the worst model and a predicted one (paper 2): cheap if the prediction is right, safe if it is not.
+
+References
+----------
+Kayastha, Gkatzelis, Jabbari, "Learning-Augmented Robust Algorithmic Recourse", 2024.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+import numpy as np
+from annotated_types import Interval
+from jaxtyping import Float
+
+from app.errors import Fault
+from app.recourse.features import FeatureSpace, escape
+from app.recourse.linear import LinearModel
+from app.recourse.method import Candidates, Ground, Method, MethodParams, Need, Yields
+from app.recourse.problem import RecourseProblem
+from app.recourse.proposals import minimising
+from app.recourse.result import TradeOffReport
+from app.recourse.robust_linear import Objective
+from app.recourse.surrogate.kinds import SurrogateParams
+from app.recourse.surrogate.local import logit_model, other_logit_model
+from app.recourse.tradeoff import QUICK, TradeOff
+
+CostWeight: TypeAlias = Annotated[float, Interval(ge=1e-6, le=1e3)] | Literal["auto", "paper"]
+
+SEARCHED = (1.0, 0.75, 0.5, 0.35, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05, 0.035, 0.02, 0.01, 0.005, 0.002, 0.001)
+"""Cost weights that the paper's search tries, from the largest."""
+SHRINKING = (1.0 - 1e-6, 0.9, 0.75, 0.6, 0.45, 0.3, 0.2, 0.1)
+"""Shares of the automatic cost weight that are tried until the optimum over lattices is valid too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsPrediction:
+    """The model that is expected, by its weights in encoded units."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    weights: Mapping[str, Annotated[float, Interval(ge=-1e6, le=1e6)]]
+    """Weight of each column, `feature` or `feature=category`, in logits; those not named stay as they are."""
+    intercept: Annotated[float, Interval(ge=-1e6, le=1e6)] | None = None
+    """Of the logit, less that of the threshold; stays as it is when absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPrediction:
+    """The model that is expected, by its name."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    model: str
+    """`id@version` of a registered model with the same features."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftPrediction:
+    """The present model with another threshold."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    threshold_shift: Annotated[float, Interval(ge=-20, le=20)]
+    """Logits by which the threshold rises; negative where the policy loosens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningAugmentedParams(SurrogateParams, MethodParams):
+    """Parameters of learning-augmented robust recourse."""
+
+    weight_radius: Annotated[float, Interval(ge=0, le=100)] = 0.1
+    """How far each weight of the model, and its intercept, may move, in logits per encoded unit."""
+    cost_weight: CostWeight = 0.1
+    """Loss that one unit of cost is worth. `auto`: so that the recourse for the worst model is the cheapest that it
+    accepts; `paper`: the largest of a ladder at which the present model accepts that recourse."""
+    robustness_weight: Annotated[float, Interval(ge=0, le=1)] = 1.0
+    """Share of the worst model in the objective; the rest belongs to the prediction. Without one it is 1."""
+    prediction: WeightsPrediction | ModelPrediction | ShiftPrediction | None = None
+    """What the next model is expected to be: its weights, its name, or the present one with a tighter threshold."""
+
+    def other_models(self) -> Mapping[str, str]:
+        """The predicted model, where it is named."""
+        if isinstance(self.prediction, ModelPrediction):
+            return {"/method/prediction/model": self.prediction.model}
+        return {}
+
+
+def faults(space: FeatureSpace, params: LearningAugmentedParams) -> Sequence[Fault]:
+    """Weights for columns that the model does not have."""
+    if not isinstance(params.prediction, WeightsPrediction):
+        return ()
+    return [
+        Fault(
+            f"/method/prediction/weights/{escape(name)}", f"is not a column of this model: {', '.join(space.columns)}"
+        )
+        for name in params.prediction.weights
+        if name not in space.columns
+    ]
+
+
+def generate(problem: RecourseProblem, params: LearningAugmentedParams, ground: Ground) -> Candidates:
+    """Minimise the trade-off exactly over the action set."""
+    local = logit_model(problem, ground.sample, ground.meter, params.surrogate)
+    predicted = _predicted(problem, params, ground, local.model)
+    objective = Objective(
+        model=local.model,
+        radius=params.weight_radius,
+        cost_weight=1.0,
+        predicted=predicted,
+        share=1.0 if predicted is None else params.robustness_weight,
+    )
+    weight = _cost_weight(problem, params, objective)
+    objective = replace(objective, cost_weight=weight)
+    trade_off = TradeOff(problem.action_set, objective, deadline=problem.deadline)
+
+    @lru_cache(maxsize=3)
+    def least(share: float) -> float:
+        if share != objective.share:
+            return least_of(replace(objective, share=share))
+        best = trade_off.best()
+        return float("nan") if best is None else best.value
+
+    def least_of(other: Objective) -> float:
+        best = TradeOff(problem.action_set, other, deadline=problem.deadline).best()
+        return float("nan") if best is None else best.value
+
+    def report(row_raw: Float[np.ndarray, "p"]) -> TradeOffReport:
+        X, cost = problem.action_set.space.encode(row_raw[None]), problem.action_set.cost(row_raw[None])
+        worst = float(objective.worst(X, cost)[0])
+        hopeful = None if predicted is None else float(objective.as_predicted(X, cost)[0])
+        return TradeOffReport(
+            cost_weight=weight,
+            theta_scale=float(np.linalg.norm(local.model.w)),
+            objective=float(objective.value(X, cost)[0]),
+            optimum=least(objective.share),
+            worst=worst,
+            predicted=hopeful,
+            robustness=max(worst - least(1.0), 0.0),
+            consistency=None if hopeful is None else max(hopeful - least(0.0), 0.0),
+        )
+
+    return minimising(problem, trade_off, local.report, local.push_unit, report)
+
+
+def _predicted(
+    problem: RecourseProblem, params: LearningAugmentedParams, ground: Ground, model: LinearModel
+) -> LinearModel | None:
+    prediction = params.prediction
+    if prediction is None:
+        return None
+    if isinstance(prediction, ShiftPrediction):
+        return LinearModel(model.w, model.c - prediction.threshold_shift)
+    if isinstance(prediction, ModelPrediction):
+        other = problem.others[prediction.model]
+        return other_logit_model(problem, ground.sample, other, problem.deadline, params.surrogate)
+    w = model.w.copy()
+    for name, weight in prediction.weights.items():
+        w[problem.action_set.space.columns.index(name)] = weight
+    return LinearModel(w, model.c if prediction.intercept is None else prediction.intercept)
+
+
+def _cost_weight(problem: RecourseProblem, params: LearningAugmentedParams, objective: Objective) -> float:
+    """The cost weight of the request, or the one that the recourse for the worst model calls for."""
+    if isinstance(params.cost_weight, float | int):
+        return float(params.cost_weight)
+    robust = TradeOff(problem.action_set, replace(objective, share=1.0, predicted=None), deadline=problem.deadline)
+    space = problem.action_set.space
+
+    def score(weight: float, model: Objective) -> float:
+        best = robust.best(weight, QUICK)
+        return float("nan") if best is None else float(model.worst_score(space.encode(best.row_raw[None]))[0])
+
+    if params.cost_weight == "paper":
+        return next((one for one in SEARCHED if score(one, replace(objective, radius=0.0)) >= 0.0), SEARCHED[-1])
+    weight, asked = robust.weight_for(0.0), objective
+    if weight is None:  # no legal action is valid for every model: the cheapest that is valid for the present one
+        asked = replace(objective, radius=0.0)
+        weight = TradeOff(problem.action_set, replace(asked, share=1.0, predicted=None)).weight_for(0.0)
+    if weight is None:
+        return SEARCHED[-1]
+    return next((weight * s for s in SHRINKING if score(weight * s, asked) >= 0.0), weight * SHRINKING[-1])
+
+
+METHOD = Method(
+    name="learning_augmented",
+    params=LearningAugmentedParams,
+    yields=Yields.COUNTERFACTUAL,
+    needs=frozenset({Need.BOUNDARY_SAMPLE}),
+    generate=generate,
+    faults=faults,
+    knobs={"weight_radius": 1, "cost_weight": -1, "robustness_weight": 1},
+    summary=(
+        "The best trade-off of cost against the worst model within a radius and against a predicted one: cheap if the "
+        "prediction is right, safe if it is not."
+    ),
+    reference="Kayastha, Gkatzelis, Jabbari: Learning-Augmented Robust Algorithmic Recourse, 2024",
+)

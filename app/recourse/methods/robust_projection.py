@@ -1,0 +1,173 @@
+"""The cheapest action that every linear model within a Euclidean radius accepts (the ablation of paper 1).
+
+``min cost  subject to  w.x + c - radius |(x, 1)|_2 >= 0``, ``|w| = 1``: a second-order cone program. Over lattices,
+categories and caps, a mixed-integer program that knows tangents of the cone chooses what is whole, the cone program
+settles the rest, and its optimum gives the next tangent, until nothing cheaper is left (outer approximation; Duran and
+Grossmann 1986).
+
+References
+----------
+Bui, Nguyen, Yue, Nguyen, "Coverage-Validity-Aware Algorithmic Recourse", 2023, ablation study.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Interval
+from jaxtyping import Bool, Float
+
+from app.recourse.action_program import ActionProgram
+from app.recourse.convex import cone_program
+from app.recourse.linear import LinearModel, homogeneous
+from app.recourse.method import Candidates, Ground, Method, MethodParams, Need, Yields
+from app.recourse.problem import RecourseProblem
+from app.recourse.search import Search
+from app.recourse.surrogate.kinds import SurrogateParams
+from app.recourse.surrogate.local import logit_model
+
+ROUNDS = 20
+"""Rounds of tangents."""
+TOLERANCE = 1e-7
+"""By which the constraint may be missed, encoded units."""
+LONGEST_S = 10.0
+"""Of a cone program without a deadline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobustProjectionParams(SurrogateParams, MethodParams):
+    """Parameters of the robust projection."""
+
+    weight_radius: Annotated[float, Interval(ge=0, lt=1)] = 0.1
+    """How far the weights, of length 1, and the intercept may move together (Euclidean)."""
+
+
+def worst_score(model: LinearModel, radius: float, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+    """Score of each point under the worst model within the radius."""
+    return model.score(X) - radius * np.linalg.norm(homogeneous(X), axis=1)
+
+
+def project(
+    program: ActionProgram, model: LinearModel, radius: float, deadline: float | None
+) -> Float[np.ndarray, "p"] | None:
+    """The cheapest legal row with a worst score >= 0; None where there is none.
+
+    Raises
+    ------
+    SolverFailed : out of time
+    """
+    every = np.ones(program.size, dtype=bool)
+    relaxed = _continuous(program, model, radius, np.zeros(program.size), every, deadline)
+    if relaxed is None:
+        return None
+    encode = program.action_set.space.encode
+    best: Float[np.ndarray, p] | None = None
+    best_cost = math.inf
+    points = [program.start + program.effect @ relaxed]
+    for _ in range(ROUNDS):
+        tangents = [_tangent(model, radius, point) for point in points]
+        rows = np.array([tangent.w @ program.effect for tangent in tangents])
+        lower = np.array([-float(tangent.score(program.start[None])[0]) for tangent in tangents])
+        found = program.solve(program.cost, rows, lower, time_limit_s=_left(deadline))
+        if found is None or found.value >= best_cost - TOLERANCE:
+            break
+        z = _continuous(program, model, radius, found.z, ~program.integer, deadline)
+        row_raw = found.row_raw if z is None else program.row(z)
+        point, cost = encode(row_raw[None])[0], found.value if z is None else float(program.cost @ z)
+        if worst_score(model, radius, point[None])[0] >= -TOLERANCE and cost < best_cost:
+            best, best_cost = row_raw, cost
+        points.append(point)
+    return best
+
+
+def _tangent(model: LinearModel, radius: float, point: Float[np.ndarray, "d"]) -> LinearModel:
+    """The linear model that touches the worst score at a point, and is nowhere below it."""
+    length = math.sqrt(float(point @ point) + 1.0)
+    return LinearModel(model.w - radius * point / length, model.c - radius / length)
+
+
+def _continuous(
+    program: ActionProgram,
+    model: LinearModel,
+    radius: float,
+    z: Float[np.ndarray, "n"],
+    free: Bool[np.ndarray, "n"],
+    deadline: float | None,
+) -> Float[np.ndarray, "n"] | None:
+    """The best variables where the free ones are numbers, whole or not, and the others stay.
+
+    None where that is infeasible, or nothing is free.
+    """
+    if not free.any():
+        return None
+    fixed = np.where(free, 0.0, z)
+    n, d = int(np.count_nonzero(free)), len(program.start)
+    own, slack = program.rows, program.rows @ fixed
+    above, below = np.isfinite(program.upper), np.isfinite(program.lower)
+    eye, limit = np.eye(n), program.limit[free]
+    capped = np.isfinite(limit)
+    linear = np.concatenate([-eye, eye[capped], own[above][:, free], -own[below][:, free]])
+    limits = [np.zeros(n), limit[capped], (program.upper - slack)[above], (slack - program.lower)[below]]
+    start, effect = program.start + program.effect @ fixed, program.effect[:, free]
+    # First row of the cone: the score; then radius times the point, and times 1.
+    cone = np.concatenate([-(model.w @ effect)[None], -radius * effect, np.zeros((1, n))])
+    A = np.concatenate([linear, cone])
+    at = np.nonzero(A)
+    answer = cone_program(
+        program.cost[free],
+        (A[at], (at[0], at[1])),
+        np.concatenate([*limits, model.score(start[None]), radius * start, [radius]]),
+        [("nonnegative", len(linear)), ("second_order", d + 2)],
+        time_limit_s=_left(deadline) or LONGEST_S,
+    )
+    if answer is None:
+        return None
+    found = fixed.copy()
+    found[free] = np.clip(answer.x, 0.0, limit)
+    return found
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(deadline - time.monotonic(), 1e-3)
+
+
+def generate(problem: RecourseProblem, params: RobustProjectionParams, ground: Ground) -> Candidates:
+    """The robust projection; pushes go on from it along the tangent of its constraint."""
+    local = logit_model(problem, ground.sample, ground.meter, params.surrogate)
+    model, radius, space = local.model.unit(), params.weight_radius, problem.action_set.space
+    empty = bool((problem.action_set.lower_raw > problem.action_set.upper_raw).any())
+    best = None if empty else project(ActionProgram(problem.action_set), model, radius, problem.deadline)
+
+    def propose(pushes: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
+        if best is None:
+            return np.empty((0, space.p))
+        tangent = _tangent(model, radius, space.encode(best[None])[0])
+        search = Search(tangent, problem.action_set, deadline=problem.deadline)
+        further = search.rows(np.maximum(search.start_score, 0.0) + pushes[pushes > 0.0], exact_up_to=-math.inf)
+        return np.concatenate([best[None][: int((pushes == 0.0).any())], further])
+
+    def meets(rows_raw: Float[np.ndarray, "n p"]) -> np.ndarray:
+        return worst_score(model, radius, space.encode(rows_raw)) >= -TOLERANCE
+
+    return Candidates(
+        propose=propose,
+        meets=meets,
+        rate=lambda rows_raw: worst_score(model, radius, space.encode(rows_raw)),
+        push_unit=0.5 * ground.sample.deviation,
+        surrogate=local.report,
+        relax=lambda: Search(model, problem.action_set).relaxation(0.0),
+    )
+
+
+METHOD = Method(
+    name="robust_projection",
+    params=RobustProjectionParams,
+    yields=Yields.COUNTERFACTUAL,
+    needs=frozenset({Need.BOUNDARY_SAMPLE}),
+    generate=generate,
+    knobs={"weight_radius": 1},
+    summary="The cheapest change that every linear model within a Euclidean radius of the local one accepts.",
+    reference="Bui, Nguyen, Yue, Nguyen: Coverage-Validity-Aware Algorithmic Recourse, 2023 (ablation)",
+)

@@ -1,0 +1,170 @@
+"""Many applicants, one model: ``solve_many(problems, method, params)``, in as many model calls as one of them takes.
+
+Each applicant is solved by `solve`, as if alone, in a thread of its own; one thread runs at a time. Where an applicant
+asks the model, it stops until all the others ask or have their answer; then they ask together, in one call. So every
+method shares calls without knowing of it, and every answer is the one that the applicant alone would have had.
+
+That holds to the last bit only where the model's output for a row does not depend on which others it is asked with
+(`BlackBox.rowwise`). A matrix product does not promise that: BLAS sums in another order for another number of rows.
+Such models are in this process, where a call costs less than a hand-over between threads, so for them the applicants
+simply follow one another.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from app.errors import RecourseError
+from app.recourse.blackbox import Predict
+from app.recourse.certificate import CertificateParams
+from app.recourse.method import Method, MethodParams
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import RecourseResult
+from app.recourse.solve import solve
+
+Outcome = RecourseResult | RecourseError
+"""An answer, or why there is none; one applicant's error is not the others'."""
+
+
+def solve_many(
+    problems: Sequence[RecourseProblem],
+    method: Method,
+    params: MethodParams,
+    certificate: CertificateParams | None = None,
+    *,
+    plan_s: float = math.inf,
+    deadline_s: float = math.inf,
+) -> list[Outcome]:
+    """The outcome of `solve` for each problem, in order; all of them ask the same black box.
+
+    Parameters
+    ----------
+    plan_s : as for `solve`
+    deadline_s : time for each applicant from now on, in place of the problems' own deadlines; those who share calls
+        share the sum of it
+    """
+    if not problems:
+        return []
+    black_box = problems[0].black_box
+    assert all(problem.black_box is black_box for problem in problems)
+
+    def answer(problem: RecourseProblem, seconds: float) -> RecourseResult:
+        deadline = None if math.isinf(seconds) else time.monotonic() + seconds
+        return solve(replace(problem, deadline=deadline), method, params, certificate, plan_s=plan_s)
+
+    def answer_asking(problem: RecourseProblem, predict: Predict) -> RecourseResult:
+        asking = replace(problem, black_box=replace(black_box, predict=predict))
+        return answer(asking, deadline_s * len(problems))
+
+    if black_box.rowwise and len(problems) > 1:
+        return _in_step([partial(answer_asking, problem) for problem in problems], black_box.predict)
+    return [_outcome(partial(answer, problem, deadline_s)) for problem in problems]
+
+
+def _outcome(work: Callable[[], RecourseResult]) -> Outcome:
+    try:
+        return work()
+    except RecourseError as error:
+        return error
+
+
+def _in_step(works: Sequence[Callable[[Predict], RecourseResult]], predict: Predict) -> list[Outcome]:
+    applicants = [_Applicant(work) for work in works]
+    try:
+        for one in applicants:
+            one.proceed(None)
+        while asking := [one for one in applicants if one.question is not None]:
+            replies = _replies(predict, [one.question for one in asking if one.question is not None])
+            for one, reply in zip(asking, replies, strict=True):
+                one.proceed(reply)
+    finally:
+        for one in applicants:
+            one.abandon()
+    return [one.outcome for one in applicants]
+
+
+Reply = np.ndarray | RecourseError | None
+"""The model's output or why there is none; None to begin with."""
+
+
+def _replies(predict: Predict, questions: Sequence[np.ndarray]) -> list[Reply]:
+    """Of one call; of one call for each where that fails, so that one applicant's trouble stays theirs."""
+    rows = np.concatenate(questions)
+    try:
+        output = np.asarray(predict(rows))
+    except RecourseError:
+        output = np.empty(0)
+    if output.shape == (len(rows),):
+        return list(np.split(output, np.cumsum([len(question) for question in questions])[:-1]))
+    return [_reply(predict, question) for question in questions]
+
+
+def _reply(predict: Predict, question: np.ndarray) -> Reply:
+    try:
+        return np.asarray(predict(question))
+    except RecourseError as error:
+        return error
+
+
+class _Abandoned(BaseException):
+    """Ends the thread of an applicant whom nobody waits for any more."""
+
+
+class _Applicant:
+    """One applicant's work in a thread that runs only during `proceed`: until its next question, or its end."""
+
+    def __init__(self, work: Callable[[Predict], RecourseResult]) -> None:
+        self.question: np.ndarray | None = None
+        """What the model is asked, while it is waited for."""
+        self._work = work
+        self._reply: Reply = None
+        self._abandoned = False
+        self._result: Outcome | BaseException | None = None
+        self._turn, self._paused = threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, name="applicant", daemon=True)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The answer, or why there is none; raises what was not foreseen."""
+        assert self._result is not None
+        if isinstance(self._result, RecourseResult | RecourseError):
+            return self._result
+        raise self._result
+
+    def proceed(self, reply: Reply) -> None:
+        """Go on with the model's reply."""
+        self.question, self._reply = None, reply
+        if not self._thread.ident:
+            self._thread.start()
+        self._turn.release()
+        self._paused.acquire()
+
+    def abandon(self) -> None:
+        """End, if that has not happened."""
+        if self.question is not None:
+            self._abandoned = True
+            self.proceed(None)
+
+    def _run(self) -> None:
+        self._turn.acquire()
+        try:
+            self._result = self._work(self._ask)
+        except BaseException as error:  # noqa: BLE001 - raised again by `outcome`
+            self._result = error
+        self._paused.release()
+
+    def _ask(self, model_input: np.ndarray) -> np.ndarray:
+        self.question = model_input
+        self._paused.release()
+        self._turn.acquire()
+        if self._abandoned:
+            raise _Abandoned
+        if isinstance(self._reply, RecourseError):
+            raise self._reply
+        assert self._reply is not None
+        return self._reply

@@ -1,0 +1,117 @@
+"""The papers' baselines: every answer is verified like any other, and optima are optima."""
+
+from dataclasses import replace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from app.recourse.action_program import ActionProgram
+from app.recourse.actionability import ActionSet, action_set
+from app.recourse.features import FeatureSpace, FeatureType
+from app.recourse.linear import LinearModel
+from app.recourse.methods.robust_bayesian import Odds, RobustBayesianParams
+from app.recourse.methods.robust_projection import project, worst_score
+from app.recourse.result import Status
+from app.recourse.solve import MAX_CALLS, METHODS, solve
+from tests.recourse.test_solve import TOYS, check_record, decision
+from tests.recourse.toys import LOAN, ask, loan_rows, plane
+
+BASELINES = ("roar", "robust_projection", "robust_bayesian", "wachter", "growing_spheres")
+
+
+@pytest.mark.parametrize("person", range(2))
+@pytest.mark.parametrize("toy_name", TOYS)
+@pytest.mark.parametrize("name", BASELINES)
+def test_every_answer_is_legal_and_accepted(name: str, toy_name: str, person: int) -> None:
+    toy, method = TOYS[toy_name], METHODS[name]
+    problem, spy = ask(
+        toy.space, toy.predict, toy.people()[person].tolist(), rows_raw=toy.rows_raw, seed=person, **toy.options
+    )
+    result = solve(problem, method, method.params())
+    assert result.status is Status.FOUND
+    for found in result.counterfactuals:
+        check_record(problem, spy, found)
+        assert decision(problem, spy, found.row_raw)
+    again = solve(problem, method, method.params())
+    assert [one.row_raw.tolist() for one in again.counterfactuals] == [
+        one.row_raw.tolist() for one in result.counterfactuals
+    ]
+
+
+@pytest.mark.parametrize("name", ["roar", "robust_projection", "wachter"])
+def test_a_linear_model_is_not_asked_more_often(name: str) -> None:
+    toy = TOYS["linear"]
+    problem, _ = ask(toy.space, toy.predict, toy.people()[0].tolist(), **toy.options)
+    w = np.array([0.8, -0.5, 0.3])
+    black_box = replace(problem.black_box, linear=True, gradient=lambda X: np.broadcast_to(w, X.shape))
+    result = solve(replace(problem, black_box=black_box), METHODS[name], METHODS[name].params())
+    assert result.diagnostics.model_calls <= MAX_CALLS
+    assert result.surrogate is not None
+    assert result.surrogate.kind == "model"
+
+
+def actions_of(seed: int, *, box: bool) -> tuple[ActionSet, LinearModel]:
+    rng = np.random.default_rng(seed)
+    if box:
+        return action_set(plane(5), rng.normal(size=5)), LinearModel(rng.normal(size=5), -1.0).unit()
+    return action_set(LOAN, loan_rows(20, seed)[0]), LinearModel(rng.normal(size=LOAN.d), -2.0).unit()
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("radius", [0.0, 0.1, 0.4])
+def test_the_robust_projection_is_the_cone_programs(seed: int, radius: float) -> None:
+    actions, model = actions_of(seed, box=True)
+    x0 = actions.factual_raw
+    x = cp.Variable(5)
+    robust = model.w @ x + model.c >= radius * cp.norm2(cp.hstack([x, 1.0]))
+    problem = cp.Problem(cp.Minimize(cp.norm1(x - x0)), [robust, x >= -5.0, x <= 5.0])
+    problem.solve(solver=cp.CLARABEL)
+    found = project(ActionProgram(actions), model, radius, None)
+    if problem.status == cp.INFEASIBLE:
+        assert found is None
+        return
+    assert found is not None
+    assert actions.cost(found[None])[0] == pytest.approx(float(problem.value), abs=1e-5)
+    assert worst_score(model, radius, found[None])[0] >= -1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_over_lattices_the_robust_projection_is_legal_and_nothing_random_is_cheaper(seed: int) -> None:
+    actions, model = actions_of(seed, box=False)
+    found = project(ActionProgram(actions), model, 0.1, None)
+    rows = actions.snap(loan_rows(3000, seed + 50))
+    mixed = np.where(np.random.default_rng(seed).random(rows.shape) < 0.4, rows, actions.factual_raw)
+    rows = np.concatenate([rows, actions.snap(mixed)])
+    robust = rows[worst_score(model, 0.1, LOAN.encode(rows)) >= 0.0]
+    if found is None:
+        assert not len(robust)
+        return
+    assert actions.contains(found[None])[0]
+    assert worst_score(model, 0.1, LOAN.encode(found[None]))[0] >= -1e-6
+    assert actions.cost(found[None])[0] <= actions.cost(robust).min(initial=np.inf) + 1e-6
+
+
+def test_where_every_number_is_whole_nothing_is_left_for_the_cone_program() -> None:
+    whole = replace(plane(1).features[0], type=FeatureType.INTEGER, min=-9, max=9)
+    actions = action_set(FeatureSpace([replace(whole, name="a"), replace(whole, name="b")]), np.array([-1.0, 0.0]))
+    model = LinearModel(np.array([0.6, 0.8]), -1.0)
+    found = project(ActionProgram(actions), model, 0.2, None)
+    assert found is not None
+    rows = np.array([[a, b] for a in range(-9, 10) for b in range(-9, 10)], dtype=float)
+    robust = rows[worst_score(model, 0.2, rows) >= 0.0]
+    assert actions.cost(found[None])[0] == pytest.approx(actions.cost(robust).min())
+
+
+def test_bayesian_odds_fall_along_their_gradient_and_bound_the_nominal_ones() -> None:
+    rng = np.random.default_rng(0)
+    favourable, unfavourable = rng.normal(2.0, 1.0, (30, 3)), rng.normal(-2.0, 1.0, (40, 3))
+    params = RobustBayesianParams()
+    odds = Odds(favourable, unfavourable, params)
+    X = rng.normal(0.0, 1.5, (20, 3))
+    values, slopes = odds(X)
+    for i in range(3):
+        step = np.eye(3)[i] * 1e-6
+        np.testing.assert_allclose((odds(X + step)[0] - odds(X - step)[0]) / 2e-6, slopes[:, i], rtol=1e-3, atol=1e-4)
+    nominal = Odds(favourable, unfavourable, RobustBayesianParams(radius_unfavourable=0.0, radius_favourable=0.0))(X)[0]
+    assert (values >= nominal - 1e-9).all()
