@@ -146,6 +146,17 @@ def write_model(
     (directory / "model.yaml").write_text(manifest, encoding="utf-8")
 
 
+def replace_artifact(directory: Path, content: bytes, **artifact: Any) -> None:
+    """Let a written model directory describe another model of the same columns: its file, and what the manifest says.
+
+    `artifact` is what stands there but for the digest: format and path.
+    """
+    (directory / artifact["path"]).write_bytes(content)
+    manifest = yaml.safe_load((directory / "model.yaml").read_text(encoding="utf-8"))
+    manifest["artifact"] = {**artifact, "sha256": hashlib.sha256(content).hexdigest()}
+    (directory / "model.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False), encoding="utf-8")
+
+
 def write_records(path: Path, space: FeatureSpace, rows_raw: np.ndarray) -> None:
     """Raw rows as a CSV of records, the same bytes on every platform."""
     with path.open("w", encoding="utf-8", newline="") as file:

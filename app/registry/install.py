@@ -17,16 +17,17 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from app.errors import Fault, ModelExists, ModelRefused, ModelUnusable
+from app.errors import Fault, ModelExists, ModelRefused, ModelUnavailable, ModelUnusable
 from app.recourse.blackbox import BlackBox
 from app.recourse.features import Feature, FeatureSpace, fit_encoding
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.artifact import digest_fault
 from app.registry.files import copy, flush_directory, inside, write
-from app.registry.manifest import MANIFEST, Draft, Manifest, read_manifest
+from app.registry.manifest import MANIFEST, Draft, Endpoint, Manifest, read_manifest
 from app.registry.profile import Outcomes, Profile, pack
 from app.registry.reference import outcome, read_reference
-from app.registry.registered import PROFILE, REGISTRATION, Registration, noted_warnings
+from app.registry.registered import INACTIVE, PROFILE, REGISTRATION, Registration, noted_warnings
+from app.registry.trust import Trust
 
 INCOMING = ".incoming-"
 """Directories of the store in which versions are put together; no id begins like this."""
@@ -35,8 +36,10 @@ STALE_S = 24 * 3600
 """Age at which what a killed registration left is swept away."""
 
 
-def install(source: Path, root: Path, *, trust_pickle: bool, registered_at: datetime) -> Path:
+def install(source: Path, root: Path, *, trust: Trust, registered_at: datetime, active: bool = True) -> Path:
     """Install the model directory `source` in the store `root`; gives the directory of the version.
+
+    If not `active`, it can be asked by its full name, but answers no applicant.
 
     Raises
     ------
@@ -51,11 +54,13 @@ def install(source: Path, root: Path, *, trust_pickle: bool, registered_at: date
     with _incoming(root) as incoming:
         examination = _Examination(source, incoming, draft, list(draft.faults))
         examination.digests[MANIFEST] = write(incoming / MANIFEST, content)
-        examination.run(trust_pickle=trust_pickle)
+        examination.run(trust)
         manifest, profile = examination.verdict()
         examination.digests[PROFILE] = write(incoming / PROFILE, pack(profile.reference))
         registration = _registration(profile, examination, registered_at)
         write(incoming / REGISTRATION, registration.model_dump_json(indent=2).encode() + b"\n")
+        if not active:
+            write(incoming / INACTIVE, b'{"schema_version": 1}\n')
         return _move(incoming, _target(root, manifest), manifest)
 
 
@@ -73,7 +78,7 @@ class _Examination:
     """True outcomes of the reference records, of a model with a label."""
     profile: Profile | None = None
 
-    def run(self, *, trust_pickle: bool) -> None:
+    def run(self, trust: Trust) -> None:
         """Examine everything."""
         artifact_sound = self._copy_artifact()
         rows_raw = self._read_reference()
@@ -83,7 +88,7 @@ class _Examination:
         if features is None:
             return
         with noted_warnings() as notes:
-            black_box = self._load(self.draft.manifest, FeatureSpace(features), trust_pickle=trust_pickle)
+            black_box = self._load(self.draft.manifest, FeatureSpace(features), trust)
             if black_box is not None and rows_raw is not None:
                 self._profile(black_box, rows_raw, self.draft.manifest)
         self.notes += notes
@@ -113,8 +118,10 @@ class _Examination:
         return self.incoming / path
 
     def _copy_artifact(self) -> bool:
-        """Whether the artifact is there and is the file that the manifest describes."""
+        """Whether the artifact is there and is the file that the manifest describes, if it is a file."""
         artifact = self.draft.artifact
+        if isinstance(artifact, Endpoint):
+            return True
         if artifact is None or self._copy(artifact.path, "/artifact/path") is None:
             return False
         found = self.digests[artifact.path]
@@ -145,9 +152,9 @@ class _Examination:
         self.faults += [Fault("/reference", f'has numbers too large to encode in "{name}"') for name in endless]
         return None if endless else features
 
-    def _load(self, manifest: Manifest, space: FeatureSpace, *, trust_pickle: bool) -> BlackBox | None:
+    def _load(self, manifest: Manifest, space: FeatureSpace, trust: Trust) -> BlackBox | None:
         try:
-            return ADAPTERS[manifest.artifact.format](manifest, self.incoming, space, trust_pickle=trust_pickle)
+            return ADAPTERS[manifest.artifact.format](manifest, self.incoming, space, trust)
         except ModelRefused as error:
             self.faults += error.faults
         except ModelUnusable as error:
@@ -162,6 +169,8 @@ class _Examination:
             self.profile = Profile.of(black_box, rows_raw, manifest.linear_rules(), outcomes)
         except ModelRefused as error:
             self.faults += error.faults
+        except ModelUnavailable as error:
+            self.faults.append(Fault("/artifact/url", error.detail))
 
 
 def _manifest_bytes(source: Path) -> bytes:

@@ -7,28 +7,43 @@ How the parts fit together:
   the model was trained on exactly these records.
 * ``input: raw`` models take a table with the manifest's names and categories. `center` and `scale` are then no part of
   the model: they set the units in which methods measure distance.
+* Boosted trees give the logit of class 1, or its probability, as `output` says.
 * The last layer of a network gives a logit. ``output: probability`` puts a sigmoid behind it (a softmax where the last
   layer has two outputs), ``output: logit`` takes it as it is; `output_activation` may say so too, never otherwise.
 * `label` names a column of the reference records that holds what came of them: 1 for the favourable outcome, 0 for the
   other. A linear model is then refitted on `refits` random halves of the records (a logistic regression on encoded
   points that decides at the model's own threshold), and the certificate can say what retraining would change
   (``moments: registered``).
+* A remote model (``format: http``) has no file. Its `sha256` is that of its description, so it names an address and not
+  what answers there; that is pinned by some reference records, which every request carries along and which must score
+  as they did at registration.
 * Files are named relative to the directory of `model.yaml` and lie inside it.
 
 Pointers of faults are JSON pointers into the manifest; a fault inside a file is below the key that names the file, such
 as ``/artifact/weights/duration`` or ``/reference/12/age`` (records count from 0).
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
+from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
 from app.errors import Fault
@@ -48,6 +63,10 @@ VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
 
 Words = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Column: TypeAlias = Annotated[int, Field(ge=0, lt=10_000)]
+
+PINS = 8
+"""Reference records that every request to a remote model carries along, to see that it is still the same model."""
 
 
 class Format(StrEnum):
@@ -56,6 +75,10 @@ class Format(StrEnum):
     LINEAR = "linear"
     TORCH = "torch"
     SKLEARN = "sklearn"
+    XGBOOST = "xgboost"
+    LIGHTGBM = "lightgbm"
+    ONNX = "onnx"
+    HTTP = "http"
 
 
 class _Part(BaseModel):
@@ -94,6 +117,83 @@ class Artifact(_Part):
     """Digest of the file; nothing else is ever loaded."""
     architecture: Architecture | None = None
     """The network, for the format `torch`."""
+    output: Name | None = None
+    """Name of the output that is meant, for the format `onnx`; needed where several could be."""
+    column: Column | None = None
+    """Column of that output which is the favourable class, for the format `onnx`; `favourable` when absent."""
+
+
+class Protocol(StrEnum):
+    """What a model server understands."""
+
+    OIP_V2 = "oip-v2"
+    """The Open Inference Protocol, version 2, as KServe, Triton and MLServer speak it."""
+    MLFLOW = "mlflow"
+    """``/invocations`` of `mlflow models serve`, with ``dataframe_split``."""
+
+
+class Datatype(StrEnum):
+    """Precision of the numbers that are sent."""
+
+    FP64 = "FP64"
+    FP32 = "FP32"
+
+
+class Endpoint(_Part):
+    """Where a model answers over HTTP. One answer of the service sends at most `max_calls` requests to it."""
+
+    format: Literal[Format.HTTP]
+    url: Name
+    """What is posted to, such as ``https://host/v2/models/credit/infer``, at a host that the operator allows."""
+    protocol: Protocol
+    output: Name | None = None
+    """Name of the output tensor; with `mlflow`, of the column, where predictions have named columns."""
+    input: Name = "input"
+    """Name of the tensor of encoded points; raw records have one for each feature (`oip-v2`)."""
+    datatype: Datatype = Datatype.FP64
+    """Of the tensors of fractional numbers (`oip-v2`)."""
+    column: Column | None = None
+    """Column of the output which is the favourable class; `favourable` when absent."""
+    timeout_s: Annotated[float, Field(gt=0, le=600)] = 10.0
+    """Longest time for one request; the deadline of a question may be nearer."""
+    max_batch: Annotated[int, Field(ge=2 * PINS, le=1_000_000)] = 5_000
+    """Records of one request, with those that pin the model."""
+    max_calls: Annotated[int, Field(ge=1)] = 20
+    """Requests that one answer may send."""
+    max_rows: Annotated[int, Field(ge=1)] = 50_000
+    """Records that one answer may send, in all requests together."""
+    secret: Annotated[str, StringConstraints(pattern=r"^RECOURSE_SECRET_[A-Z0-9_]{1,80}$")] | None = None
+    """Environment variable that holds the token to send; the token itself is never in a manifest."""
+    secret_header: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,80}$")] | None = None
+    """Header that is sent with the secret as it is; ``Authorization: Bearer`` when absent."""
+
+    @property
+    def sha256(self) -> str:
+        """Digest of this description, not of the model that answers."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """Scheme, host in lower case, and port. `ValueError` where `manifest_faults` would name it."""
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or not parts.hostname.isascii():
+            raise ValueError("must be an address that begins with https:// or http:// and has a host in ASCII")
+        if parts.username is not None or parts.password is not None or parts.fragment:
+            raise ValueError("must hold no user, no password and no #; `secret` says where a token is")
+        if any(ord(character) <= 32 or ord(character) > 126 for character in self.url):
+            raise ValueError("must consist of printable ASCII characters without spaces")
+        return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _kind(artifact: Any) -> str:
+    stated = artifact.get("format") if isinstance(artifact, dict) else getattr(artifact, "format", None)
+    return "endpoint" if stated == Format.HTTP else "file"
+
+
+AnyArtifact: TypeAlias = Annotated[
+    Annotated[Artifact, Tag("file")] | Annotated[Endpoint, Tag("endpoint")], Discriminator(_kind)
+]
+"""What the model is: a file, or an address."""
 
 
 class EncodingChoice(_Part):
@@ -117,14 +217,14 @@ class Manifest(_Part):
     """What people call the model."""
     description: Words | None = None
     """What it decides, on which data it was trained."""
-    artifact: Artifact
+    artifact: AnyArtifact
     input: Input
     """`encoded` points, or a table of `raw` records."""
     output: Output
     """`probability` or `logit` of the favourable class, or a `label`."""
     favourable: bool | int | str = 1
-    """The class that means yes, as an estimator calls it. A linear model and a network know the classes 0 and 1: with
-    one output they speak of class 1, so 0 turns, say, a probability of default around."""
+    """The class that means yes, as an estimator calls it. A linear model, a network and boosted trees know the
+    classes 0 and 1: with one output they speak of class 1, so 0 turns, say, a probability of default around."""
     threshold: float = Field(default_factory=_default_threshold)
     """Smallest favourable output; 0.5, and 0 for a logit, when absent."""
     encoding: EncodingChoice = EncodingChoice()
@@ -144,6 +244,12 @@ class Manifest(_Part):
         """`id@version`."""
         return f"{self.id}@{self.version}"
 
+    @property
+    def file(self) -> Artifact:
+        """The artifact, of a format that is a file."""
+        assert isinstance(self.artifact, Artifact)
+        return self.artifact
+
     def linear_rules(self) -> tuple[LinearRule, ...]:
         """`rules` as coefficients. `ValueError` where `manifest_faults` would name one."""
         return tuple(parse_rule(rule, self.features) for rule in self.rules)
@@ -155,7 +261,7 @@ class Draft:
 
     manifest: Manifest | None = None
     """Present iff there are no faults."""
-    artifact: Artifact | None = None
+    artifact: Artifact | Endpoint | None = None
     features: tuple[Feature, ...] | None = None
     reference: str | None = None
     label: str | None = None
@@ -254,7 +360,11 @@ def _faults_of(error: ValidationError) -> list[Fault]:
 
 def _pointer(details: ErrorDetails) -> str:
     # The members of a union are no part of the document.
-    path = details["loc"][:1] if details["loc"][:1] == ("favourable",) else details["loc"]
+    path = details["loc"]
+    if path[0] == "favourable":
+        path = path[:1]
+    elif path[0] == "artifact":
+        path = (*path[:1], *path[2:])
     return "".join(f"/{escape(str(part))}" for part in path)
 
 
@@ -276,6 +386,7 @@ def _semantic_faults(manifest: Manifest) -> list[Fault]:
         *_output_faults(manifest),
         *_label_faults(manifest),
         *_FORMAT_FAULTS[manifest.artifact.format](manifest),
+        *([] if manifest.artifact.format in (Format.ONNX, Format.HTTP) else _only_onnx(manifest)),
     ]
 
 
@@ -289,9 +400,10 @@ def _feature_faults(features: Sequence[Feature]) -> list[Fault]:
     return endless or schema_faults(features)
 
 
-def _path_faults(artifact: Artifact | None, reference: str | None) -> list[Fault]:
+def _path_faults(artifact: Artifact | Endpoint | None, reference: str | None) -> list[Fault]:
     """Names of files that would collide in the directory of the installed version."""
-    named = {"/artifact/path": artifact.path if artifact else None, "/reference": reference}
+    path = artifact.path if isinstance(artifact, Artifact) else None
+    named = {"/artifact/path": path, "/reference": reference}
     paths = {pointer: PurePosixPath(path) for pointer, path in named.items() if path}
     faults = [
         Fault(pointer, f'must not be called "{path}": the store keeps a file of its own under that name')
@@ -345,7 +457,7 @@ def _torch_faults(manifest: Manifest) -> list[Fault]:
     faults = _numeric_output(manifest) + _favourable_index(manifest)
     if manifest.input is not Input.ENCODED:
         faults.append(Fault("/input", "must be encoded: a network takes numbers"))
-    architecture = manifest.artifact.architecture
+    architecture = manifest.file.architecture
     if architecture is None:
         return [*faults, Fault("/artifact/architecture", "is missing: a state dict does not describe its network")]
     return faults + _last_layer_faults(manifest, architecture)
@@ -366,8 +478,22 @@ def _last_layer_faults(manifest: Manifest, architecture: Architecture) -> list[F
 
 def _sklearn_faults(manifest: Manifest) -> list[Fault]:
     faults = _no_architecture(manifest)
-    if not manifest.artifact.path.endswith((".skops", ".joblib", ".pkl")):
+    if not manifest.file.path.endswith((".skops", ".joblib", ".pkl")):
         faults.append(Fault("/artifact/path", "must end in .skops, or in .joblib or .pkl for a model that is trusted"))
+    return faults
+
+
+def _boosting_faults(manifest: Manifest) -> list[Fault]:
+    faults = _no_architecture(manifest) + _numeric_output(manifest) + _favourable_index(manifest)
+    if manifest.input is not Input.ENCODED:
+        faults.append(Fault("/input", "must be encoded: the trees of this format take numbers"))
+    return faults
+
+
+def _xgboost_faults(manifest: Manifest) -> list[Fault]:
+    faults = _boosting_faults(manifest)
+    if not manifest.file.path.endswith(".json"):
+        faults.append(Fault("/artifact/path", 'must end in .json; booster.save_model("model.json") writes such a file'))
     return faults
 
 
@@ -377,8 +503,49 @@ def _favourable_index(manifest: Manifest) -> list[Fault]:
     return [Fault("/favourable", "must be 1, or 0 for a model that speaks of the unfavourable class")]
 
 
+def _onnx_faults(manifest: Manifest) -> list[Fault]:
+    return _no_architecture(manifest) + _column_faults(manifest, manifest.file.column)
+
+
+def _http_faults(manifest: Manifest) -> list[Fault]:
+    endpoint = manifest.artifact
+    assert isinstance(endpoint, Endpoint)
+    faults = _column_faults(manifest, endpoint.column)
+    try:
+        _ = endpoint.place
+    except ValueError as error:
+        faults.append(Fault("/artifact/url", str(error)))
+    if endpoint.protocol is Protocol.OIP_V2 and endpoint.output is None:
+        faults.append(Fault("/artifact/output", "is missing: servers of this protocol have outputs by name"))
+    if endpoint.protocol is Protocol.MLFLOW:
+        faults += [
+            Fault(f"/artifact/{key}", "belongs to the protocol oip-v2")
+            for key in ("input", "datatype")
+            if key in endpoint.model_fields_set
+        ]
+    if endpoint.secret_header is not None and endpoint.secret is None:
+        faults.append(Fault("/artifact/secret_header", "belongs to a secret"))
+    return faults
+
+
+def _column_faults(manifest: Manifest, column: int | None) -> list[Fault]:
+    """Where it is not clear which number speaks of the favourable class."""
+    if manifest.output is not Output.PROBABILITY:
+        faults = [] if column is None else [Fault("/artifact/column", "belongs to output: probability")]
+        return faults if manifest.output is Output.LABEL else faults + _favourable_index(manifest)
+    return _favourable_index(manifest) if column is None else []
+
+
+def _only_onnx(manifest: Manifest) -> list[Fault]:
+    return [
+        Fault(f"/artifact/{key}", "belongs to the formats onnx and http")
+        for key in ("output", "column")
+        if getattr(manifest.file, key) is not None
+    ]
+
+
 def _no_architecture(manifest: Manifest) -> list[Fault]:
-    if manifest.artifact.architecture is None:
+    if manifest.file.architecture is None:
         return []
     return [Fault("/artifact/architecture", "belongs to the format torch")]
 
@@ -393,4 +560,8 @@ _FORMAT_FAULTS: dict[Format, Callable[[Manifest], list[Fault]]] = {
     Format.LINEAR: _linear_faults,
     Format.TORCH: _torch_faults,
     Format.SKLEARN: _sklearn_faults,
+    Format.XGBOOST: _xgboost_faults,
+    Format.LIGHTGBM: _boosting_faults,
+    Format.ONNX: _onnx_faults,
+    Format.HTTP: _http_faults,
 }

@@ -5,7 +5,8 @@
 * ``registration.json``: when, the digest of every file, and the fitted encoding; never rewritten,
 * ``profile.npz``: reference rows, their scores and, of a model with a label, the moments of its refits, so that loading
   neither parses the CSV nor scores it nor refits again,
-* ``status.json``: there iff the version is retired.
+* ``status.json``: there iff the version is retired,
+* ``inactive.json``: there iff it was registered to be examined and has not been activated.
 """
 
 import warnings
@@ -26,19 +27,19 @@ from app.recourse.blackbox import BlackBox
 from app.recourse.features import FeatureSpace
 from app.recourse.problem import Reference
 from app.registry.adapters import ADAPTERS
+from app.registry.adapters.http_model import alike, pinned
 from app.registry.files import digest, inside
-from app.registry.manifest import MANIFEST, Manifest, read_manifest
+from app.registry.manifest import MANIFEST, Artifact, Manifest, read_manifest
 from app.registry.profile import unpack
+from app.registry.trust import Trust
 
 REGISTRATION = "registration.json"
 PROFILE = "profile.npz"
 STATUS = "status.json"
+INACTIVE = "inactive.json"
 
 SAMPLE = 64
 """Reference records that are scored again when a model is loaded."""
-
-SCORE_TOLERANCE = 1e-3
-"""How far a score may move after registration, relative to 1 + |score|; single precision moves it less."""
 
 
 class Registration(BaseModel):
@@ -72,10 +73,12 @@ class RegisteredModel:
     directory: Path
     registration: Registration
     retired: bool
+    waiting: bool
+    """Whether it has yet to be activated."""
     space: FeatureSpace
     """With the encoding that was fitted at registration."""
     rules: tuple[LinearRule, ...]
-    trust_pickle: bool
+    trust: Trust
 
     @property
     def id(self) -> str:
@@ -93,13 +96,18 @@ class RegisteredModel:
         return self.manifest.name
 
     @property
+    def active(self) -> bool:
+        """Whether it answers applicants."""
+        return not (self.retired or self.waiting)
+
+    @property
     def registered_at(self) -> datetime:
         """When it was installed, UTC."""
         return self.registration.registered_at
 
     @property
     def sha256(self) -> str:
-        """Digest of the artifact."""
+        """Digest of the artifact; of a remote model, of the description of where and how it is asked."""
         return self.manifest.artifact.sha256
 
     def load(self) -> "LoadedModel":
@@ -113,7 +121,10 @@ class RegisteredModel:
         with noted_warnings() as notes:
             black_box = self._black_box()
             reference = self._reference()
-            self._check_scores(black_box, reference)
+            if black_box.remote is None:
+                self._check_scores(black_box, reference)
+            else:  # every request does it, so loading need not wait for a server or pay for one
+                black_box = pinned(black_box, reference.rows_raw, reference.scores)
         for note in notes:
             log.warning("model-warning", model=self.name, detail=note)
         return LoadedModel(registered=self, black_box=black_box, reference=reference)
@@ -121,7 +132,7 @@ class RegisteredModel:
     def _check_files(self) -> None:
         for path, expected in self.registration.digests.items():
             # The adapter checks the artifact itself, on the very bytes that it loads.
-            if path == self.manifest.artifact.path:
+            if isinstance(self.manifest.artifact, Artifact) and path == self.manifest.artifact.path:
                 continue
             try:
                 found = digest(inside(self.directory, path))
@@ -135,7 +146,7 @@ class RegisteredModel:
     def _black_box(self) -> BlackBox:
         load = ADAPTERS[self.manifest.artifact.format]
         try:
-            return load(self.manifest, self.directory, self.space, trust_pickle=self.trust_pickle)
+            return load(self.manifest, self.directory, self.space, self.trust)
         except ModelRefused as error:
             raise ModelUnusable(
                 f"{self.name} cannot be loaded any more", faults=error.faults, model=self.name
@@ -161,8 +172,7 @@ class RegisteredModel:
             found = black_box.score_raw(reference.rows_raw[some])
         except ModelOutputInvalid as error:
             raise ModelUnusable(f"{self.name} cannot be used: {error.detail}", model=self.name) from error
-        moved = ~(np.abs(found - expected) <= SCORE_TOLERANCE * (1.0 + np.abs(expected)))
-        if moved.any():
+        if (moved := ~alike(black_box, found, expected)).any():
             raise ModelUnusable(
                 f"{self.name} cannot be used: {moved.sum()} of {len(some)} reference records are not scored as they "
                 "were at registration; a library has changed, or the model is not deterministic",
@@ -184,7 +194,7 @@ class LoadedModel:
         return self.registered.rules
 
 
-def read_version(directory: Path, *, trust_pickle: bool) -> RegisteredModel:
+def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
     """What is installed in a directory of the store; loads nothing.
 
     Raises
@@ -210,9 +220,10 @@ def read_version(directory: Path, *, trust_pickle: bool) -> RegisteredModel:
         directory=directory,
         registration=registration,
         retired=(directory / STATUS).exists(),
+        waiting=(directory / INACTIVE).exists(),
         space=_space(manifest, registration),
         rules=manifest.linear_rules(),
-        trust_pickle=trust_pickle,
+        trust=trust,
     )
 
 

@@ -1,4 +1,4 @@
-"""The store of models: register, find, list, retire.
+"""The store of models: register, activate, find, list, retire.
 
 Every question looks at the disk, so a model that another process registered is seen at once; what was read is kept for
 as long as the files of a version stay the same ones.
@@ -12,12 +12,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from app.errors import ModelUnusable, UnknownModel
+from app.errors import ModelRefused, ModelUnusable, UnknownModel
 from app.observability import log
-from app.registry.files import write_atomic
+from app.registry.files import flush_directory, write_atomic
 from app.registry.install import install
 from app.registry.manifest import ID, MANIFEST, VERSION
-from app.registry.registered import REGISTRATION, STATUS, RegisteredModel, read_registration, read_version
+from app.registry.registered import INACTIVE, REGISTRATION, STATUS, RegisteredModel, read_registration, read_version
+from app.registry.trust import Trust
+from app.remote_hosts import RemoteHost
 
 _ID = re.compile(ID)
 _VERSION = re.compile(VERSION)
@@ -36,6 +38,7 @@ class BrokenVersion:
     registered_at: datetime
     """By its registration; where that is lost too, when the directory last changed."""
     retired: bool
+    waiting: bool
     error: ModelUnusable
     """Why, in a sentence."""
 
@@ -43,6 +46,11 @@ class BrokenVersion:
     def name(self) -> str:
         """`id@version`."""
         return f"{self.id}@{self.version}"
+
+    @property
+    def active(self) -> bool:
+        """Whether it would answer applicants."""
+        return not (self.retired or self.waiting)
 
 
 Version: TypeAlias = RegisteredModel | BrokenVersion
@@ -57,28 +65,29 @@ class Registry:
     ----------
     root : created by the first registration
     trust_pickle : load artifacts that can run code, provided that their digest is the manifest's
+    remote_hosts : where models may live that answer over HTTP
     """
 
-    def __init__(self, root: Path, *, trust_pickle: bool = False) -> None:
+    def __init__(self, root: Path, *, trust_pickle: bool = False, remote_hosts: tuple[RemoteHost, ...] = ()) -> None:
         self.root = root
-        self.trust_pickle = trust_pickle
+        self.trust = Trust(pickle=trust_pickle, hosts=remote_hosts)
         self._known: dict[str, tuple[Stamp, Version]] = {}
 
-    def register(self, source: Path) -> RegisteredModel:
+    def register(self, source: Path, *, active: bool = True) -> RegisteredModel:
         """Install the model directory `source`. Errors as in `app.registry.install.install`."""
-        directory = install(source, self.root, trust_pickle=self.trust_pickle, registered_at=self._now())
-        return read_version(directory, trust_pickle=self.trust_pickle)
+        directory = install(source, self.root, trust=self.trust, registered_at=self._now(), active=active)
+        return read_version(directory, trust=self.trust)
 
     def list(self) -> list[RegisteredModel]:
-        """Every usable version, retired ones too; by id, then in the order of registration."""
+        """Every usable version, active or not; by id, then in the order of registration."""
         return [version for version in self._all() if isinstance(version, RegisteredModel)]
 
     def broken(self) -> tuple[BrokenVersion, ...]:
         """What lies in the store but cannot be used."""
         return tuple(version for version in self._all() if isinstance(version, BrokenVersion))
 
-    def find(self, name: str, *, include_retired: bool = False) -> RegisteredModel:
-        """The version of this name; a retired one only by its full name and with `include_retired`.
+    def find(self, name: str, *, include_inactive: bool = False) -> RegisteredModel:
+        """The version of this name; one that is not active only by its full name and with `include_inactive`.
 
         Raises
         ------
@@ -86,7 +95,7 @@ class Registry:
         ModelUnusable : it is broken. The newest version stays the newest when it breaks: quietly answering with an
             older one would promise what the model in use does not keep.
         """
-        version = self._find(name, include_retired=include_retired)
+        version = self._find(name, include_inactive=include_inactive)
         if isinstance(version, BrokenVersion):
             raise version.error
         return version
@@ -98,29 +107,44 @@ class Registry:
         ------
         UnknownModel : as in `find`
         """
-        version = self._find(name, include_retired=True)
+        version = self._find(name, include_inactive=True)
         if not version.retired:
             status = f'{{"schema_version": 1, "retired_at": "{datetime.now(UTC).isoformat()}"}}\n'
             write_atomic(version.directory / STATUS, status.encode())
         return version.name
 
+    def activate(self, name: str) -> str:
+        """Let a version answer applicants that was registered without; gives its full name. Once more is fine.
+
+        Raises
+        ------
+        UnknownModel : as in `find`
+        ModelRefused : it is retired, which is for good
+        """
+        version = self._find(name, include_inactive=True)
+        if version.retired:
+            raise ModelRefused(f"{version.name} is retired, for good; register it as another version.")
+        (version.directory / INACTIVE).unlink(missing_ok=True)
+        flush_directory(version.directory)
+        return version.name
+
     # --- looking at the disk ---
 
-    def _find(self, name: str, *, include_retired: bool) -> Version:
+    def _find(self, name: str, *, include_inactive: bool) -> Version:
         model, at, version = name.partition("@")
         if not _ID.fullmatch(model) or (at and not _VERSION.fullmatch(version)):
             raise self._unknown(name)
         versions = self._versions(model)
-        found = [v for v in versions if (include_retired and at) or not v.retired]
+        found = [v for v in versions if (include_inactive and at) or v.active]
         if at:
             found = [v for v in found if v.version == version]
         if not found:
-            retired = any(v.retired and v.version == version for v in versions)
-            raise self._unknown(name, "is retired" if retired else "is not registered")
+            reasons = ["is retired" if v.retired else "is not active yet" for v in versions if v.version == version]
+            raise self._unknown(name, *reasons)
         return found[-1]
 
     def _unknown(self, name: str, reason: str = "is not registered") -> UnknownModel:
-        active = [version.name for version in self._all() if not version.retired]
+        active = [version.name for version in self._all() if version.active]
         there = f"the active models are {', '.join(active)}" if active else "no model is active"
         return UnknownModel(f'The model "{name[:100]}" {reason}; {there}.', known=active)
 
@@ -144,7 +168,7 @@ class Registry:
 
     def _read(self, directory: Path) -> Version:
         try:
-            return read_version(directory, trust_pickle=self.trust_pickle)
+            return read_version(directory, trust=self.trust)
         except ModelUnusable as error:
             log.error("model-broken", model=f"{directory.parent.name}@{directory.name}", detail=error.detail)
             return BrokenVersion(
@@ -153,6 +177,7 @@ class Registry:
                 directory=directory,
                 registered_at=_registered_at(directory),
                 retired=(directory / STATUS).exists(),
+                waiting=(directory / INACTIVE).exists(),
                 error=error,
             )
 
@@ -171,7 +196,7 @@ def _names(directory: str | Path, pattern: re.Pattern[str]) -> Iterable[str]:
 
 
 def _stamp(directory: str) -> Stamp:
-    return tuple(_stamp_file(f"{directory}/{name}") for name in (REGISTRATION, MANIFEST, STATUS))
+    return tuple(_stamp_file(f"{directory}/{name}") for name in (REGISTRATION, MANIFEST, STATUS, INACTIVE))
 
 
 def _stamp_file(path: str) -> tuple[int, int, int]:

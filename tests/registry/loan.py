@@ -57,7 +57,8 @@ class ModelDirectory:
         """Write everything; `changes` replace keys of the manifest, None removes one."""
         self.manifest |= changes
         self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / self.manifest["artifact"]["path"]).write_bytes(self.artifact)
+        if "path" in self.manifest["artifact"]:  # a remote model has none
+            (self.path / self.manifest["artifact"]["path"]).write_bytes(self.artifact)
         with (self.path / "reference.csv").open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(self.columns)

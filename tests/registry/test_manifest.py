@@ -176,7 +176,11 @@ def test_all_faults_come_together(model: ModelDirectory) -> None:
         ({"path": "m.pt", "architecture": NETWORK}, {"input": "raw"}, "/input", "must be encoded"),
         ({"format": "sklearn", "path": "m.pt"}, {}, "/artifact/path", "must end in .skops"),
         ({"format": "sklearn", "path": "m.skops", "architecture": NETWORK}, {}, "/artifact/architecture", "torch"),
-        ({"format": "onnx", "path": "m.onnx"}, {}, "/artifact/format", "'linear', 'torch' or 'sklearn'"),
+        ({"format": "xgboost", "path": "m.ubj"}, {}, "/artifact/path", "must end in .json"),
+        ({"format": "xgboost", "path": "m.json"}, {"input": "raw"}, "/input", "must be encoded"),
+        ({"format": "lightgbm", "path": "m.txt"}, {"output": "label"}, "/output", "must be probability or logit"),
+        ({"format": "lightgbm", "path": "m.txt", "architecture": NETWORK}, {}, "/artifact/architecture", "torch"),
+        ({"format": "pmml", "path": "m.pmml"}, {}, "/artifact/format", "'lightgbm', 'onnx' or 'http'"),
         ({"path": "m.pt", "architecture": NETWORK, "sha256": "abc"}, {}, "/artifact/sha256", "match pattern"),
     ],
 )  # fmt: skip

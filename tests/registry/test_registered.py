@@ -10,6 +10,7 @@ import pytest
 from app.errors import ModelUnusable
 from app.registry.registered import RegisteredModel, read_version
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from tests.registry.loan import WEIGHTS, ModelDirectory
 
 
@@ -56,7 +57,7 @@ def test_a_reference_of_other_scores_is_noticed(registered: RegisteredModel, mod
     mine["digests"] = registration["digests"] | {"profile.npz": mine["digests"]["profile.npz"]}
     (registered.directory / "registration.json").write_text(json.dumps(mine))
     with pytest.raises(ModelUnusable, match="64 of 64 reference records are not scored as they were"):
-        read_version(registered.directory, trust_pickle=False).load()
+        read_version(registered.directory, trust=Trust()).load()
 
 
 @pytest.mark.parametrize(
@@ -75,10 +76,10 @@ def test_a_damaged_version_says_why(registered: RegisteredModel, name: str, cont
     else:
         (registered.directory / name).write_text(content)
     with pytest.raises(ModelUnusable, match=sentence):
-        read_version(registered.directory, trust_pickle=False)
+        read_version(registered.directory, trust=Trust())
 
 
 def test_a_version_belongs_into_its_directory(registered: RegisteredModel) -> None:
     moved = registered.directory.rename(registered.directory.parent / "2")
     with pytest.raises(ModelUnusable, match="loan@2 cannot be used: the directory holds loan@1"):
-        read_version(moved, trust_pickle=False)
+        read_version(moved, trust=Trust())

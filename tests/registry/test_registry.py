@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.errors import ModelUnusable, UnknownModel
+from app.errors import ModelRefused, ModelUnusable, UnknownModel
 from app.registry import registry
 from app.registry.registry import Registry
 from tests.registry.loan import ModelDirectory
@@ -49,8 +49,8 @@ def test_a_retired_version_is_out_of_use(three: Registry) -> None:
     assert three.find("loan").name == "loan@10"
     with pytest.raises(UnknownModel, match='"loan@9" is retired; the active models are loan@1, loan@10'):
         three.find("loan@9")
-    assert three.find("loan@9", include_retired=True).retired
-    assert three.find("loan", include_retired=True).name == "loan@10"
+    assert three.find("loan@9", include_inactive=True).retired
+    assert three.find("loan", include_inactive=True).name == "loan@10"
     assert [model.retired for model in three.list()] == [False, False, True]
 
 
@@ -72,7 +72,7 @@ def test_retiring_twice_changes_nothing(three: Registry) -> None:
 
 def test_a_retired_version_still_loads(three: Registry) -> None:
     three.retire("loan@1")
-    assert three.find("loan@1", include_retired=True).load()
+    assert three.find("loan@1", include_inactive=True).load()
 
 
 def test_what_another_process_does_is_seen_at_once(model: ModelDirectory, store: Registry) -> None:
@@ -155,3 +155,37 @@ def test_a_repaired_version_is_usable_again(three: Registry) -> None:
         three.find("loan")
     path.write_bytes(content)
     assert three.find("loan").load()
+
+
+# --- versions that wait to be activated ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def candidate(three: Registry, model: ModelDirectory) -> Registry:
+    """The store, with a fourth version that answers nobody yet."""
+    three.register(model.write(version="11"), active=False)
+    return three
+
+
+def test_a_version_that_waits_is_found_by_its_full_name_alone(candidate: Registry) -> None:
+    assert candidate.find("loan").name == "loan@9"
+    with pytest.raises(UnknownModel, match='"loan@11" is not active yet; the active models are loan@1'):
+        candidate.find("loan@11")
+    waiting = candidate.find("loan@11", include_inactive=True)
+    assert (waiting.active, waiting.waiting, waiting.retired) == (False, True, False)
+    assert waiting.load()
+
+
+def test_an_activated_version_is_the_newest(candidate: Registry) -> None:
+    elsewhere = Registry(candidate.root)
+    assert elsewhere.find("loan").name == "loan@9"
+    assert [candidate.activate("loan@11") for _ in range(2)] == ["loan@11", "loan@11"]
+    assert elsewhere.find("loan").name == "loan@11"
+
+
+def test_a_retired_version_cannot_be_activated(candidate: Registry) -> None:
+    candidate.retire("loan@11")
+    with pytest.raises(ModelRefused, match="loan@11 is retired, for good"):
+        candidate.activate("loan@11")
+    with pytest.raises(UnknownModel, match="is retired"):
+        candidate.find("loan@11")

@@ -22,11 +22,11 @@ def read_artifact(manifest: Manifest, directory: Path) -> bytes:
     ModelRefused : there is no such file inside the directory, or it is another one
     """
     try:
-        content = inside(directory, manifest.artifact.path).read_bytes()
+        content = inside(directory, manifest.file.path).read_bytes()
     except ValueError as error:
         raise ModelRefused(faults=[Fault("/artifact/path", str(error))]) from error
     found = hashlib.sha256(content).hexdigest()
-    if found != manifest.artifact.sha256:
+    if found != manifest.file.sha256:
         raise ModelRefused(faults=[digest_fault(found)])
     return content
 

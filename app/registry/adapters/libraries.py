@@ -12,10 +12,15 @@ def library(extra: str) -> Iterator[None]:
 
     Raises
     ------
-    ModelUnusable : a library is missing
+    ModelUnusable : a library is missing, or something of the system that it is built against
     """
     try:
         yield
+    except OSError as error:
+        raise ModelUnusable(
+            f"a library that this model needs cannot be loaded ({error}); docs/operations.md says what {extra} needs",
+            extra=extra,
+        ) from error
     except ImportError as error:
         raise ModelUnusable(
             f'this model needs {error.name or "a library"} that is not installed: pip install "recourse[{extra}]"',

@@ -27,6 +27,7 @@ from app.recourse.blackbox import BlackBox, Output, Predict, sigmoid
 from app.recourse.features import FeatureSpace, escape
 from app.registry.adapters.artifact import read_artifact
 from app.registry.manifest import Manifest
+from app.registry.trust import Trust
 
 
 class LinearFile(BaseModel):
@@ -40,7 +41,7 @@ class LinearFile(BaseModel):
     link: Literal["logit", "identity"] = "logit"
 
 
-def load(manifest: Manifest, directory: Path, space: FeatureSpace, *, trust_pickle: bool) -> BlackBox:  # noqa: ARG001
+def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of a linear model; offers gradients. Contract in `app.registry.adapters.Load`."""
     file = _parse(read_artifact(manifest, directory))
     faults = _name_faults(file, space)

@@ -19,10 +19,14 @@ from jaxtyping import Float
 
 from app.errors import Fault, ModelOutputInvalid, ModelRefused
 from app.recourse.blackbox import BlackBox, Input, Output, Predict
-from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.recourse.boxes import single_precision_edge
+from app.recourse.features import FeatureSpace
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
+from app.registry.adapters.columns import raw_column
 from app.registry.adapters.libraries import library
+from app.registry.adapters.trees import Tree, with_boxes
 from app.registry.manifest import Manifest
+from app.registry.trust import Trust
 
 ALLOWED = (
     "functools.partial",
@@ -49,22 +53,24 @@ Table: TypeAlias = Callable[[np.ndarray], Any]
 """From the black box's input to the estimator's."""
 
 
-def load(manifest: Manifest, directory: Path, space: FeatureSpace, *, trust_pickle: bool) -> BlackBox:
+def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:
     """The black box of an estimator. Contract in `app.registry.adapters.Load`."""
     content = read_artifact(manifest, directory)
-    if manifest.artifact.path.endswith(".skops"):
-        estimator = _read_skops(content)
-    else:
-        estimator = _read_pickle(content, trust_pickle=trust_pickle)
+    skops = manifest.file.path.endswith(".skops")
+    estimator = _read_skops(content) if skops else _read_pickle(content, trust)
     parts = list(_parts(estimator))
     faults = [*_method_faults(estimator, manifest), *_column_faults(estimator, manifest, space), *_tree_faults(parts)]
     if faults:
         raise ModelRefused(faults=faults)
     _single_thread(parts)
-    return BlackBox(
+    black_box = BlackBox(
         space=space, predict=_predict(estimator, manifest, _table(estimator, manifest, space)), input=manifest.input,
         output=manifest.output, threshold=manifest.threshold,
+        rowwise=_has_trees_only(estimator),
     )  # fmt: skip
+    if manifest.input is Input.ENCODED and _is_tree(estimator):
+        return with_boxes(black_box, [_tree(estimator)], lambda edge: single_precision_edge(edge, strict=False))
+    return black_box
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
@@ -83,8 +89,8 @@ def _read_skops(content: bytes) -> Any:
     raise ModelRefused(faults=[Fault("/artifact", f"holds types that are not allowed: {', '.join(untrusted)}")])
 
 
-def _read_pickle(content: bytes, *, trust_pickle: bool) -> Any:
-    if not trust_pickle:
+def _read_pickle(content: bytes, trust: Trust) -> Any:
+    if not trust.pickle:
         detail = "can run any code when it is read; save it with skops, or pass --trust-pickle if you trust its source"
         raise ModelRefused(faults=[Fault("/artifact/path", detail)])
     with library("sklearn"):
@@ -178,6 +184,31 @@ def _sound_nodes(inner: np.ndarray, left: np.ndarray, right: np.ndarray, feature
     return bool(
         ((children > index) & (children < len(inner))).all() and ((columns_used >= 0) & (columns_used < columns)).all()
     )
+
+
+def _is_tree(estimator: Any) -> bool:
+    """Whether the estimator is one decision tree and nothing else."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    # A subclass may answer otherwise than its tree. scikit-learn refuses numbers beyond single precision: it cannot be
+    # asked about a box behind such a threshold, and training makes none.
+    largest = np.finfo(np.float32).max
+    return type(estimator) is DecisionTreeClassifier and bool((np.abs(estimator.tree_.threshold) < largest).all())
+
+
+def _has_trees_only(estimator: Any) -> bool:
+    """Whether each row goes its own way through the estimator, without a matrix product."""
+    from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    return type(estimator) in (DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier)
+
+
+def _tree(estimator: Any) -> Tree:
+    nodes = estimator.tree_
+    indices = (nodes.feature, nodes.children_left, nodes.children_right)
+    feature, left, right = (index.astype(np.int64) for index in indices)
+    return Tree(feature=feature, number=nodes.threshold, left=left, right=right)
 
 
 # --- does it fit the manifest ----------------------------------------------------------------------------------------
@@ -278,15 +309,5 @@ def _table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Table:
     if manifest.input is Input.ENCODED:
         return lambda X: pd.DataFrame(X, columns=names, copy=False)
     indices = [space.names.index(str(name)) for name in names]
-    columns = [(names[k], j, _column(space.features[j])) for k, j in enumerate(indices)]
+    columns = [(names[k], j, raw_column(space.features[j])) for k, j in enumerate(indices)]
     return lambda rows_raw: pd.DataFrame({name: values(rows_raw[:, j]) for name, j, values in columns}, copy=False)
-
-
-def _column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
-    """From the raw numbers of a feature to the values that a lender's own table has."""
-    if feature.type is FeatureType.CONTINUOUS:
-        return lambda numbers: numbers
-    if feature.type is FeatureType.INTEGER:
-        return lambda numbers: numbers.astype(np.int64)
-    levels = np.array(feature.levels, dtype=bool if feature.levels == (False, True) else object)
-    return lambda numbers: levels[numbers.astype(np.intp)]

@@ -19,6 +19,7 @@ from app.recourse.features import FeatureSpace, escape
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.libraries import library
 from app.registry.manifest import Activation, Architecture, Manifest
+from app.registry.trust import Trust
 
 Layer: TypeAlias = tuple[np.ndarray, np.ndarray]
 """Weights (inputs, outputs) and biases (outputs,)."""
@@ -26,12 +27,12 @@ Layer: TypeAlias = tuple[np.ndarray, np.ndarray]
 Elementwise: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 
-def load(manifest: Manifest, directory: Path, space: FeatureSpace, *, trust_pickle: bool) -> BlackBox:  # noqa: ARG001
+def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of a network; offers gradients. Contract in `app.registry.adapters.Load`."""
-    architecture = manifest.artifact.architecture
+    architecture = manifest.file.architecture
     if architecture is None:
         raise ModelRefused(faults=[Fault("/artifact/architecture", "is missing")])
-    state = _read_state(read_artifact(manifest, directory), manifest.artifact.path)
+    state = _read_state(read_artifact(manifest, directory), manifest.file.path)
     faults = _width_faults(architecture, space) + _state_faults(architecture, state)
     if faults:
         raise ModelRefused(faults=faults)
@@ -39,6 +40,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, *, trust_pick
     return BlackBox(
         space=space, predict=network.probability if manifest.output is Output.PROBABILITY else network.logit,
         gradient=network.gradient, input=manifest.input, output=manifest.output, threshold=manifest.threshold,
+        piecewise_linear=architecture.activation in (Activation.RELU, Activation.LEAKY_RELU),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ import pytest
 import safetensors.torch
 import skops.io
 import torch
+from scipy.special import expit
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
@@ -39,7 +40,11 @@ from app.recourse.blackbox import LOGIT_LIMIT
 from app.registry.manifest import Format
 from app.registry.registered import LoadedModel
 from app.registry.registry import Registry
+from app.remote_hosts import RemoteHost
+from tests.optional import library
 from tests.registry.loan import FEATURES, WEIGHTS, ModelDirectory, Record, loan_records, make_linear
+from tests.remote.server import of_point, of_record
+from tests.remote.serving import make_remote, shared
 
 Answer: TypeAlias = Callable[[list[Record]], np.ndarray]
 """Scores (favourable iff >= 0) of raw records, without our code."""
@@ -107,6 +112,15 @@ class Case:
     gradient: bool = False
     trusted: bool = False
     tolerance: float = 1e-9
+    single: bool = False
+    """Whether its probabilities are of single precision, so that logits of sure ones are not."""
+    hosts: tuple[RemoteHost, ...] = ()
+
+    def compare(self, scores: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+        """Scores are the same, or, in single precision, the probabilities."""
+        if self.single:
+            scores, expected = expit(scores + OFFSET), expit(expected + OFFSET)
+        np.testing.assert_allclose(scores, expected, rtol=0.0 if self.single else tolerance, atol=tolerance)
 
 
 def described(path: Path, content: bytes, artifact: dict[str, Any], **changes: Any) -> ModelDirectory:
@@ -214,6 +228,89 @@ def estimator(
     return Case(model, answer, trusted=suffix != "skops")
 
 
+def boosted(path: Path, name: str, *, favourable: int = 1, output: str = "probability") -> Case:
+    boosting, X, truth = library(name), encode(RECORDS), repaid(RECORDS)
+    if name == "xgboost":
+        settings = {"objective": "binary:logistic", "max_depth": 3, "nthread": 1}
+        booster = boosting.train(settings, boosting.DMatrix(X, truth), num_boost_round=20)
+        content, file = bytes(booster.save_raw("json")), "model.json"
+    else:
+        settings = {"objective": "binary", "num_leaves": 7, "num_threads": 1, "verbose": -1}
+        booster = boosting.train(settings, boosting.Dataset(X, truth), num_boost_round=20)
+        content, file = booster.model_to_string().encode(), "model.txt"
+    threshold = THRESHOLD if output == "probability" else 0.25
+    model = described(
+        path, content, {"format": name, "path": file}, favourable=favourable, output=output, threshold=threshold
+    )
+
+    def answer(records: list[Record]) -> np.ndarray:
+        points = boosting.DMatrix(encode(records)) if name == "xgboost" else encode(records)
+        value = booster.predict(points).astype(float)
+        logits = np.log(value) - np.log1p(-value)
+        return (logits if favourable else -logits) - (OFFSET if output == "probability" else threshold)
+
+    return Case(model, answer, tolerance=2e-5 if name == "xgboost" else 1e-9)
+
+
+def graph(path: Path, unfitted: Any, *, raw: bool = False, zipmap: bool = False, output: str = "probability") -> Case:
+    """An estimator, fitted and exported to ONNX; `raw` ones have an input for each column."""
+    library("onnxruntime")
+    skl2onnx, types = library("skl2onnx"), library("skl2onnx.common.data_types")
+    truth, table = np.array(["bad", "good"])[repaid(RECORDS)], plain if raw else encode
+    fitted = unfitted.fit(table(RECORDS), truth)
+    kinds = {np.dtype(np.int64): types.Int64TensorType, np.dtype(np.float64): types.FloatTensorType}
+    inputs = [("x", types.FloatTensorType([None, 8]))]
+    if raw:
+        dtypes = plain(FRESH).dtypes.items()
+        inputs = [(name, kinds.get(dtype, types.StringTensorType)([None, 1])) for name, dtype in dtypes]
+    options = {id(fitted): {"zipmap": zipmap}}
+    content = skl2onnx.to_onnx(fitted, initial_types=inputs, options=options).SerializeToString()
+    model = described(
+        path, content, {"format": "onnx", "path": "model.onnx"}, input="raw" if raw else "encoded",
+        favourable="good", output=output,
+    )  # fmt: skip
+    if output == "probability":
+        model.manifest["artifact"]["column"] = 1
+
+    def answer(records: list[Record]) -> np.ndarray:
+        if output == "label":
+            return np.where(fitted.predict(table(records)) == "good", 1.0, -1.0)
+        return logit_score(fitted.predict_proba(table(records))[:, list(fitted.classes_).index("good")])
+
+    return Case(model, answer, tolerance=1e-6, single=True)
+
+
+def plain(records: list[Record]) -> pd.DataFrame:
+    """A table without truth values, which skl2onnx does not take."""
+    return frame(records).astype({"guarantor": np.int64})
+
+
+def onnx_columns(last: Any) -> Any:
+    """A pipeline that skl2onnx can export."""
+    return make_pipeline(
+        make_column_transformer(
+            (StandardScaler(), ["age", "guarantor"]),
+            (StandardScaler(), ["income", "amount"]),
+            (OneHotEncoder(), ["savings", "housing"]),
+        ),
+        last,
+    )
+
+
+def remote(path: Path, protocol: str, kind: str) -> Case:
+    server = shared()
+    server.behave()
+    model = make_remote(path, server, protocol, kind)
+    model.records = RECORDS
+    model.manifest["threshold"] = THRESHOLD
+
+    def answer(records: list[Record]) -> np.ndarray:
+        asked = [of_record(r) for r in records] if kind == "raw" else [of_point(x) for x in encode(records).tolist()]
+        return logit_score(np.array(asked))
+
+    return Case(model, answer, hosts=server.hosts)
+
+
 def columns(last: Any) -> Any:
     """A pipeline as lenders write them, from a table of raw records."""
     return make_pipeline(
@@ -238,6 +335,12 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "torch, two outputs": lambda p: network(p, suffix="pt", outputs=2, double=True),
     "torch, two outputs, the first": lambda p: network(p, suffix="pt", outputs=2, double=True, favourable=0),
     "torch, logit": lambda p: network(p, suffix="pt", double=True, output="logit"),
+    "xgboost": lambda p: boosted(p, "xgboost"),
+    "xgboost, probability of default": lambda p: boosted(p, "xgboost", favourable=0),
+    "xgboost, logit": lambda p: boosted(p, "xgboost", output="logit"),
+    "lightgbm": lambda p: boosted(p, "lightgbm"),
+    "lightgbm, probability of default": lambda p: boosted(p, "lightgbm", favourable=0),
+    "lightgbm, logit": lambda p: boosted(p, "lightgbm", output="logit"),
     "sklearn, logistic regression": lambda p: estimator(p, LogisticRegression(), raw=False),
     "sklearn, named columns": lambda p: estimator(p, LogisticRegression(), raw=False, named=True),
     "sklearn, decision function": lambda p: estimator(p, LogisticRegression(), raw=False, output="logit"),
@@ -266,6 +369,17 @@ CASES: dict[str, Callable[[Path], Case]] = {
     ),
     "sklearn, joblib": lambda p: estimator(p, columns(LogisticRegression()), raw=True, suffix="joblib"),
     "sklearn, pickle": lambda p: estimator(p, LogisticRegression(), raw=False, suffix="pkl"),
+    "onnx": lambda p: graph(p, LogisticRegression()),
+    "onnx, forest": lambda p: graph(p, RandomForestClassifier(20, random_state=0)),
+    "onnx, neural network": lambda p: graph(p, MLPClassifier((5,), max_iter=3_000, random_state=0)),
+    "onnx, mapping by class": lambda p: graph(p, LogisticRegression(), zipmap=True),
+    "onnx, label": lambda p: graph(p, DecisionTreeClassifier(max_depth=4), output="label"),
+    "onnx, columns": lambda p: graph(p, onnx_columns(LogisticRegression()), raw=True),
+    "onnx, columns, boosting": lambda p: graph(p, onnx_columns(GradientBoostingClassifier(n_estimators=20)), raw=True),
+    "http, tensors": lambda p: remote(p, "oip-v2", "encoded"),
+    "http, tensors by column": lambda p: remote(p, "oip-v2", "raw"),
+    "http, mlflow": lambda p: remote(p, "mlflow", "encoded"),
+    "http, mlflow, records": lambda p: remote(p, "mlflow", "raw"),
 }  # fmt: skip
 
 
@@ -279,7 +393,7 @@ class Installed:
 def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     path = tmp_path_factory.mktemp("model")
     case = CASES[request.param](path / "source")
-    registry = Registry(path / "store", trust_pickle=case.trusted)
+    registry = Registry(path / "store", trust_pickle=case.trusted, remote_hosts=case.hosts)
     registered = registry.register(case.model.write())
     assert registered.registration.warnings == ()
     return Installed(case, registered.load())
@@ -298,7 +412,7 @@ def test_scores_are_those_of_an_independent_forward_pass(installed: Installed) -
     scores = installed.loaded.black_box.score_raw(raw(installed.loaded, FRESH))
     expected = installed.case.answer(FRESH)
     assert 0 < (expected >= 0).sum() < len(FRESH)
-    np.testing.assert_allclose(scores, expected, rtol=installed.case.tolerance, atol=installed.case.tolerance)
+    installed.case.compare(scores, expected, installed.case.tolerance)
 
 
 def test_encoded_points_have_the_scores_of_their_records(installed: Installed) -> None:
@@ -311,7 +425,7 @@ def test_encoded_points_have_the_scores_of_their_records(installed: Installed) -
 def test_a_batch_is_its_rows_one_by_one(installed: Installed) -> None:
     black_box, rows_raw = installed.loaded.black_box, raw(installed.loaded, FRESH)
     single = np.concatenate([black_box.score_raw(row[None]) for row in rows_raw])
-    np.testing.assert_allclose(black_box.score_raw(rows_raw), single, rtol=1e-5, atol=1e-5)
+    installed.case.compare(black_box.score_raw(rows_raw), single, 1e-5)
 
 
 def test_nothing_has_no_scores(installed: Installed) -> None:

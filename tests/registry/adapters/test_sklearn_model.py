@@ -24,6 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
 from app.registry.registry import Registry
+from tests.registry.adapters import boosted
 from tests.registry.loan import FEATURES, ModelDirectory
 
 Refusal = Callable[[Path], dict[str, str]]
@@ -106,7 +107,7 @@ def test_a_type_that_is_not_allowed_is_named(model: ModelDirectory, refusal: Ref
     assert refusal(use(model, pipeline)) == {"/artifact": "holds types that are not allowed: posix.mkdir"}
 
 
-def broken_tree(key: str, value: int, node: int = 0) -> DecisionTreeClassifier:
+def broken_tree(key: str, value: float, node: int = 0) -> DecisionTreeClassifier:
     """A fitted tree, one number of one of its nodes replaced."""
     estimator = DecisionTreeClassifier(max_depth=4, random_state=0).fit(X, Y)
     state = estimator.tree_.__getstate__()
@@ -235,6 +236,47 @@ def test_of_three_classes_one_is_favourable(model: ModelDirectory, store: Regist
     loaded = store.register(use(model, fitted, favourable="maybe", threshold=0.3)).load()
     np.testing.assert_allclose(loaded.black_box.predict(X), fitted.predict_proba(X)[:, 2])
     assert list(fitted.classes_) == ["bad", "good", "maybe"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"threshold": 0.3}, {"output": "label"}, {"favourable": 0}],
+    ids=str,
+)
+def test_a_decision_tree_has_boxes(model: ModelDirectory, store: Registry, changes: dict[str, Any]) -> None:
+    fitted = DecisionTreeClassifier(min_samples_leaf=5, random_state=0).fit(boosted.X, boosted.Y)
+    black_box = store.register(use(model, fitted, **changes)).load().black_box
+    inner = fitted.tree_.children_left >= 0
+    extreme = np.clip(boosted.EXTREME, -3e38, 3e38)  # beyond single precision scikit-learn refuses
+    boxes = boosted.assert_boxes(black_box, fitted.tree_.threshold[inner], extreme)
+    assert len(boxes.scores) == fitted.get_n_leaves()
+
+
+def test_a_tree_on_whole_numbers_goes_left_at_its_threshold_too(model: ModelDirectory, store: Registry) -> None:
+    fitted = DecisionTreeClassifier(min_samples_leaf=5, random_state=0).fit(np.rint(boosted.X), boosted.Y)
+    halves = np.rint(2.0 * boosted.FRESH) / 2.0
+    black_box = store.register(use(model, fitted)).load().black_box
+    assert black_box.boxes
+    assert np.array_equal(black_box.boxes.score(halves), black_box.score(halves))
+
+
+@pytest.mark.parametrize("threshold", [1e300, -1e300, float(np.finfo(np.float32).max), np.inf, np.nan])
+def test_a_tree_whose_boxes_cannot_be_asked_about_has_none(
+    model: ModelDirectory, store: Registry, threshold: float
+) -> None:
+    black_box = store.register(use(model, broken_tree("threshold", threshold))).load().black_box
+    assert black_box.boxes is None
+    assert np.isfinite(black_box.score(X)).all()
+
+
+def test_what_only_contains_a_tree_has_no_boxes(model: ModelDirectory, store: Registry) -> None:
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0)
+    for version, estimator in enumerate([make_pipeline(FunctionTransformer(), tree), RandomForestClassifier(1)]):
+        path = use(model, estimator.fit(X, Y), version=str(version))
+        assert store.register(path).load().black_box.boxes is None
+    table = pd.DataFrame(X[:, :3], columns=NAMES[:3])
+    model.manifest["features"] = model.manifest["features"][:3]
+    assert store.register(use(model, tree.fit(table, Y), input="raw", version="raw")).load().black_box.boxes is None
 
 
 def test_a_forest_starts_no_threads(model: ModelDirectory, store: Registry) -> None:

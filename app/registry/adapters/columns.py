@@ -1,0 +1,66 @@
+"""Raw rows as a lender's own table has them, and the number that speaks of the favourable class in what comes back."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import ModelOutputInvalid
+from app.recourse.blackbox import Output
+from app.recourse.features import Feature, FeatureType
+from app.registry.manifest import Manifest
+
+SINGLE_ROUNDING = 1e-6
+"""Probabilities in single precision may be so far outside [0, 1]."""
+
+
+def raw_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
+    """From the raw numbers of a feature to the values that a lender's own table has."""
+    if feature.type is FeatureType.CONTINUOUS:
+        return lambda numbers: numbers
+    if feature.type is FeatureType.INTEGER:
+        return lambda numbers: numbers.astype(np.int64)
+    levels = np.array(feature.levels, dtype=bool if feature.levels == (False, True) else object)
+    return lambda numbers: levels[numbers.astype(np.intp)]
+
+
+def labels_to_output(labels: Sequence[Any], manifest: Manifest) -> Float[np.ndarray, "n"]:
+    """1 where a label is the favourable one, else 0."""
+    return np.array([label == manifest.favourable for label in labels], dtype=float)
+
+
+def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None) -> Float[np.ndarray, "n"]:
+    """The number of each record that speaks of the favourable class.
+
+    Parameters
+    ----------
+    values : (n,) or (n, 1), for class 1; or (n, k), a probability for each class
+    column : of (n, k), the favourable class; where it is None, that is class 0 or 1
+
+    Raises
+    ------
+    ModelOutputInvalid : another shape
+    """
+    values = np.asarray(values, dtype=float)
+    if values.ndim == 2 and values.shape[1] == 1 and column is None:
+        values = values[:, 0]
+    if manifest.output is Output.LOGIT:
+        found = values if manifest.favourable else -values
+    elif values.ndim == 1 and column is None:
+        found = values if manifest.favourable else 1.0 - values
+    else:
+        chosen = int(manifest.favourable) if column is None else column
+        if values.ndim != 2 or chosen >= values.shape[1]:
+            raise ModelOutputInvalid(f"the output has the shape {values.shape}, so it has no column {chosen}")
+        found = values[:, chosen]
+    if found.ndim != 1:
+        raise ModelOutputInvalid(f"the output has the shape {values.shape}; it must be one number per record")
+    return rounded(found) if manifest.output is Output.PROBABILITY else found
+
+
+def rounded(probabilities: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Probabilities, with 0 and 1 for those that single precision puts just outside."""
+    p = probabilities
+    beyond = ((p < 0.0) & (p > -SINGLE_ROUNDING)) | ((p > 1.0) & (p < 1.0 + SINGLE_ROUNDING))
+    return np.where(beyond, np.round(p), p)

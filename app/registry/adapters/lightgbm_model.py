@@ -1,0 +1,265 @@
+"""Boosted trees of LightGBM, as its `save_model` writes them; binary classification only.
+
+The file is text: lines ``key=value``, a block of them for the whole and one for each tree. It is read and checked here,
+and LightGBM loads what `_text` writes anew (see `trees`). Of a tree with L leaves the inner nodes have the numbers 0 to
+L - 2, and a child -1 - i is the leaf i.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import Fault, ModelRefused
+from app.recourse.blackbox import BlackBox, Output, Predict
+from app.recourse.features import FeatureSpace
+from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
+from app.registry.adapters.libraries import library
+from app.registry.adapters.trees import Tree, column_faults, with_boxes
+from app.registry.manifest import Manifest
+from app.registry.trust import Trust
+
+VERSIONS = ("v3", "v4")
+
+END = "end of trees"
+
+ZERO = float(np.float32(1e-35))
+"""LightGBM takes numbers up to here, of either sign, for 0."""
+
+CATEGORICAL, MISSING_ZERO = 1, 4
+"""Bits of a node's `decision_type`: it splits by categories; it sends a 0 where it sends what is missing."""
+
+DECISIONS = 11
+"""Largest `decision_type`."""
+
+LIMIT = 2**31 - 1
+"""Largest whole number of a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """What matters of the file."""
+
+    header: Mapping[str, str]
+    trees: tuple[Tree, ...]
+    decisions: tuple[np.ndarray, ...]
+    """`decision_type` of the inner nodes of each tree."""
+
+
+def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
+    """The black box of an ensemble; of a single tree, with its boxes. Contract in `app.registry.adapters.Load`."""
+    file = _parse(read_artifact(manifest, directory))
+    slope, faults = _header_faults(file.header)
+    faults += _column_faults(file.header, space)
+    faults += [
+        Fault(f"/artifact/tree/{i}", text) for i, tree in enumerate(file.trees) for text in _tree_faults(tree, space)
+    ]
+    if faults:
+        raise ModelRefused(faults=faults)
+    black_box = BlackBox(
+        space=space, predict=_predict(_booster(_text(file, slope, space.d)), slope, manifest), input=manifest.input,
+        output=manifest.output, threshold=manifest.threshold, rowwise=True,
+    )  # fmt: skip
+    if any((decisions & MISSING_ZERO).any() for decisions in file.decisions):
+        return black_box  # trained with zero_as_missing: a 0 goes its own way, which no box describes
+    return with_boxes(black_box, file.trees, _edges)
+
+
+# --- from the file ---------------------------------------------------------------------------------------------------
+
+
+def _parse(content: bytes) -> _File:
+    """The file's numbers; refuses at the first thing that no file of LightGBM has."""
+    try:
+        lines = content.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise unreadable(error) from error
+    if END not in lines:
+        raise _damaged("", f'has no line "{END}"; it is cut off or no model of LightGBM')
+    starts = [i for i, line in enumerate(lines[: lines.index(END)]) if line.startswith("Tree=")]
+    if not starts or lines[0] != "tree":
+        raise _damaged("", "has no trees")
+    header = _block(lines[1 : starts[0]], "")
+    trees: list[Tree] = []
+    decisions: list[np.ndarray] = []
+    for i, (start, stop) in enumerate(zip(starts, [*starts[1:], lines.index(END)], strict=True)):
+        tree, decision = _tree(_block(lines[start:stop], f"/tree/{i}"), f"/tree/{i}")
+        trees.append(tree)
+        decisions.append(decision)
+    if len(header.get("tree_sizes", "").split()) != len(trees):
+        raise _damaged("/tree_sizes", f"are not those of {len(trees)} trees")
+    return _File(header=header, trees=tuple(trees), decisions=tuple(decisions))
+
+
+def _block(lines: Iterable[str], pointer: str) -> dict[str, str]:
+    block: dict[str, str] = {}
+    for line in filter(None, lines):
+        key, _, value = line.partition("=")
+        if key in block:
+            raise _damaged(f"{pointer}/{key[:50]}", "is given twice")
+        block[key] = value
+    return block
+
+
+def _tree(block: Mapping[str, str], pointer: str) -> tuple[Tree, np.ndarray]:
+    """The tree, its inner nodes first, and their `decision_type`."""
+
+    def numbers(key: str, count: int, kind: type) -> np.ndarray:
+        try:
+            values: np.ndarray = np.array(block[key].split(), dtype=kind)
+        except KeyError as error:
+            raise _damaged(f"{pointer}/{key}", "is missing") from error
+        except (ValueError, OverflowError) as error:
+            raise _damaged(f"{pointer}/{key}", "is no list of numbers") from error
+        if len(values) != count or not np.isfinite(values).all():
+            raise _damaged(f"{pointer}/{key}", f"must be {count} finite numbers")
+        if kind is np.int64 and ((values < -LIMIT) | (values > LIMIT)).any():
+            raise _damaged(f"{pointer}/{key}", "has numbers that no tree has")
+        return values
+
+    leaves = int(numbers("num_leaves", 1, np.int64)[0])
+    if leaves < 1:
+        raise _damaged(f"{pointer}/num_leaves", "must be at least 1")
+    value = numbers("leaf_value", leaves, np.float64)
+    if block.get("num_cat") != "0":
+        raise _damaged(f"{pointer}/num_cat", "must be 0: splits by categories are not for encoded columns")
+    if block.get("is_linear", "0") != "0":
+        raise _damaged(f"{pointer}/is_linear", "must be 0: trees with linear models in their leaves are not supported")
+    inner = leaves - 1
+    decision = numbers("decision_type", inner, np.int64)
+    if ((decision < 0) | (decision & CATEGORICAL > 0) | (decision > DECISIONS)).any():
+        raise _damaged(f"{pointer}/decision_type", "must describe comparisons of numbers")
+    left, right = (numbers(key, inner, np.int64) for key in ("left_child", "right_child"))
+    absent = np.full(leaves, -1)
+    tree = Tree(
+        feature=np.concatenate([numbers("split_feature", inner, np.int64), absent]),
+        number=np.concatenate([numbers("threshold", inner, np.float64), value]),
+        left=np.concatenate([np.where(left < 0, inner - 1 - left, left), absent]),
+        right=np.concatenate([np.where(right < 0, inner - 1 - right, right), absent]),
+    )
+    return tree, decision
+
+
+def _damaged(pointer: str, sentence: str) -> ModelRefused:
+    return ModelRefused(faults=[Fault(f"/artifact{pointer}", sentence)])
+
+
+def _header_faults(header: Mapping[str, str]) -> tuple[float, list[Fault]]:
+    """Slope of the sigmoid, and where this is no binary classifier."""
+    faults: list[Fault] = []
+    if header.get("version") not in VERSIONS:
+        faults.append(Fault("/artifact/version", f"must be one of {', '.join(VERSIONS)}"))
+    faults += [
+        Fault(f"/artifact/{key}", "must be 1: one output for the class 1")
+        for key in ("num_class", "num_tree_per_iteration")
+        if header.get(key) != "1"
+    ]
+    found = re.fullmatch(r"binary sigmoid:([0-9.eE+-]{1,30})", header.get("objective", ""))
+    try:
+        slope = float(found[1]) if found else 0.0
+    except ValueError:
+        slope = 0.0
+    if not 0.0 < slope < float("inf"):
+        faults.append(Fault("/artifact/objective", 'must be binary, as in "binary sigmoid:1"'))
+    return slope, faults
+
+
+def _column_faults(header: Mapping[str, str], space: FeatureSpace) -> list[Fault]:
+    count = header.get("max_feature_idx", "")
+    if not re.fullmatch("[0-9]{1,9}", count):
+        return [Fault("/artifact/max_feature_idx", "must be the number of columns less one")]
+    names = header.get("feature_names", "").split(" ")
+    if names == [f"Column_{j}" for j in range(len(names))]:
+        names = []
+    elif len(names) != int(count) + 1:
+        return [Fault("/artifact/feature_names", f"must be {int(count) + 1} names")]
+    # LightGBM writes names so.
+    expected = [re.sub(r"\s", "_", name) for name in space.columns]
+    return column_faults(int(count) + 1, names, space, expected)
+
+
+def _tree_faults(tree: Tree, space: FeatureSpace) -> list[str]:
+    if fault := tree.fault(space.d):
+        return [fault]
+    return ["has nodes that its root does not lead to"] if len(tree.reached()) < len(tree.left) else []
+
+
+def _edges(threshold: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
+    """The largest number that goes left, where all numbers near 0 go where 0 goes."""
+    near = np.abs(threshold) <= ZERO
+    return np.where(near, np.where(threshold >= 0.0, ZERO, np.nextafter(-ZERO, -np.inf)), threshold)
+
+
+# --- to the library --------------------------------------------------------------------------------------------------
+
+
+def _text(file: _File, slope: float, columns: int) -> str:
+    """The file that LightGBM 4 would write, without what predictions do not need."""
+    blocks = [_tree_text(i, tree, file.decisions[i]) for i, tree in enumerate(file.trees)]
+    header = [
+        "tree",
+        "version=v4",
+        "num_class=1",
+        "num_tree_per_iteration=1",
+        "label_index=0",
+        f"max_feature_idx={columns - 1}",
+        f"objective=binary sigmoid:{slope!r}",
+        *(["average_output"] if "average_output" in file.header else []),
+        "feature_names=" + " ".join(f"Column_{j}" for j in range(columns)),
+        "feature_infos=" + " ".join(["none"] * columns),
+        # LightGBM finds the trees by these lengths.
+        "tree_sizes=" + " ".join(str(len(block)) for block in blocks),
+    ]
+    return "\n".join(header) + "\n\n" + "".join(blocks) + f"{END}\n"
+
+
+def _tree_text(i: int, tree: Tree, decision: np.ndarray) -> str:
+    inner = len(decision)
+
+    def children(nodes: np.ndarray) -> list[int]:
+        return np.where(nodes[:inner] < inner, nodes[:inner], inner - 1 - nodes[:inner]).tolist()
+
+    lists = {
+        "split_feature": tree.feature[:inner].tolist(),
+        "threshold": tree.number[:inner].tolist(),
+        "decision_type": decision.tolist(),
+        "left_child": children(tree.left),
+        "right_child": children(tree.right),
+        "leaf_value": tree.number[inner:].tolist(),
+    }
+    return "\n".join([
+        f"Tree={i}", f"num_leaves={inner + 1}", "num_cat=0",
+        *(f"{key}={' '.join(map(repr, values))}" for key, values in lists.items()),
+        "is_linear=0", "shrinkage=1", "\n\n",
+    ])  # fmt: skip
+
+
+def _booster(text: str) -> Any:
+    with library("lightgbm"):
+        import lightgbm
+    try:
+        return lightgbm.Booster(model_str=text)
+    except (lightgbm.basic.LightGBMError, *UNREADABLE) as error:
+        raise unreadable(error) from error
+
+
+def _predict(booster: Any, slope: float, manifest: Manifest) -> Predict:
+    def ask(X: np.ndarray, *, raw_score: bool) -> np.ndarray:
+        if not len(X):
+            return np.zeros(0)  # LightGBM refuses
+        # Worker processes are the service's parallelism.
+        return np.asarray(booster.predict(X, raw_score=raw_score, num_threads=1))
+
+    def logit(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        value = slope * ask(X, raw_score=True)
+        return value if manifest.favourable else -value
+
+    def probability(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        value = ask(X, raw_score=False)
+        return value if manifest.favourable else 1.0 - value
+
+    return probability if manifest.output is Output.PROBABILITY else logit

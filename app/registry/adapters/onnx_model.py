@@ -1,0 +1,287 @@
+"""A model in ONNX, run by ONNX Runtime: one input of encoded points, or one input for each raw column.
+
+A file is a program of a few hundred known operators, none of which runs code of the file. Before the compiled runtime
+sees it, it is parsed here, and refused where it names operators of other libraries, functions of its own, or tensors in
+other files. The runtime follows the indices of a tree ensemble without looking: node indices are checked here, and the
+columns it may ask about are cut out of its input first (`Gather`, which does look). The answers are the runtime's own,
+mostly in single precision.
+
+The output is a tensor, (n,), (n, 1) or (n, k), or what skl2onnx calls a ZipMap, a mapping from class to probability for
+each record. Of several outputs that could be meant, `artifact.output` names one.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import Fault, ModelOutputInvalid, ModelRefused
+from app.recourse.blackbox import BlackBox, Input, Output
+from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.registry.adapters.artifact import read_artifact
+from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column, rounded
+from app.registry.adapters.libraries import library
+from app.registry.adapters.trees import Tree
+from app.registry.manifest import Manifest
+from app.registry.trust import Trust
+
+LARGEST_BYTES = 500_000_000
+"""Longest file; parsing takes several times its size."""
+
+DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
+"""Libraries of operators that the standard describes."""
+
+MACHINES = frozenset({
+    "ArrayFeatureExtractor", "Binarizer", "CategoryMapper", "FeatureVectorizer", "Imputer", "LabelEncoder",
+    "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder", "Scaler", "TreeEnsembleClassifier",
+    "TreeEnsembleRegressor", "ZipMap",
+})  # fmt: skip
+"""Operators of ``ai.onnx.ml`` that are run; the others are support vector machines and newer forms of trees, whose
+indices nobody checks."""
+
+MOST_COLUMNS = 100_000
+"""That a tree ensemble may ask about."""
+
+TYPES: dict[str, Any] = {
+    "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64, "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_, "tensor(string)": np.object_,
+}  # fmt: skip
+"""Inputs that can be fed."""
+
+FRACTIONAL = ("tensor(float)", "tensor(double)")
+LABELS = ("tensor(int64)", "tensor(string)", "tensor(bool)")
+
+
+def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
+    """The black box of an ONNX graph. Contract in `app.registry.adapters.Load`."""
+    session = _session(_inspected(read_artifact(manifest, directory)))
+    faults = _input_faults(session, manifest, space)
+    output = _output(session, manifest)
+    if faults or isinstance(output, Fault):
+        raise ModelRefused(faults=[*faults, *([output] if isinstance(output, Fault) else [])])
+    return BlackBox(
+        space=space, predict=_predict(session, output, manifest, _feed(session, manifest, space)), input=manifest.input,
+        output=manifest.output, threshold=manifest.threshold,
+    )  # fmt: skip
+
+
+# --- from the file ---------------------------------------------------------------------------------------------------
+
+
+def _inspected(content: bytes) -> bytes:
+    """The model as the runtime may see it."""
+    if len(content) > LARGEST_BYTES:
+        raise _refused(f"has {len(content):,} bytes; {LARGEST_BYTES:,} is the most")
+    with library("onnx"):
+        import onnx
+        from google.protobuf.message import DecodeError
+    try:
+        model = onnx.load_model_from_string(content)
+    except DecodeError as error:
+        raise _refused("is not a model in ONNX, or cut off") from error
+    named = [*model.opset_import, *(node for graph in _graphs(model) for node in graph.node)]
+    foreign = sorted({str(one.domain) for one in named} - DOMAINS)
+    if foreign:
+        raise _refused(f"needs operators of {', '.join(foreign)}; only those of the ONNX standard are run")
+    if model.functions:
+        raise _refused("has functions of its own; export it with its functions inlined")
+    if any(tensor.external_data or tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in _tensors(model)):
+        raise _refused("keeps tensors in other files; save it as a single file")
+    for graph in _graphs(model):
+        _guard_trees(graph)
+    return bytes(model.SerializeToString())
+
+
+def _graphs(model: Any) -> Iterator[Any]:
+    """The graph, and the graphs inside its nodes."""
+    graphs = [model.graph]
+    while graphs:
+        graph = graphs.pop()
+        yield graph
+        for attribute in (attribute for node in graph.node for attribute in node.attribute):
+            graphs += [inner for inner in (attribute.g, *attribute.graphs) if inner.node or inner.initializer]
+
+
+def _tensors(model: Any) -> Iterator[Any]:
+    """Every constant of every graph."""
+    for graph in _graphs(model):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        for attribute in (attribute for node in graph.node for attribute in node.attribute):
+            yield from (attribute.t, *attribute.tensors)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+
+
+def _guard_trees(graph: Any) -> None:
+    """Check every tree of a graph, and give it no more columns than it asks about."""
+    import onnx
+
+    guarded = []
+    for k, node in enumerate(graph.node):
+        if node.domain == "ai.onnx.ml" and node.op_type not in MACHINES:
+            raise _refused(f"has an operator {node.op_type}, which is not run")
+        if str(node.op_type).startswith("TreeEnsemble"):  # bytes where it is no text
+            columns = onnx.numpy_helper.from_array(np.arange(_columns_asked(node)), f"guarded {k} columns")
+            graph.initializer.append(columns)
+            cut = f"guarded {k}"
+            guarded.append(onnx.helper.make_node("Gather", [node.input[0], columns.name], [cut], axis=1))
+            node.input[0] = cut
+        guarded.append(node)
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in guarded]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def _columns_asked(node: Any) -> int:
+    """How many columns the trees of a node ask about, once every walk through them is known to end in a leaf."""
+    named = {attribute.name: attribute for attribute in node.attribute}
+
+    def numbers(name: str) -> np.ndarray:
+        return np.array(named[name].ints if name in named else [], dtype=np.int64)
+
+    owner, own = numbers("nodes_treeids"), numbers("nodes_nodeids")
+    feature, left, right = map(numbers, ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids"))
+    leaf = np.array([mode == b"LEAF" for mode in (named["nodes_modes"].strings if "nodes_modes" in named else [])])
+    if not len(owner) or any(len(part) != len(owner) for part in (own, feature, left, right, leaf)):
+        raise _refused("has a tree ensemble with arrays of different lengths")
+    for tree in np.unique(owner):
+        at = np.flatnonzero(owner == tree)
+        if (own[at] != np.arange(len(at))).any():
+            raise _refused("has a tree whose nodes are not numbered from 0")
+        children = [np.where(leaf[at], -1, side[at]) for side in (left, right)]
+        if any((side[~leaf[at]] < 0).any() for side in children):
+            raise _refused("has a tree whose nodes point outside of it")
+        one = Tree(feature=feature[at], number=np.zeros(len(at)), left=children[0], right=children[1])
+        if fault := one.fault(MOST_COLUMNS):
+            raise _refused(f"has a tree that {fault}")
+    return int(feature[~leaf].max(initial=0)) + 1
+
+
+def _session(content: bytes) -> Any:
+    with library("onnx"):
+        import onnxruntime
+    options = onnxruntime.SessionOptions()
+    # Worker processes are the service's parallelism.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # its complaints come as exceptions too
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        if not _of_runtime(error):
+            raise
+        raise _refused(f"cannot be read: {_one_line(error)}") from error
+
+
+def _of_runtime(error: Exception) -> bool:
+    """Whether ONNX Runtime raised it; its classes have no common one, and some of its errors are Python's own."""
+    return type(error).__module__.startswith("onnxruntime") or isinstance(error, RuntimeError | ValueError)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _refused(detail: str) -> ModelRefused:
+    return ModelRefused(faults=[Fault("/artifact", detail)])
+
+
+# --- does it fit the manifest ----------------------------------------------------------------------------------------
+
+
+def _input_faults(session: Any, manifest: Manifest, space: FeatureSpace) -> list[Fault]:
+    inputs = {one.name: one for one in session.get_inputs()}
+    if manifest.input is Input.RAW:
+        missing = [
+            Fault("/features", f'lack "{name}", which the model takes') for name in inputs.keys() - set(space.names)
+        ]
+        return missing + [
+            Fault(f"/features/{j}", detail)
+            for j, feature in enumerate(space.features)
+            if (detail := _column_fault(inputs.get(feature.name), feature)) is not None
+        ]
+    if len(inputs) != 1:
+        return [Fault("/input", f"must be raw for a model of {len(inputs)} inputs, each a column")]
+    (only,) = inputs.values()
+    if only.type not in FRACTIONAL or len(only.shape) != 2 or isinstance(only.shape[0], int):
+        return [Fault("/artifact", f"takes {only.type} of shape {only.shape}, not a matrix of any number of points")]
+    if isinstance(only.shape[1], int) and only.shape[1] != space.d:
+        return [Fault("/features", f"have {space.d} encoded columns, but the model takes {only.shape[1]}")]
+    return []
+
+
+def _column_fault(found: Any, feature: Feature) -> str | None:
+    if found is None:
+        return f'"{feature.name}" is not an input of the model'
+    if isinstance(found.shape[0] if found.shape else 1, int) or tuple(found.shape[1:]) not in ((), (1,)):
+        return f"is an input of shape {found.shape}, not a column of any number of records"
+    if feature.type is FeatureType.CONTINUOUS:
+        takes: tuple[str, ...] = FRACTIONAL
+    elif feature.type is FeatureType.INTEGER:
+        takes = (*FRACTIONAL, "tensor(int64)", "tensor(int32)")
+    elif feature.levels == (False, True):
+        takes = (*FRACTIONAL, "tensor(int64)", "tensor(int32)", "tensor(bool)")
+    else:
+        takes = ("tensor(string)",)
+    return None if found.type in takes else f"is {feature.type}, but the model takes {found.type}"
+
+
+def _output(session: Any, manifest: Manifest) -> Any:
+    """The output that is meant, or what is wrong."""
+    outputs = {one.name: one for one in session.get_outputs()}
+    stated = manifest.file.output
+    if stated is not None:
+        return outputs.get(stated) or Fault("/artifact/output", f"is none of the outputs {', '.join(outputs)}")
+    fitting = [one for one in outputs.values() if (one.type in LABELS) == (manifest.output is Output.LABEL)]
+    if len(fitting) == 1:
+        return fitting[0]
+    return Fault("/artifact/output", f"must say which of the outputs is the {manifest.output}: {', '.join(outputs)}")
+
+
+# --- asking it -------------------------------------------------------------------------------------------------------
+
+Feed = Callable[[np.ndarray], dict[str, np.ndarray]]
+
+
+def _feed(session: Any, manifest: Manifest, space: FeatureSpace) -> Feed:
+    """From the black box's input to the inputs of the graph."""
+    inputs = {one.name: (TYPES[one.type], len(one.shape)) for one in session.get_inputs()}
+    if manifest.input is Input.ENCODED:
+        ((name, (kind, _)),) = inputs.items()
+        return lambda X: {name: X.astype(kind)}
+    columns = [(f.name, raw_column(f), *inputs[f.name]) for f in space.features]
+    return lambda rows_raw: {
+        name: values(rows_raw[:, j]).astype(kind).reshape((-1, 1)[:rank])
+        for j, (name, values, kind, rank) in enumerate(columns)
+    }
+
+
+def _predict(session: Any, output: Any, manifest: Manifest, feed: Feed) -> Callable[[np.ndarray], np.ndarray]:
+    """The output for the favourable class; none for no records. `ModelOutputInvalid` where the runtime gives up."""
+
+    def answer(rows: np.ndarray) -> Float[np.ndarray, "n"]:
+        if not len(rows):
+            return np.zeros(0)
+        try:
+            with np.errstate(over="ignore"):  # beyond single precision: infinite, and the model has no finite output
+                (found,) = session.run([output.name], feed(rows))
+        except Exception as error:
+            if not _of_runtime(error):
+                raise
+            raise ModelOutputInvalid(f"ONNX Runtime raised {type(error).__name__} for these records") from error
+        if manifest.output is Output.LABEL:
+            return labels_to_output(np.ravel(found).tolist(), manifest)
+        if isinstance(found, list):
+            return _of_zipmap(found, manifest)
+        return numbers_to_output(found, manifest, manifest.file.column)
+
+    return answer
+
+
+def _of_zipmap(found: list[Any], manifest: Manifest) -> Float[np.ndarray, "n"]:
+    if not all(isinstance(record, dict) and manifest.favourable in record for record in found):
+        raise ModelOutputInvalid("the output has no class of the name that the manifest calls favourable")
+    return rounded(np.array([record[manifest.favourable] for record in found], dtype=float))

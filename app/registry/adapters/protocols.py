@@ -1,0 +1,208 @@
+"""What is sent to a model server, and how its answer is read: the Open Inference Protocol v2, and MLflow.
+
+Both read strictly, because whatever comes back decides about people: numbers are JSON numbers (null where the model has
+none), the count is that of the records, names are those of the manifest. Errors never repeat what was sent or received.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.errors import ModelOutputInvalid
+from app.recourse.blackbox import Input, Output
+from app.recourse.features import FeatureSpace, FeatureType
+from app.registry import manifest as said
+from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column
+from app.registry.manifest import Datatype, Endpoint, Manifest
+
+
+class Dialect(Protocol):
+    """One protocol, for one model."""
+
+    def request(self, rows: np.ndarray) -> bytes:
+        """The body that asks about some rows of the model's input."""
+
+    def outputs(self, body: bytes, count: int) -> np.ndarray:
+        """The output of each record, (count,). `ModelOutputInvalid` where the body does not say."""
+
+
+def dialect(manifest: Manifest, endpoint: Endpoint, space: FeatureSpace) -> Dialect:
+    """The protocol that a manifest names."""
+    kind = _OipV2 if endpoint.protocol is said.Protocol.OIP_V2 else _MLflow
+    return kind(manifest=manifest, endpoint=endpoint, space=space)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dialect:
+    manifest: Manifest
+    endpoint: Endpoint
+    space: FeatureSpace
+
+    def _columns(self, rows: np.ndarray) -> list[tuple[str, list[Any]]]:
+        """Name and values of each column, as plain data."""
+        if self.manifest.input is Input.ENCODED:
+            return [(name, rows[:, j].tolist()) for j, name in enumerate(self.space.columns)]
+        return [
+            (feature.name, raw_column(feature)(rows[:, j]).tolist()) for j, feature in enumerate(self.space.features)
+        ]
+
+    def _output(self, values: Sequence[Any], shape: Sequence[int], count: int) -> np.ndarray:
+        """The favourable class's number in flat values of a shape."""
+        if not shape or shape[0] != count or len(values) != int(np.prod(shape, dtype=object)):
+            raise ModelOutputInvalid(
+                f"the server of the model answered {len(values)} values in the shape {list(shape)[:5]} "
+                f"for {count} records"
+            )
+        if self.manifest.output is Output.LABEL:
+            if len(values) != count:
+                raise ModelOutputInvalid("the server of the model answered several labels for a record")
+            return labels_to_output(values, self.manifest)
+        if not all(value is None or type(value) in (int, float) for value in values):
+            raise ModelOutputInvalid("the server of the model answered with something that is not a number")
+        try:
+            numbers = np.array(values, dtype=float).reshape(shape)
+        except OverflowError:
+            raise ModelOutputInvalid("the server of the model answered with a number that is too large") from None
+        return numbers_to_output(numbers, self.manifest, self.endpoint.column)
+
+
+# --- Open Inference Protocol, version 2 ------------------------------------------------------------------------------
+
+
+class _Part(BaseModel):
+    # The values are about applicants, and an error's text is nobody's business.
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+
+class _Tensor(_Part):
+    name: str
+    shape: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=5)]
+    data: list[Any]
+
+
+class _Tensors(_Part):
+    outputs: list[_Tensor]
+
+
+class _OipV2(_Dialect):
+    """``POST .../v2/models/{name}/infer``."""
+
+    __slots__ = ()
+
+    def request(self, rows: np.ndarray) -> bytes:
+        """One matrix of encoded points, or one column for each feature of raw records."""
+        wanted = {"outputs": [{"name": self.endpoint.output}]}
+        if self.manifest.input is Input.ENCODED:
+            tensor = self._tensor(self.endpoint.input, rows.ravel(), list(rows.shape))
+            return _json({"inputs": [tensor], **wanted})
+        inputs = []
+        for j, feature in enumerate(self.space.features):
+            values = raw_column(feature)(rows[:, j])
+            inputs.append(self._tensor(feature.name, values, [len(rows), 1], feature.type is FeatureType.INTEGER))
+        # MLServer makes a table of the columns when it is told to; other servers ignore it.
+        return _json({"parameters": {"content_type": "pd"}, "inputs": inputs, **wanted})
+
+    def _tensor(self, name: str, values: np.ndarray, shape: list[int], whole: bool = False) -> dict[str, Any]:
+        tensor: dict[str, Any] = {"name": name, "shape": shape}
+        if values.dtype == bool:
+            tensor["datatype"] = "BOOL"
+        elif values.dtype == object:
+            tensor |= {"datatype": "BYTES", "parameters": {"content_type": "str"}}
+        elif whole:
+            tensor["datatype"] = "INT64"
+        else:
+            tensor["datatype"] = self.endpoint.datatype.value
+            if self.endpoint.datatype is Datatype.FP32:
+                values = values.astype(np.float32)
+        return tensor | {"data": values.tolist()}
+
+    def outputs(self, body: bytes, count: int) -> np.ndarray:
+        """The tensor of the manifest's name, reshaped as it says itself; its data may be nested."""
+        tensors = {tensor.name: tensor for tensor in _parsed(_Tensors, body).outputs}
+        tensor = tensors.get(self.endpoint.output or "")
+        if tensor is None:
+            raise ModelOutputInvalid(f'the server of the model answered without an output "{self.endpoint.output}"')
+        return self._output(_flat(tensor.data), tensor.shape, count)
+
+
+def _flat(data: list[Any]) -> list[Any]:
+    """Numbers of lists in lists, row by row."""
+    while data and all(isinstance(part, list) for part in data):
+        data = [value for part in data for value in part]
+    return _checked(data)
+
+
+# --- MLflow ----------------------------------------------------------------------------------------------------------
+
+
+class _Predictions(_Part):
+    predictions: list[Any] | dict[str, list[Any]]
+
+
+class _MLflow(_Dialect):
+    """``POST /invocations``."""
+
+    __slots__ = ()
+
+    def request(self, rows: np.ndarray) -> bytes:
+        """A table: raw records, or encoded points under the names of their columns."""
+        columns = self._columns(rows)
+        data = [list(row) for row in zip(*(values for _, values in columns), strict=True)]
+        return _json({"dataframe_split": {"columns": [name for name, _ in columns], "data": data}})
+
+    def outputs(self, body: bytes, count: int) -> np.ndarray:
+        """Predictions as numbers, as rows of numbers, as records, or as columns by name."""
+        predictions = _parsed(_Predictions, body).predictions
+        if isinstance(predictions, dict):
+            predictions = self._named(predictions)
+        elif predictions and all(isinstance(record, dict) for record in predictions):
+            predictions = [self._named(record) for record in predictions]
+        if predictions and all(isinstance(row, list) for row in predictions):
+            widths = {len(row) for row in predictions}
+            if len(widths) > 1:
+                raise ModelOutputInvalid("the server of the model answered rows of different lengths")
+            return self._output(_flat(predictions), [len(predictions), *widths], count)
+        return self._output(_checked(predictions), [len(predictions)], count)
+
+    def _named(self, columns: dict[str, Any]) -> Any:
+        name = self.endpoint.output
+        if name is None and len(columns) == 1:
+            return next(iter(columns.values()))
+        if name is None or name not in columns:
+            raise ModelOutputInvalid(
+                "the server of the model answered in named columns, and the manifest's `output` names none of them"
+            )
+        return columns[name]
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+Part = TypeVar("Part", bound=_Part)
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:
+        raise ModelOutputInvalid("a record has a number that is too large to be sent to the model") from None
+
+
+def _parsed(kind: type[Part], body: bytes) -> Part:
+    # The json of the standard library, as pydantic's refuses the NaN that servers in Python write.
+    try:
+        return kind.model_validate(json.loads(body))
+    except (ValueError, RecursionError):
+        raise ModelOutputInvalid(
+            "the server of the model answered with something else than its protocol says"
+        ) from None
+
+
+def _checked(values: list[Any]) -> list[Any]:
+    """The values, none of which is a list or an object."""
+    if any(isinstance(value, list | dict) for value in values):
+        raise ModelOutputInvalid("the server of the model answered with something else than its protocol says")
+    return values

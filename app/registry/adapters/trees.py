@@ -1,0 +1,87 @@
+"""Decision trees as arrays, between the files of boosting libraries and their compiled code.
+
+That code follows node and column indices without looking, so a file is read and checked here first. The library is then
+given a file written anew from what was checked, never the lender's: whatever else stands in that one, or could be read
+in two ways, does not reach it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from app.errors import Fault
+from app.recourse.blackbox import BlackBox
+from app.recourse.boxes import Boxes
+from app.recourse.features import FeatureSpace
+
+LARGEST_BOXES = 5_000_000
+"""Leaves times columns beyond which a single tree is not kept as boxes: some 100 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """One tree; node 0 is the root, leaves have no children (-1)."""
+
+    feature: Int[np.ndarray, "k"]
+    number: Float[np.ndarray, "k"]
+    """Threshold of an inner node, as in the file; what a leaf adds to the margin."""
+    left: Int[np.ndarray, "k"]
+    right: Int[np.ndarray, "k"]
+
+    def fault(self, columns: int) -> str | None:
+        """What is wrong with the indices, None where every walk ends in a leaf and asks about columns only."""
+        inner = self.left >= 0
+        if ((self.right >= 0) != inner).any():
+            return "has nodes with one child"
+        children = np.concatenate([self.left[inner], self.right[inner]])
+        # Nobody's child twice, and the root nobody's: then what can be reached from the root is a tree.
+        if (children < 1).any() or (children >= len(inner)).any() or len(np.unique(children)) < len(children):
+            return "has nodes that point outside of it or that two nodes point at"
+        if (self.feature[inner] < 0).any() or (self.feature[inner] >= columns).any():
+            return f"asks about columns that are none of the {columns} encoded columns"
+        return None
+
+    def reached(self) -> Int[np.ndarray, "r"]:
+        """The nodes of a sound tree that can be reached from its root: the root, and then always pairs of siblings."""
+        levels = [np.zeros(1, dtype=np.int64)]
+        while (inner := levels[-1][self.left[levels[-1]] >= 0]).size:
+            levels.append(np.stack([self.left[inner], self.right[inner]], axis=1).ravel())
+        return np.concatenate(levels)
+
+    def of(self, nodes: Int[np.ndarray, "r"]) -> "Tree":
+        """The tree of these nodes only, renumbered in their order; with every node it holds its children."""
+        number = np.full(len(self.left), -1)
+        number[nodes] = np.arange(len(nodes))
+        inner = self.left[nodes] >= 0
+        left, right = (np.where(inner, number[children[nodes]], -1) for children in (self.left, self.right))
+        return Tree(feature=self.feature[nodes], number=self.number[nodes], left=left, right=right)
+
+
+def with_boxes(black_box: BlackBox, trees: Sequence[Tree], edges: Callable[[np.ndarray], np.ndarray]) -> BlackBox:
+    """The black box of a sound ensemble; of a single tree of bearable size, with its boxes.
+
+    `edges` translates thresholds of the file into the largest double that goes left.
+    """
+    columns = black_box.space.d
+    if len(trees) != 1 or int((trees[0].left < 0).sum()) * columns > LARGEST_BOXES:
+        return black_box
+    (tree,) = trees
+    boxes = Boxes.of_tree(
+        tree.feature, edges(tree.number), tree.left, tree.right, columns=columns, score=black_box.score
+    )
+    return replace(black_box, boxes=boxes)
+
+
+def column_faults(count: int, names: Sequence[str], space: FeatureSpace, expected: Sequence[str]) -> list[Fault]:
+    """Where a model was trained on other columns; `names` are empty where the file has none of the lender's."""
+    if count != space.d:
+        return [Fault("/features", f"have {space.d} encoded columns, but the model was trained on {count}")]
+    if not names or list(names) == list(expected):
+        return []
+    if sorted(names) == sorted(expected):
+        return [Fault("/features", f"are in another order than the columns of the model: {', '.join(names)}")]
+    odd = next(j for j, (name, other) in enumerate(zip(names, expected, strict=True)) if name != other)
+    detail = f'have the encoded column "{expected[odd]}" where the model was trained on "{names[odd]}"'
+    return [Fault("/features", detail)]

@@ -1,0 +1,281 @@
+"""Boosted trees of XGBoost, as its `save_model("model.json")` writes them; binary classification only.
+
+The file is data: it is read and checked here, and XGBoost loads what `_document` writes anew (see `trees`). The answers
+are XGBoost's own, in single precision, so a threshold that was read off its probabilities means the same here.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
+
+from app.errors import Fault, ModelRefused
+from app.recourse.blackbox import BlackBox, Output, Predict, sigmoid
+from app.recourse.boxes import single_precision_edge
+from app.recourse.features import FeatureSpace, escape
+from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
+from app.registry.adapters.libraries import library
+from app.registry.adapters.trees import Tree, column_faults, with_boxes
+from app.registry.manifest import Manifest
+from app.registry.trust import Trust
+
+LARGEST = float(np.finfo(np.float32).max)
+
+FAULTS = 20
+"""Faults of one file that are listed; a damaged array has one for each of its numbers."""
+
+ROOT = 2**31 - 1
+"""XGBoost's parent of a node without one."""
+
+Index = Annotated[int, Field(ge=-1, lt=2**32)]
+"""Of a node or column; a column of a pruned node is a marker near 2**32."""
+
+Single = Annotated[FiniteFloat, Field(ge=-LARGEST, le=LARGEST)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class _TreePart(_Part):
+    left_children: Annotated[list[Index], Field(min_length=1)]
+    right_children: list[Index]
+    split_indices: list[Index]
+    split_conditions: list[Single]
+    """Thresholds, and the values of leaves."""
+    default_left: list[bool]
+    split_type: list[int] = []
+
+
+class _ModelParam(_Part):
+    num_parallel_tree: Annotated[int, Field(ge=1)] = 1
+
+
+class _Trees(_Part):
+    gbtree_model_param: _ModelParam
+    tree_info: list[Literal[0]]
+    trees: Annotated[list[_TreePart], Field(min_length=1)]
+
+
+class _Booster(_Part):
+    name: Literal["gbtree"]
+    model: _Trees
+
+
+def _single(value: Any) -> Any:
+    """XGBoost 3 writes the base score of one target as an array in a text."""
+    return value.removeprefix("[").removesuffix("]") if isinstance(value, str) else value
+
+
+class _LearnerParam(_Part):
+    base_score: Annotated[Single, BeforeValidator(_single)]
+    num_class: Annotated[int, Field(ge=0, le=1)]
+    num_feature: int
+    num_target: Annotated[int, Field(ge=1, le=1)] = 1
+
+
+class _Objective(_Part):
+    name: Literal["binary:logistic", "binary:logitraw"]
+
+
+class _Attributes(_Part):
+    best_iteration: int | None = None
+
+
+class _Learner(_Part):
+    attributes: _Attributes = _Attributes()
+    feature_names: list[str] = []
+    gradient_booster: _Booster
+    learner_model_param: _LearnerParam
+    objective: _Objective
+
+
+class _File(_Part):
+    """What matters of the file."""
+
+    version: tuple[Annotated[int, Field(ge=1, le=3)], int, int]
+    """Of the XGBoost that wrote it."""
+    learner: _Learner
+
+
+def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
+    """The black box of an ensemble; of a single tree, with its boxes. Contract in `app.registry.adapters.Load`."""
+    learner = _parse(read_artifact(manifest, directory)).learner
+    parts = learner.gradient_booster.model.trees
+    trees, faults = _trees(parts, space.d)
+    names = learner.feature_names
+    faults += column_faults(learner.learner_model_param.num_feature, names, space, space.columns)
+    faults += _learner_faults(learner)
+    if faults:
+        raise ModelRefused(faults=faults[:FAULTS])
+    booster = _booster(_document(learner, trees, parts))
+    black_box = BlackBox(
+        space=space, predict=_predict(booster, learner.objective.name, manifest), input=manifest.input,
+        output=manifest.output, threshold=manifest.threshold, rowwise=True,
+    )  # fmt: skip
+    return with_boxes(black_box, trees, lambda threshold: single_precision_edge(threshold, strict=True))
+
+
+def _parse(content: bytes) -> _File:
+    try:
+        return _File.model_validate_json(content)
+    except ValidationError as error:
+        faults = [
+            Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), details["msg"])
+            for details in error.errors()[:FAULTS]
+        ]
+        raise ModelRefused(faults=faults) from error
+
+
+def _trees(parts: Sequence[_TreePart], columns: int) -> tuple[list[Tree], list[Fault]]:
+    """The trees as arrays, and what is wrong with them."""
+    trees: list[Tree] = []
+    faults: list[Fault] = []
+    for i, part in enumerate(parts):
+        pointer = f"/artifact/learner/gradient_booster/model/trees/{i}"
+        arrays = (part.right_children, part.split_indices, part.split_conditions, part.default_left)
+        if any(len(array) != len(part.left_children) for array in arrays):
+            faults.append(Fault(pointer, "has arrays of different lengths"))
+            continue
+        if any(part.split_type):
+            faults.append(Fault(pointer, "splits by categories; train on encoded columns, which are numbers"))
+        tree = Tree(
+            feature=np.array(part.split_indices),
+            number=np.array(part.split_conditions, dtype=np.float32).astype(float),
+            left=np.array(part.left_children),
+            right=np.array(part.right_children),
+        )
+        if fault := tree.fault(columns):
+            faults.append(Fault(pointer, fault))
+        trees.append(tree)
+    return trees, faults
+
+
+def _learner_faults(learner: _Learner) -> list[Fault]:
+    """What is wrong with the ensemble as a whole."""
+    pointer, model = "/artifact/learner", learner.gradient_booster.model
+    faults: list[Fault] = []
+    base, best = learner.learner_model_param.base_score, learner.attributes.best_iteration
+    if learner.objective.name == "binary:logistic" and not 0.0 < base < 1.0:
+        faults.append(Fault(f"{pointer}/learner_model_param/base_score", "must be a probability"))
+    rounds, left_over = divmod(len(model.trees), model.gbtree_model_param.num_parallel_tree)
+    if len(model.tree_info) != len(model.trees) or left_over:
+        faults.append(Fault(f"{pointer}/gradient_booster/model/trees", "are not as many as the file says"))
+    elif best is not None and best + 1 != rounds:
+        # XGBClassifier would use the first rounds, Booster.predict all of them.
+        detail = (
+            f"training stopped early at round {best}, but the file has {rounds} rounds; "
+            f"save booster[: {best + 1}] to say which are meant"
+        )
+        faults.append(Fault(f"{pointer}/attributes/best_iteration", detail))
+    return faults
+
+
+# --- to the library --------------------------------------------------------------------------------------------------
+
+
+def _document(learner: _Learner, trees: Sequence[Tree], parts: Sequence[_TreePart]) -> dict[str, Any]:
+    """The file that XGBoost 3 would write, without what predictions do not need."""
+    columns = str(learner.learner_model_param.num_feature)
+    model = {
+        "cats": {"enc": [], "feature_segments": [], "sorted_idx": []},
+        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
+        "iteration_indptr": list(range(len(trees) + 1)),
+        "tree_info": [0] * len(trees),
+        "trees": [
+            _tree_document(i, tree, part, columns) for i, (tree, part) in enumerate(zip(trees, parts, strict=True))
+        ],
+    }
+    return {
+        "version": [3, 0, 0],
+        "learner": {
+            "attributes": {},
+            "feature_names": [],
+            "feature_types": [],
+            "gradient_booster": {"name": "gbtree", "model": model},
+            "learner_model_param": {
+                "base_score": repr(*_digits(np.array([learner.learner_model_param.base_score]))),
+                "boost_from_average": "1",
+                "num_class": "0",
+                "num_feature": columns,
+                "num_target": "1",
+            },
+            "objective": {"name": learner.objective.name, "reg_loss_param": {"scale_pos_weight": "1"}},
+        },
+    }
+
+
+def _tree_document(i: int, tree: Tree, part: _TreePart, columns: str) -> dict[str, Any]:
+    # Pruned nodes stay in the arrays with a marker, and XGBoost crashes where the markers are wrong. For single records
+    # it takes the node after the left child for the right one, whatever the file says; siblings are adjacent here.
+    nodes = tree.reached()
+    tree = tree.of(nodes)
+    count = len(nodes)
+    inner = np.flatnonzero(tree.left >= 0)
+    parents = np.full(count, ROOT)
+    parents[tree.left[inner]] = inner
+    parents[tree.right[inner]] = inner
+    zeros = [0.0] * count  # statistics of training
+    return {
+        "id": i,
+        "base_weights": zeros,
+        "categories": [],
+        "categories_nodes": [],
+        "categories_segments": [],
+        "categories_sizes": [],
+        "default_left": np.array(part.default_left)[nodes].astype(int).tolist(),
+        "left_children": tree.left.tolist(),
+        "loss_changes": zeros,
+        "parents": parents.tolist(),
+        "right_children": tree.right.tolist(),
+        "split_conditions": _digits(tree.number),
+        "split_indices": np.where(tree.left >= 0, tree.feature, 0).tolist(),
+        "split_type": [0] * count,
+        "sum_hessian": zeros,
+        "tree_param": {
+            "num_deleted": "0",
+            "num_feature": columns,
+            "num_nodes": str(count),
+            "size_leaf_vector": "1",
+        },
+    }
+
+
+def _digits(values: Float[np.ndarray, "k"]) -> list[float]:
+    """Numbers of single precision with the fewest digits that say which, as XGBoost writes them itself."""
+    return [float(text) for text in values.astype(np.float32).astype(str)]
+
+
+def _booster(document: dict[str, Any]) -> Any:
+    with library("xgboost"):
+        import xgboost
+    # Worker processes are the service's parallelism.
+    booster = xgboost.Booster({"nthread": 1})
+    try:
+        booster.load_model(bytearray(json.dumps(document).encode()))
+    except UNREADABLE as error:
+        raise unreadable(error) from error
+    return booster
+
+
+def _predict(booster: Any, objective: str, manifest: Manifest) -> Predict:
+    def ask(X: np.ndarray, what: str) -> np.ndarray:
+        # Straight from the array: a fifth faster than a DMatrix on single records.
+        return np.asarray(booster.inplace_predict(X, predict_type=what, validate_features=False))
+
+    def margin(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        values = ask(X, "margin").astype(float)
+        return values if manifest.favourable else -values
+
+    def probability(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        if objective == "binary:logitraw":
+            return sigmoid(margin(X))
+        values = ask(X, "value")
+        # The complement in single precision too, as `predict_proba` has it.
+        return (values if manifest.favourable else np.float32(1.0) - values).astype(float)
+
+    return probability if manifest.output is Output.PROBABILITY else margin

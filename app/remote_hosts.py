@@ -1,0 +1,85 @@
+"""Where the service may connect to: hosts that the operator names, at public addresses unless it is said otherwise.
+
+An entry is ``[http://]host[:port][=range[+range...]]``:
+
+* ``models.example.com`` allows https on port 443, at public addresses only,
+* ``*.models.example.com:8443`` allows every name below that domain, on this port,
+* ``http://mlserver.internal:8080=10.3.0.0/16`` allows plain http too, and addresses of this range and no others.
+
+Whoever writes a manifest chooses an address, and whoever controls a name in the DNS chooses what it resolves to;
+without these two checks either could let the service knock at doors that only it can reach (SSRF).
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TypeAlias
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+_ENTRY = re.compile(
+    r"(?P<scheme>https?)?(?(scheme)://)(?P<host>(\*\.)?[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>\d{1,5}))?(=(?P<ranges>.+))?"
+)
+
+_UNICAST = IPv6Network("2000::/3")
+"""All that is in use of the public IPv6 addresses; Python calls old forms such as ::127.0.0.1 global too."""
+
+_EMBEDDING = IPv6Network("64:ff9b::/96")
+"""Addresses that a gateway (NAT64) translates into the IPv4 address of their last four bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteHost:
+    """One entry."""
+
+    host: str
+    """A name or an address, in lower case; ``*.`` before a domain stands for every name below it."""
+    port: int
+    plain: bool = False
+    """Whether http will do."""
+    ranges: tuple[IPv4Network | IPv6Network, ...] = ()
+    """The only addresses allowed; every public one where there are none."""
+
+    @classmethod
+    def parse(cls, text: str) -> "RemoteHost":
+        """The entry that a text describes; `ValueError` says what is wrong with it."""
+        found = _ENTRY.fullmatch(text)
+        if found is None:
+            raise ValueError(f'"{text}" is not of the form [http://]host[:port][=range]')
+        plain = found["scheme"] == "http"
+        port = int(found["port"] or (80 if plain else 443))
+        if not 1 <= port <= 65535:
+            raise ValueError(f'"{text}" has a port beyond 65535')
+        ranges = tuple(ip_network(one) for one in found["ranges"].split("+")) if found["ranges"] else ()
+        return cls(host=found["host"].strip("[]").lower(), port=port, plain=plain, ranges=ranges)
+
+    def covers(self, scheme: str, host: str, port: int) -> bool:
+        """Whether this entry speaks of an address; `host` as the URL has it, in lower case."""
+        if port != self.port or not (scheme == "https" or (scheme == "http" and self.plain)):
+            return False
+        return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
+
+    def permits(self, address: str) -> bool:
+        """Whether a resolved address may be connected to."""
+        try:
+            own = embedded(ip_address(address))
+        except ValueError:  # with a zone, such as fe80::1%eth0, so link-local
+            return False
+        if self.ranges:
+            return any(own in one for one in self.ranges)
+        return own.is_global and not own.is_multicast and (own.version == 4 or own in _UNICAST)
+
+
+def embedded(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one really leads to, where there is one: ::ffff:127.0.0.1 is loopback."""
+    if isinstance(address, IPv6Address):
+        if address in _EMBEDDING:
+            return IPv4Address(int(address) & 0xFFFFFFFF)
+        return address.ipv4_mapped or address.sixtofour or address
+    return address
+
+
+def covering(hosts: Iterable[RemoteHost], scheme: str, host: str, port: int) -> RemoteHost | None:
+    """The first entry that speaks of an address, None where nobody may connect to it."""
+    return next((one for one in hosts if one.covers(scheme, host, port)), None)
