@@ -1,0 +1,66 @@
+"""The two kinds of database, and all that differs between them."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.settings import Settings
+
+CONNECTION = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+"""How soon PostgreSQL and we notice that the other one's machine is gone, in seconds."""
+
+BUSY_MS = 5_000
+"""How long a writer of SQLite waits for another one."""
+
+WRITERS = (7306, 0)
+"""Our number among PostgreSQL's advisory locks: whoever writes the ledger or migrates it holds it."""
+
+
+def database_url(settings: Settings, file: str) -> str:
+    """The address of a database: `file` in the directory of the state, unless there is a PostgreSQL for everything."""
+    if settings.database_url is not None:
+        return settings.database_url.get_secret_value()
+    return f"sqlite:///{settings.state_dir.absolute() / file}"
+
+
+def open_engine(url: str) -> sa.Engine:
+    """An engine for an address of `database_url`; its errors and logs do not repeat what was written."""
+    if url.startswith("sqlite"):
+        engine = sa.create_engine(url, hide_parameters=True)
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    # DBOS speaks psycopg 3, whatever SQLAlchemy would take by default.
+    address = sa.make_url(url).set(drivername="postgresql+psycopg")
+    return sa.create_engine(address, pool_pre_ping=True, hide_parameters=True, connect_args=CONNECTION)
+
+
+@contextmanager
+def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A transaction that no other writer is in at the same time, on whatever machine; it sees all that they wrote."""
+    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(*WRITERS)))
+        yield connection
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+    # Transactions begin where SQLAlchemy says so, not where the driver guesses.
+    connection.isolation_level = None
+    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+    # Readers and a writer do not wait for each other. Stays with the file, also for others who open it.
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    # A promise that was sent must survive the power cut that follows.
+    connection.execute("PRAGMA synchronous=FULL")
+    # What is erased is overwritten, not only forgotten.
+    connection.execute("PRAGMA secure_delete=ON")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A writer that began as a reader would be refused as soon as another one has written.
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,316 @@
+"""The ledger of recourse given: write, find, erase, and prove that nothing was changed. Blocks; not for an event loop.
+
+Errors of the database are SQLAlchemy's `DBAPIError`.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.errors import UnknownRecourse
+from app.store.chain import FIRST, Entry, Kind, Particulars
+from app.store.engine import writing
+from app.store.moments import timestamp
+from app.store.tables import entries, particulars, replays
+
+FILE = "ledger.sqlite"
+
+AT_ONCE = 500
+"""Rows that are read at a time."""
+
+_erasures = entries.alias("erasures")
+
+_RECORDS: sa.Select[Any] = sa.select(
+    *entries.c,
+    particulars.c.salt,
+    particulars.c.reference,
+    particulars.c.job,
+    particulars.c.request,
+    particulars.c.answer,
+    _erasures.c.at.label("erased_at"),
+).select_from(
+    entries.outerjoin(particulars, particulars.c.number == entries.c.number).outerjoin(
+        _erasures, (_erasures.c.id == entries.c.id) & (_erasures.c.kind == Kind.ERASED)
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A recourse that is about to be given."""
+
+    id: str
+    at: str
+    expires_at: str
+    model: str
+    version: str
+    sha256: str
+    status: str
+    particulars: Particulars
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What the ledger knows about one recourse."""
+
+    entry: Entry
+    particulars: Particulars | None
+    """None once erased."""
+    erased_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """Which promises are meant: found, neither expired nor erased."""
+
+    model: str
+    as_of: str
+    """Those that expire after this moment."""
+    since: str | None = None
+    """Those given at this moment or later."""
+    until: str | None = None
+    """Those given before this moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """Where the chain does not hold."""
+
+    number: int
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What was found by looking at every entry."""
+
+    entries: int
+    erased: int
+    head: str
+    """Hash of the last entry."""
+    broken: Broken | None
+    """The first entry that is not as it was written."""
+
+
+class Ledger:
+    """The ledger in one database; safe to use from several threads, processes and machines."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    # --- write ---
+
+    def append(self, gifts: Sequence[Given]) -> None:
+        """Add entries, all or none; one whose id is there already stays as it is."""
+        with writing(self._engine) as connection:
+            there = entries.c.id.in_([given.id for given in gifts]) & (entries.c.kind == Kind.GIVEN)
+            known = set(connection.scalars(sa.select(entries.c.id).where(there)))
+            new = [given for given in gifts if given.id not in known]
+            salts = [secrets.token_bytes(32) for _ in new]
+            links = [
+                {
+                    "kind": Kind.GIVEN,
+                    "id": given.id,
+                    "at": given.at,
+                    "expires_at": given.expires_at,
+                    "model": given.model,
+                    "version": given.version,
+                    "sha256": given.sha256,
+                    "status": given.status,
+                    "digest": given.particulars.digest(salt),
+                }
+                for given, salt in zip(new, salts, strict=True)
+            ]
+            numbers = _link(connection, links)
+            rows = [
+                {
+                    "number": number,
+                    "salt": salt,
+                    "reference": given.particulars.reference,
+                    "job": given.particulars.job,
+                    "request": given.particulars.request,
+                    "answer": given.particulars.answer,
+                }
+                for number, given, salt in zip(numbers, new, salts, strict=True)
+            ]
+            if rows:
+                connection.execute(sa.insert(particulars), rows)
+
+    def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
+        """Delete the personal data of recourses and add entries that say so; how many still had some."""
+        with writing(self._engine) as connection:
+            held = sa.select(entries.c.number, entries.c.id).join(particulars).where(entries.c.id.in_(ids))
+            found = connection.execute(held.order_by(entries.c.number)).all()
+            numbers = [row.number for row in found]
+            connection.execute(sa.delete(particulars).where(particulars.c.number.in_(numbers)))
+            connection.execute(sa.delete(replays).where(replays.c.recourse.in_(ids)))
+            links = [{"kind": Kind.ERASED, "id": row.id, "at": timestamp(now), "status": why} for row in found]
+            _link(connection, links)
+        self._overwrite_log()
+        return len(found)
+
+    def _overwrite_log(self) -> None:
+        """Empty SQLite's write-ahead log, in which the data that was erased still stands."""
+        if self._engine.dialect.name == "sqlite":
+            connection = self._engine.raw_connection()
+            try:
+                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                connection.close()
+
+    # --- find ---
+
+    def find(self, recourse_id: str) -> Record:
+        """One recourse, also an erased one. Raises `UnknownRecourse`."""
+        query = _RECORDS.where(entries.c.kind == Kind.GIVEN, entries.c.id == recourse_id)
+        with self._engine.connect() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            raise UnknownRecourse
+        return _record(row)
+
+    def newest(self, limit: int, *, reference: str | None = None, before: str | None = None) -> list[Record]:
+        """The newest recourses that are not erased, newest first; those before the id `before`."""
+        query = _RECORDS.where(entries.c.kind == Kind.GIVEN, particulars.c.number.is_not(None))
+        if reference is not None:
+            query = query.where(particulars.c.reference == reference)
+        if before is not None:
+            at = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == before)
+            query = query.where(entries.c.number < at.scalar_subquery())
+        with self._engine.connect() as connection:
+            return [_record(row) for row in connection.execute(query.order_by(entries.c.number.desc()).limit(limit))]
+
+    def due(self, *, given_before: datetime, now: datetime, limit: int) -> list[Record]:
+        """Recourses that were given before a moment, have expired and still hold personal data."""
+        query = _RECORDS.where(
+            entries.c.kind == Kind.GIVEN,
+            entries.c.at < timestamp(given_before),
+            entries.c.expires_at < timestamp(now),
+            particulars.c.number.is_not(None),
+        )
+        with self._engine.connect() as connection:
+            return [_record(row) for row in connection.execute(query.order_by(entries.c.number).limit(limit))]
+
+    def count(self, which: Promises) -> int:
+        """How many promises there are."""
+        query = sa.select(sa.func.count()).select_from(entries.join(particulars)).where(*_conditions(which))
+        with self._engine.connect() as connection:
+            return connection.scalar(query) or 0
+
+    def promises(self, which: Promises) -> Iterator[list[Record]]:
+        """The promises in the order of the chain, some at a time."""
+        after = 0
+        while True:
+            query = _RECORDS.where(*_conditions(which), particulars.c.number.is_not(None), entries.c.number > after)
+            with self._engine.connect() as connection:
+                found = [_record(row) for row in connection.execute(query.order_by(entries.c.number).limit(AT_ONCE))]
+            if not found:
+                return
+            yield found
+            after = found[-1].entry.number
+
+    def check(self) -> None:
+        """Raise `DBAPIError` if the ledger cannot be read."""
+        with self._engine.connect() as connection:
+            connection.execute(sa.select(entries.c.number).limit(1))
+
+    # --- prove ---
+
+    def prove(self) -> Proof:
+        """Look at every entry, from the first."""
+        number, erased, head = 0, 0, FIRST
+        unexplained: dict[str, Broken] = {}
+        broken = None
+        for row in self._walk():
+            number += 1
+            entry = _entry(row)
+            if entry.number != number:
+                broken = Broken(number=number, id="", reason="is missing")
+            elif entry.hash(head) != row.hash:
+                broken = Broken(number=number, id=entry.id, reason="is not as it was written")
+            elif row.salt is not None and _particulars(row).digest(row.salt) != entry.digest:
+                broken = Broken(number=number, id=entry.id, reason="has other personal data than it was written with")
+            if broken is not None:
+                break
+            head, erased = row.hash, erased + (entry.kind is Kind.ERASED)
+            if entry.kind is Kind.GIVEN and row.salt is None:
+                reason = "has lost its personal data, and no entry says that it was erased"
+                unexplained[entry.id] = Broken(number=number, id=entry.id, reason=reason)
+        faults = [*self._unerased(), *self._unexplained(unexplained), *([broken] if broken else [])]
+        return Proof(entries=number, erased=erased, head=head, broken=min(faults, key=lambda b: b.number, default=None))
+
+    def holds(self, head: str) -> bool:
+        """Whether an entry has this hash: one that was noted earlier must still be there."""
+        with self._engine.connect() as connection:
+            return connection.scalar(sa.select(entries.c.number).where(entries.c.hash == head)) is not None
+
+    def _walk(self) -> Iterator[sa.Row[Any]]:
+        after = -1
+        while True:
+            query = _RECORDS.where(entries.c.number > after).order_by(entries.c.number).limit(AT_ONCE)
+            with self._engine.connect() as connection:
+                rows = connection.execute(query).all()
+            if not rows:
+                return
+            yield from rows
+            after = rows[-1].number
+
+    def _unerased(self) -> list[Broken]:
+        query = _RECORDS.where(particulars.c.number.is_not(None), _erasures.c.number.is_not(None))
+        with self._engine.connect() as connection:
+            rows = connection.execute(query.order_by(entries.c.number).limit(1)).all()
+        return [Broken(number=row.number, id=row.id, reason="still has data that was erased") for row in rows]
+
+    def _unexplained(self, missing: dict[str, Broken]) -> list[Broken]:
+        """Those whose data is missing although nobody erased it; asked last, as erasing goes on meanwhile."""
+        with self._engine.connect() as connection:
+            explained = set(connection.scalars(sa.select(entries.c.id).where(entries.c.kind == Kind.ERASED)))
+        return [broken for recourse_id, broken in missing.items() if recourse_id not in explained]
+
+
+def _link(connection: sa.Connection, links: Sequence[dict[str, Any]]) -> list[int]:
+    """Add entries to the end of the chain; their numbers. The connection must be the only writer."""
+    last = sa.select(entries.c.number, entries.c.hash).order_by(entries.c.number.desc()).limit(1)
+    number, before = connection.execute(last).one_or_none() or (0, FIRST)
+    rows = []
+    for link in links:
+        number += 1
+        entry = Entry(number=number, **link)
+        before = entry.hash(before)
+        rows.append({field: getattr(entry, field) for field in Entry.__slots__} | {"hash": before})
+    if rows:
+        connection.execute(sa.insert(entries), rows)
+    return [row["number"] for row in rows]
+
+
+def _conditions(which: Promises) -> list[sa.ColumnElement[bool]]:
+    conditions = [
+        entries.c.model == which.model,
+        entries.c.kind == Kind.GIVEN,
+        entries.c.status == "found",
+        entries.c.expires_at > which.as_of,
+    ]
+    if which.since is not None:
+        conditions.append(entries.c.at >= which.since)
+    if which.until is not None:
+        conditions.append(entries.c.at < which.until)
+    return conditions
+
+
+def _entry(row: sa.Row[Any]) -> Entry:
+    facts = {field: getattr(row, field) for field in Entry.__slots__}
+    return Entry(**facts | {"kind": Kind(row.kind)})
+
+
+def _particulars(row: sa.Row[Any]) -> Particulars:
+    return Particulars(reference=row.reference, job=row.job, request=row.request, answer=row.answer)
+
+
+def _record(row: sa.Row[Any]) -> Record:
+    particulars = None if row.salt is None else _particulars(row)
+    return Record(entry=_entry(row), particulars=particulars, erased_at=row.erased_at)

@@ -1,0 +1,47 @@
+"""Brings the tables of a database to the state that this release needs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+
+from app.settings import Settings
+from app.store.engine import database_url, open_engine, writing
+from app.store.ledger import FILE
+from app.store.state import require_state
+
+VERSIONS = "ledger_version"
+"""The table in which Alembic notes what has been done; DBOS has tables of its own in the same database."""
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[sa.Engine]:
+    """The database of the settings, with the tables that this release needs. Raises `StateUnusable`."""
+    require_state(settings)
+    engine = open_engine(database_url(settings, FILE))
+    try:
+        upgrade(engine)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def upgrade(engine: sa.Engine) -> tuple[str | None, str | None]:
+    """The revision before and after; whoever comes at the same time waits and finds nothing left to do."""
+    config = Config()
+    config.set_main_option("script_location", str(files("app.store") / "migrations"))
+    with writing(engine) as connection:
+        # In one transaction, so that a migration is done as a whole or not at all.
+        config.attributes["connection"] = connection
+        before = _revision(connection)
+        command.upgrade(config, "head")
+        return before, _revision(connection)
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    context = MigrationContext.configure(connection, opts={"version_table": VERSIONS})
+    return context.get_current_revision()

@@ -1,0 +1,66 @@
+"""The tables of the ledger, and what else is kept beside it; `migrations` makes them.
+
+`entries` is the chain: only ever added to, and without personal data. `particulars` is what is known about a person;
+erasing deletes its row and adds an entry that says so.
+"""
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+entries = sa.Table(
+    "ledger_entries",
+    metadata,
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.String(10), nullable=False),
+    sa.Column("id", sa.String(40), nullable=False),
+    sa.Column("at", sa.String(24), nullable=False),
+    sa.Column("expires_at", sa.String(24)),
+    sa.Column("model", sa.String(200)),
+    sa.Column("version", sa.String(200)),
+    sa.Column("sha256", sa.String(64)),
+    sa.Column("status", sa.String(20)),
+    sa.Column("digest", sa.String(64)),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sa.UniqueConstraint("id", "kind", name="ledger_entries_id_kind"),
+    sa.Index("ledger_entries_model", "model", "number"),
+)
+
+particulars = sa.Table(
+    "ledger_particulars",
+    metadata,
+    sa.Column("number", sa.BigInteger, sa.ForeignKey("ledger_entries.number"), primary_key=True, autoincrement=False),
+    sa.Column("salt", sa.LargeBinary(32), nullable=False),
+    sa.Column("reference", sa.Text),
+    sa.Column("job", sa.String(40)),
+    sa.Column("request", sa.LargeBinary, nullable=False),
+    sa.Column("answer", sa.LargeBinary, nullable=False),
+    sa.Index("ledger_particulars_reference", "reference", "number"),
+)
+
+keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("name", sa.String(200), nullable=False),
+    sa.Column("scopes", sa.String(100), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("created_at", sa.String(24), nullable=False),
+    sa.Column("revoked_at", sa.String(24)),
+)
+
+replays = sa.Table(
+    "idempotent_answers",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("ids", sa.String(40), nullable=False),
+    sa.Column("attempt", sa.String(32), nullable=False),
+    sa.Column("until", sa.String(24), nullable=False),
+    sa.Column("recourse", sa.String(40)),
+    sa.Column("status", sa.SmallInteger),
+    sa.Column("headers", sa.Text),
+    sa.Column("body", sa.LargeBinary),
+    sa.Index("idempotent_answers_until", "until"),
+    sa.Index("idempotent_answers_recourse", "recourse"),
+)

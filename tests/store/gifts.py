@@ -1,0 +1,34 @@
+"""Recourses to be recorded, and processes that record them."""
+
+import sys
+from typing import Any
+
+from app.store.chain import Particulars
+from app.store.engine import open_engine
+from app.store.ledger import Given, Ledger
+from app.store.migrate import upgrade
+
+
+def gift(number: int, *, prefix: str = "rec", **changes: Any) -> Given:
+    """A recourse; the later the number, the later it was given."""
+    about = {"reference": f"case {number % 3}", "job": None, "request": b'{"age":41}', "answer": b'{"age":42}'}
+    particulars = Particulars(**about | {key: changes.pop(key) for key in about if key in changes})
+    facts = {
+        "id": f"{prefix}_{number:04}",
+        "at": f"2030-01-01T00:00:{number % 60:02}.000Z",
+        "expires_at": "2030-04-01T00:00:00.000Z",
+        "model": "loan",
+        "version": "1",
+        "sha256": "a" * 64,
+        "status": "found",
+    }
+    return Given(**facts | changes, particulars=particulars)
+
+
+if __name__ == "__main__":
+    address, name, count = sys.argv[1:]
+    engine = open_engine(address)
+    upgrade(engine)
+    for number in range(int(count)):
+        Ledger(engine).append([gift(number, prefix=name)])
+    engine.dispose()

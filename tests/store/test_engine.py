@@ -1,0 +1,49 @@
+"""Where things are kept."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app.errors import StateUnusable
+from app.settings import Settings
+from app.store.engine import database_url, open_engine
+from app.store.ledger import FILE
+from app.store.state import require_state
+
+PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1, "busy_timeout": 5000}
+
+
+def test_readers_do_not_wait_for_the_writer_and_a_commit_survives_a_power_cut(tmp_path: Path) -> None:
+    url = database_url(Settings(state_dir=tmp_path), FILE)
+    assert url == f"sqlite:///{tmp_path}/ledger.sqlite"
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        pragmas = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in PRAGMAS}
+    engine.dispose()
+    assert pragmas == PRAGMAS
+
+
+def test_the_directory_is_made(tmp_path: Path) -> None:
+    require_state(Settings(state_dir=tmp_path / "a" / "b"))
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StateUnusable, match=r"RECOURSE_STATE_DIR.*/file/state: Not a directory"):
+        require_state(Settings(state_dir=tmp_path / "file" / "state"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StateUnusable, match="RECOURSE_STATE_DIR"):
+        require_state(Settings(state_dir=tmp_path))
+
+
+def test_a_database_elsewhere_needs_no_directory(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"state_dir": tmp_path / "state", "database_url": "postgresql://h/n"})
+    require_state(settings)
+    assert not (tmp_path / "state").exists()
+    assert database_url(settings, FILE) == "postgresql://h/n"

@@ -1,0 +1,43 @@
+"""API keys as they are kept."""
+
+from datetime import UTC, datetime
+
+import pytest
+import sqlalchemy as sa
+
+from app.errors import UnknownKey
+from app.store.engine import open_engine
+from app.store.keys import NOBODY, Keys, Scope, parts
+from app.store.migrate import upgrade
+from app.store.tables import keys
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def test_a_key_opens_until_it_is_revoked_and_its_secret_is_not_kept(url: str) -> None:
+    engine = open_engine(url)
+    upgrade(engine)
+    store = Keys(engine)
+    offered = store.create("backend", [Scope.MODELS, Scope.RECOURSE], NOW)
+    key_id, secret = parts(offered)
+    (key,) = store.list()
+    assert (key.id, key.name, key.scopes) == (key_id, "backend", {Scope.RECOURSE, Scope.MODELS})
+    assert (key.created_at, key.revoked_at) == ("2026-03-01T00:00:00.000Z", None)
+    assert key.opens_with(secret)
+    assert not key.opens_with(secret[:-1])
+    assert len(secret) >= 43
+    with engine.connect() as connection:
+        assert secret not in str(connection.execute(sa.select(keys)).all())
+    store.revoke(key_id, NOW)
+    store.revoke(key_id, NOW.replace(year=2027))
+    assert store.list()[0].revoked_at == "2026-03-01T00:00:00.000Z"
+    with pytest.raises(UnknownKey):
+        store.revoke("nobody", NOW)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("offered", ["", "rk", "rk_", "rk_abc", "sk_abc_def", "é_é_é", "rk__"])
+def test_what_is_no_key_opens_nothing(offered: str) -> None:
+    key_id, secret = parts(offered)
+    assert (key_id, secret) == ("", "") or offered.startswith("rk_")
+    assert not NOBODY.opens_with(secret)

@@ -1,0 +1,221 @@
+"""The ledger on both databases: what is written is found, erased and proven."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.errors import UnknownRecourse
+from app.store.chain import FIRST
+from app.store.engine import open_engine, writing
+from app.store.ledger import Broken, Ledger, Promises
+from app.store.migrate import VERSIONS, upgrade
+from app.store.tables import entries, metadata, particulars
+from tests.store.gifts import gift
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime(2030, 2, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def filled(ledger: Ledger) -> Ledger:
+    """Six recourses, the third of them erased by a seventh entry."""
+    ledger.append([gift(number) for number in range(1, 5)])
+    ledger.append([gift(5)])
+    ledger.append([gift(6)])
+    ledger.erase(["rec_0003"], "request", NOW)
+    return ledger
+
+
+def change(ledger: Ledger, statement: sa.Executable) -> None:
+    """Somebody with access to the database does what the service never does."""
+    with writing(ledger._engine) as connection:
+        connection.execute(statement)
+
+
+def test_what_was_given_is_found(filled: Ledger) -> None:
+    given = gift(2)
+    found = filled.find("rec_0002")
+    assert found.particulars == given.particulars
+    assert (found.entry.number, found.entry.sha256, found.entry.expires_at) == (2, given.sha256, given.expires_at)
+    with pytest.raises(UnknownRecourse):
+        filled.find("rec_0007")
+
+
+def test_the_same_recourse_is_recorded_once_and_stays_as_it_was(filled: Ledger) -> None:
+    filled.append([gift(2, answer=b"another"), gift(7)])
+    found = filled.find("rec_0002").particulars
+    assert found
+    assert found.answer == gift(2).particulars.answer
+    assert filled.prove().entries == 8
+
+
+def test_all_or_nothing_is_written(ledger: Ledger) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        ledger.append([gift(1), gift(2), gift(2)])
+    assert ledger.prove().entries == 0
+
+
+def test_the_newest_come_first_in_pages_and_by_reference(filled: Ledger) -> None:
+    def ids(**which: object) -> list[str]:
+        return [record.entry.id for record in filled.newest(**which)]  # type: ignore[arg-type]
+
+    assert ids(limit=10) == ["rec_0006", "rec_0005", "rec_0004", "rec_0002", "rec_0001"]
+    assert ids(limit=2) == ["rec_0006", "rec_0005"]
+    assert ids(limit=2, before="rec_0005") == ["rec_0004", "rec_0002"]
+    assert ids(limit=9, before="rec_0003") == ["rec_0002", "rec_0001"]
+    assert ids(limit=9, reference="case 1") == ["rec_0004", "rec_0001"]
+    assert ids(limit=9, reference="case 0") == ["rec_0006"]
+    assert ids(limit=9, before="rec_none") == []
+
+
+def test_promises_are_those_found_unexpired_and_not_erased(ledger: Ledger) -> None:
+    ledger.append(
+        [
+            gift(1), gift(2), gift(3, status="not_found"), gift(4, expires_at="2030-01-15T00:00:00.000Z"),
+            gift(5, model="other"), gift(6), gift(7),
+        ]
+    )  # fmt: skip
+    ledger.erase(["rec_0006"], "request", NOW)
+    which = Promises(model="loan", as_of="2030-02-01T00:00:00.000Z")
+    found = [record.entry.id for page in ledger.promises(which) for record in page]
+    assert found == ["rec_0001", "rec_0002", "rec_0007"]
+    assert ledger.count(which) == 3
+    some = Promises(model="loan", as_of=which.as_of, since="2030-01-01T00:00:02.000Z", until="2030-01-01T00:00:07.000Z")
+    assert [record.entry.id for page in ledger.promises(some) for record in page] == ["rec_0002"]
+    assert ledger.count(some) == 1
+
+
+def test_more_promises_than_are_read_at_once(ledger: Ledger) -> None:
+    ledger.append([gift(number) for number in range(1201)])
+    which = Promises(model="loan", as_of="2030-02-01T00:00:00.000Z")
+    assert [len(page) for page in ledger.promises(which)] == [500, 500, 201]
+    assert ledger.prove().entries == 1201
+
+
+def test_those_are_due_that_are_old_and_have_expired(ledger: Ledger) -> None:
+    ledger.append([gift(1), gift(2), gift(3, expires_at="2030-01-15T00:00:00.000Z")])
+    given_before = datetime(2030, 1, 1, 0, 0, 2, tzinfo=UTC)
+    later = datetime(2030, 5, 1, tzinfo=UTC)
+    assert [due.entry.id for due in ledger.due(given_before=given_before, now=later, limit=9)] == ["rec_0001"]
+    assert [due.entry.id for due in ledger.due(given_before=later, now=NOW, limit=9)] == ["rec_0003"]
+    assert len(ledger.due(given_before=later, now=later, limit=2)) == 2
+
+
+# --- erasing ---------------------------------------------------------------------------------------------------------
+
+
+def test_erasing_leaves_that_something_was_given(filled: Ledger) -> None:
+    erased = filled.find("rec_0003")
+    assert (erased.particulars, erased.erased_at, erased.entry.version) == (None, "2030-02-01T00:00:00.000Z", "1")
+    assert filled.erase(["rec_0003", "rec_none"], "request", NOW) == 0
+    proof = filled.prove()
+    assert (proof.entries, proof.erased, proof.broken) == (7, 1, None)
+
+
+def test_nothing_of_what_was_erased_is_left_in_the_files(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    upgrade(engine)
+    ledger = Ledger(engine)
+    ledger.append([gift(1, reference="a sentinel", request=b"its request", answer=b"its answer"), gift(2)])
+
+    def left() -> bytes:
+        return b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+    assert all(word in left() for word in (b"a sentinel", b"its request", b"its answer"))
+    ledger.erase(["rec_0001"], "request", NOW)
+    assert not any(word in left() for word in (b"a sentinel", b"its request", b"its answer"))
+    engine.dispose()
+
+
+# --- the chain -------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_ledger_holds(ledger: Ledger) -> None:
+    proof = ledger.prove()
+    assert (proof.entries, proof.head, proof.broken) == (0, FIRST, None)
+
+
+@pytest.mark.parametrize(
+    ("statement", "broken"),
+    [
+        (sa.update(entries).where(entries.c.number == 2).values(status="not_found"), (2, "not as it was written")),
+        (sa.update(entries).where(entries.c.number == 4).values(expires_at="2031"), (4, "not as it was written")),
+        (sa.update(entries).where(entries.c.number == 5).values(hash="b" * 64), (5, "not as it was written")),
+        (sa.update(particulars).where(particulars.c.number == 2).values(answer=b"{}"), (2, "other personal data")),
+        (sa.update(particulars).where(particulars.c.number == 6).values(reference=None), (6, "other personal data")),
+        (sa.delete(particulars).where(particulars.c.number == 5), (5, "lost its personal data")),
+        (sa.delete(entries).where(entries.c.number == 3), (3, "is missing")),
+        (sa.update(entries).where(entries.c.number == 7).values(number=8), (7, "is missing")),
+        (sa.delete(entries).where(entries.c.number == 7), (3, "lost its personal data")),
+    ],
+)
+def test_the_first_entry_that_was_tampered_with_is_named(
+    filled: Ledger, statement: sa.Executable, broken: tuple[int, str]
+) -> None:
+    assert filled.prove().broken is None
+    change(filled, statement)
+    found = filled.prove().broken
+    assert isinstance(found, Broken)
+    assert found.number == broken[0]
+    assert broken[1] in found.reason
+
+
+def test_a_whole_chain_made_anew_is_missed_by_who_noted_the_end(ledger: Ledger) -> None:
+    ledger.append([gift(1), gift(2)])
+    head = ledger.prove().head
+    ledger.append([gift(3)])
+    assert ledger.holds(head)
+    change(ledger, sa.delete(particulars))
+    change(ledger, sa.delete(entries))
+    ledger.append([gift(2)])
+    assert ledger.prove().broken is None
+    assert not ledger.holds(head)
+
+
+def test_data_that_is_back_after_it_was_erased_is_found(filled: Ledger) -> None:
+    row = {"number": 3, "salt": b"0" * 32, "request": b"", "answer": b""}
+    change(filled, sa.insert(particulars).values(**row))
+    found = filled.prove().broken
+    assert found
+    assert found.number == 3
+
+
+# --- several writers -------------------------------------------------------------------------------------------------
+
+
+def test_writers_in_several_processes_make_one_chain(url: str) -> None:
+    """They also migrate the empty database, all at once."""
+    command = [sys.executable, "-W", "error", "-m", "tests.store.gifts", url]
+    writers = [subprocess.Popen([*command, f"w{i}", "40"], cwd=ROOT, stderr=subprocess.PIPE) for i in range(4)]
+    for writer in writers:
+        _, complaint = writer.communicate(timeout=60)
+        assert (writer.returncode, complaint) == (0, b"")
+    engine = open_engine(url)
+    proof = Ledger(engine).prove()
+    assert (proof.entries, proof.broken) == (160, None)
+    with engine.connect() as connection:
+        ids = list(connection.scalars(sa.select(entries.c.id).order_by(entries.c.number)))
+    assert {f"w{i}_{number:04}" for i in range(4) for number in range(40)} == set(ids)
+    # They did not take turns by accident of starting one after the other.
+    assert ids != sorted(ids)
+    engine.dispose()
+
+
+# --- migrations ------------------------------------------------------------------------------------------------------
+
+
+def test_the_migrations_make_the_tables_of_the_code(url: str) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.runtime.migration import MigrationContext
+
+    engine = open_engine(url)
+    assert upgrade(engine) == (None, "0002")
+    assert upgrade(engine) == ("0002", "0002")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSIONS, "compare_type": True})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
