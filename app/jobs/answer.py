@@ -1,5 +1,6 @@
 """A verified result as the plain data that clients get; `app.api.schemas.recourse` describes its fields."""
 
+import json
 from dataclasses import asdict
 from typing import Any
 
@@ -9,10 +10,14 @@ from jaxtyping import Float
 from app.recourse.actionability import ActionSet
 from app.recourse.assess import Assessment
 from app.recourse.changes import FeatureChange, changes
+from app.recourse.correct import Correction
+from app.recourse.frontier import Frontier, FrontierPoint
 from app.recourse.result import (
+    OUTCOMES,
     SENTENCES,
     Counterfactual,
     Judged,
+    MemberOutcome,
     PlanCertificate,
     Reason,
     RecourseResult,
@@ -32,7 +37,7 @@ def answer(action_set: ActionSet, result: RecourseResult) -> Json:
             _counterfactual(action_set, rank, found) for rank, found in enumerate(result.counterfactuals, start=1)
         ],
         **_verdict(action_set, result.verdict),
-        "plan": None,
+        "plan": result.plan and _plan(result.plan),
         "surrogate": result.surrogate and asdict(result.surrogate),
         "diagnostics": asdict(result.diagnostics),
         "warnings": list(result.warnings),
@@ -61,13 +66,54 @@ def framed(frame: Json, found: Json) -> Json:
     found = dict(found)
     head = {"id": frame["id"], "status": found.pop("status")}
     middle = {key: frame[key] for key in ("reference", "model", "method")}
-    tail = {key: frame[key] for key in ("seed", "created_at", "expires_at")}
+    tail = {key: frame[key] for key in ("seed", "stored", "created_at", "expires_at")}
     return {**head, **middle, **found, **tail}
+
+
+def encoded(answer: Json) -> bytes:
+    """An answer as it is sent, byte for byte."""
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def judged(frame: Json, found: Json) -> Json:
     """The whole assessment: which model and seed, around what was found."""
     return {"model": frame["model"], **found, "seed": frame["seed"]}
+
+
+def amended(frame: Json, found: Json) -> Json:
+    """The whole correction: ids, model and times around what was found."""
+    return {"id": frame["id"], "status": found["status"], **judged(frame, found), "created_at": frame["created_at"]}
+
+
+def curve(action_set: ActionSet, found: Frontier) -> Json:
+    """The cost-robustness curve of one applicant."""
+    first = found.points[0].result
+    return {
+        "factual": decision(first.factual_score, first.factual_probability),
+        "points": [_point(action_set, point) for point in found.points],
+        "diagnostics": asdict(found.diagnostics),
+        "warnings": list(dict.fromkeys(warning for point in found.points for warning in point.result.warnings)),
+    }
+
+
+def _point(action_set: ActionSet, point: FrontierPoint) -> Json:
+    result = point.result
+    best = _counterfactual(action_set, 1, result.counterfactuals[0]) if result.counterfactuals else None
+    return {
+        "value": point.value,
+        "status": result.status.value,
+        "cost": best and best["cost"]["total"],
+        "dominated": point.dominated,
+        "counterfactual": best,
+        "reason": result.verdict and result.verdict.reason.value,
+        "detail": result.verdict and result.verdict.sentence,
+    }
+
+
+def swept(frame: Json, found: Json) -> Json:
+    """The whole curve: what was asked, around what was found."""
+    head = {key: frame[key] for key in ("reference", "model", "method", "parameter")}
+    return {**head, **found, "seed": frame["seed"]}
 
 
 def decision(score: float | None, probability: float | None) -> Json:
@@ -82,6 +128,7 @@ def _counterfactual(action_set: ActionSet, rank: int, found: Counterfactual | Ju
         "changes": _changes(action_set, found.row_raw),
         "cost": {"total": found.cost, "norm": "l1", "changed_features": len(found.changed)},
         "validity": _validity(found),
+        "report": found.report and asdict(found.report),
     }
 
 
@@ -100,6 +147,44 @@ def assessment(action_set: ActionSet, found: Assessment) -> Json:
         "diagnostics": asdict(found.diagnostics),
         "warnings": list(found.warnings),
     }
+
+
+def correction(action_set: ActionSet, found: Correction) -> Json:
+    """A plan that the caller brought, corrected as far as that helps; how each member came off."""
+    detail = None
+    if found.reason is not None:
+        # What the model of the decision does not allow within the limits of a correction, it may allow beyond them.
+        outcome = BY_OUTCOME.get(found.reason)
+        detail = SENTENCES[found.reason] if outcome is None else OUTCOMES[outcome]
+    members = zip(found.members, found.outcomes, strict=True)
+    return {
+        "status": found.status.value,
+        "reason": found.reason and found.reason.value,
+        "detail": detail,
+        "relax": found.relax and asdict(found.relax),
+        "factual": decision(found.factual_score, found.factual_probability),
+        "counterfactuals": [
+            {
+                **_counterfactual(action_set, rank, one),
+                "correction": {
+                    "changed": outcome is MemberOutcome.CORRECTED,
+                    "outcome": outcome.value,
+                    "detail": OUTCOMES[outcome],
+                },
+            }
+            for rank, (one, outcome) in enumerate(members, start=1)
+        ],
+        "plan": found.plan and {"before": found.before and _plan(found.before), **_plan(found.plan)},
+        "diagnostics": asdict(found.diagnostics),
+        "warnings": list(found.warnings),
+    }
+
+
+BY_OUTCOME = {
+    Reason.INFEASIBLE_CONSTRAINTS: MemberOutcome.INFEASIBLE,
+    Reason.TARGET_NOT_REACHED: MemberOutcome.REFUSED,
+}
+"""Reasons that are what became of a member."""
 
 
 def _plan(plan: PlanCertificate) -> Json:
@@ -121,8 +206,8 @@ def _verdict(action_set: ActionSet, verdict: Verdict | None) -> Json:
         and {
             "applicant": action_set.space.record(nearest.row_raw),
             "changes": _changes(action_set, nearest.row_raw),
-            "probability": nearest.probability,
-            "score": nearest.score,
+            **decision(nearest.score, nearest.probability),
+            "report": nearest.report and asdict(nearest.report),
         },
         "relax": verdict.relax and asdict(verdict.relax),
     }

@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.errors import InternalError, RecourseError
-from app.observability import configure_logging, log, trace
+from app.observability import configure_logging, log, request_id, trace, traceparent
 
 HEADER = struct.Struct("!Q")
 """Every message is its length and its bytes."""
+
+LOG_LEVEL = "RECOURSE_LOG_LEVEL"
+"""Inherited from the server, whose settings have checked it."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -35,6 +38,8 @@ class Call:
     """After so many seconds the kernel ends the process, whatever it does and even if nobody watches; 0 for never."""
     reports: bool = False
     """Whether the function is also given ``progress(done, total)``, which tells the parent how far it is."""
+    origin: tuple[str | None, str | None] = (None, None)
+    """`request_id` and `traceparent` of the request that it is made for."""
 
 
 def serve(descriptor: int, parent: int, nice: int) -> None:
@@ -48,7 +53,7 @@ def serve(descriptor: int, parent: int, nice: int) -> None:
     # The alarm of a call must end the process even inside native code, so it has no handler.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     os.nice(nice)
-    configure_logging()
+    configure_logging(os.environ.get(LOG_LEVEL) or "info")
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as messages:
         while header := messages.read(HEADER.size):
             _send(channel, _answer(messages.read(*HEADER.unpack(header)), channel))
@@ -65,6 +70,8 @@ def _answer(message: bytes, channel: socket.socket) -> bytes:
     try:
         call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
         signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
+        request_id.set(call.origin[0])
+        traceparent.set(call.origin[1])
         options = call.options | ({"progress": progress} if call.reports else {})
         reply = {"ok": call.function(*call.args, **options)}
         return json.dumps(reply, allow_nan=False).encode()

@@ -1,65 +1,100 @@
-"""Where jobs are kept: one SQLite file of this machine, or a PostgreSQL database that several servers share."""
+"""The file in which jobs are kept on one machine, and who computes those of a database."""
 
 import fcntl
-import sqlite3
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 import sqlalchemy as sa
 
 from app.errors import NotReady
-from app.jobs.state import require_state
 from app.settings import Settings
 
 FILE = "jobs.sqlite"
 
 LOCK = "jobs.lock"
 
-CONNECT_S = 5
-
 CLAIMS = 7305
 """Our number space among PostgreSQL's advisory locks."""
 
+LOCAL = "local"
+"""Executor id where there is only one: with SQLite."""
 
-def database_url(settings: Settings) -> str:
-    """The address of the jobs; a SQLite file is prepared so that readers and a writer do not wait for each other."""
-    if settings.database_url is not None:
-        return settings.database_url.get_secret_value()
-    require_state(settings)
-    path = settings.state_dir.absolute() / FILE
-    with sqlite3.connect(path) as connection:
-        # Stays with the file. It has to be set before anybody else opens it.
-        connection.execute("PRAGMA journal_mode=WAL")
-    connection.close()
-    return f"sqlite:///{path}"
-
-
-def open_engine(url: str) -> sa.Engine:
-    """An engine of our own, for the few questions that DBOS does not answer."""
-    if url.startswith("sqlite"):
-        return sa.create_engine(url)
-    # DBOS speaks psycopg 3, whatever SQLAlchemy would take by default.
-    address = sa.make_url(url).set(drivername="postgresql+psycopg")
-    return sa.create_engine(address, pool_pre_ping=True, pool_size=2, connect_args={"connect_timeout": CONNECT_S})
+SLOTS = [f"slot-{k}" for k in range(256)]
+"""Executor ids of processes that were given none; whoever holds one can finish what a dead holder had begun."""
 
 
 class Claim:
     """The right to compute the jobs of one executor id; it goes with the process that holds it, however that ends.
 
-    Two processes with one id would take each other's running jobs away and compute them twice.
+    Two processes with one id would take each other's running jobs away and compute them twice. Blocks; errors of
+    PostgreSQL are SQLAlchemy's `DBAPIError`.
+
+    Raises
+    ------
+    NotReady : another process holds it
     """
 
     def __init__(self, engine: sa.Engine, settings: Settings) -> None:
-        self._held: IO[bytes] | sa.Connection
+        self._engine = engine
+        self._connection: sa.Connection | None = None
+        self._file: IO[bytes] | None = None
         if engine.dialect.name == "sqlite":
-            self._held = _lock_file(settings.state_dir / LOCK)
+            self.executor_id = settings.executor_id or LOCAL
+            self._file = _lock_file(settings.state_dir / LOCK)
         else:
-            self._held = _lock_in_database(engine, settings.executor_id)
+            self._connection = _own_connection(engine)
+            wanted = [settings.executor_id] if settings.executor_id else SLOTS
+            found = next((name for name in wanted if _try_lock(self._connection, name)), None)
+            if found is None:
+                self._connection.close()
+                raise NotReady("Another process computes jobs under this name (RECOURSE_EXECUTOR_ID).")
+            self.executor_id = found
+
+    def keep(self) -> bool:
+        """Whether it is still held: the lock is lost with the connection, and taken again unless somebody else has it.
+
+        To be called now and then.
+        """
+        if self._connection is None:
+            return True
+        # An invalidated connection would quietly become another session, which holds nothing.
+        if not self._connection.invalidated:
+            with suppress(sa.exc.DBAPIError):
+                self._connection.execute(sa.select(1))
+                return True
+        self._connection = _own_connection(self._engine)
+        return _try_lock(self._connection, self.executor_id)
+
+    def deserted(self) -> set[str]:
+        """Slots whose holder is gone and has left something unfinished."""
+        if self._connection is None:
+            return set()
+        status = sa.table("workflow_status", sa.column("executor_id"), sa.column("status"), schema="dbos")
+        query = sa.select(status.c.executor_id).where(status.c.status == "PENDING").distinct()
+        pending = set(self._connection.scalars(query)) & set(SLOTS) - {self.executor_id}
+        return {name for name in pending if self._alone_with(name, lambda: True)}
+
+    def adopt(self, name: str, work: Callable[[], int]) -> int:
+        """Do something for a deserted slot that nobody else does meanwhile; 0 if it is not deserted any more."""
+        return self._alone_with(name, work)
+
+    def _alone_with(self, name: str, work: Callable[[], int]) -> int:
+        assert self._connection is not None
+        if not _try_lock(self._connection, name):
+            return 0
+        try:
+            return work()
+        finally:
+            self._connection.execute(sa.select(sa.func.pg_advisory_unlock(CLAIMS, _number(name))))
 
     def release(self) -> None:
         """Let others have it."""
-        self._held.close()
+        for held in (self._connection, self._file):
+            if held is not None:
+                held.close()
 
 
 def _lock_file(path: Path) -> IO[bytes]:
@@ -72,12 +107,16 @@ def _lock_file(path: Path) -> IO[bytes]:
     return file
 
 
-def _lock_in_database(engine: sa.Engine, executor_id: str) -> sa.Connection:
-    # Detached from the pool, so that closing it ends the session and with it the lock.
+def _own_connection(engine: sa.Engine) -> sa.Connection:
+    # Detached from the pool, so that closing it ends the session and with it the locks.
     connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
     connection.detach()
-    number = zlib.crc32(executor_id.encode()) - 2**31
-    if not connection.scalar(sa.select(sa.func.pg_try_advisory_lock(CLAIMS, number))):
-        connection.close()
-        raise NotReady("Another process computes jobs under this name (RECOURSE_EXECUTOR_ID).")
     return connection
+
+
+def _try_lock(connection: sa.Connection, name: str) -> bool:
+    return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_lock(CLAIMS, _number(name)))))
+
+
+def _number(name: str) -> int:
+    return zlib.crc32(name.encode()) - 2**31

@@ -1,13 +1,43 @@
 """Names of answers and jobs."""
 
+import re
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+
+RECOURSE_ID = re.compile(r"rec_[0-9A-HJKMNP-TV-Z]{26}")
 
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Digits that keep their order as text and are not mistaken for each other."""
 
+_reserved: ContextVar[Iterator[int] | None] = ContextVar("reserved", default=None)
+
+
+def new_number() -> int:
+    """A number that grows with time and cannot be guessed: milliseconds, then 80 random bits."""
+    return (time.time_ns() // 1_000_000 << 80) | secrets.randbits(80)
+
 
 def new_id(prefix: str) -> str:
-    """A new id that sorts by time and cannot be guessed: milliseconds in ten digits, 80 random bits in sixteen."""
-    number = (time.time_ns() // 1_000_000 << 80) | secrets.randbits(80)
+    """A new id that sorts by time and cannot be guessed, or the next of those that `counting_from` has reserved."""
+    reserved = _reserved.get()
+    number = new_number() if reserved is None else next(reserved)
     return f"{prefix}_" + "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def ids_are_reserved() -> bool:
+    """Whether somebody may have done the same before, and given the same ids."""
+    return _reserved.get() is not None
+
+
+@contextmanager
+def counting_from(number: int) -> Iterator[None]:
+    """Within this, ids are no longer random: whoever does the same again gives the same ids."""
+    token = _reserved.set(count(number))
+    try:
+        yield
+    finally:
+        _reserved.reset(token)

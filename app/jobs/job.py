@@ -11,6 +11,9 @@ from app.errors import InternalError, JobAbandoned, RecourseError
 if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
+BATCH = "batch"
+"""The kind of jobs that have many results."""
+
 JOB_ID = re.compile(r"job_[0-9A-HJKMNP-TV-Z]{26}")
 
 
@@ -68,11 +71,14 @@ class Job:
         return f"/jobs/{self.id}"
 
     @classmethod
-    def of(cls, record: "WorkflowStatus") -> "Job":
-        """The job that a record of DBOS describes; a failed one's must have been loaded with its error."""
+    def of(cls, record: "WorkflowStatus", rows: tuple[int, int] | None = None) -> "Job":
+        """The job that a record of DBOS describes; a failed one's must have been loaded with its error.
+
+        `rows` is the progress of a batch.
+        """
         attributes = record.attributes or {}
         status = STATUSES[record.status]
-        done, total = attributes.get("progress", (0, 1))
+        done, total = rows or attributes.get("progress", (0, 1))
         created_at = _moment(record.created_at)
         assert created_at is not None
         return cls(

@@ -11,12 +11,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
 from app.jobs.child import HEADER, Call
-from app.observability import log
+from app.metrics import LaneState
+from app.observability import log, request_id, traceparent
 
 GRACE_S = 0.5
 """A computation that knows its deadline may end this much later before its process is killed."""
@@ -37,6 +39,9 @@ WAITING_PER_CHILD = 32
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 """Parallelism comes from the number of children; numeric libraries read these when they are imported."""
+
+FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", LaneCrashed: "crash"}
+"""Errors after which a child is of no more use."""
 
 OnProgress = Callable[[int, int], None]
 """Is told how many steps are done, and of how many."""
@@ -132,6 +137,8 @@ class Lane:
         self._free: list[Child] = []
         self._turns = asyncio.Semaphore(0)
         self._waiting = 0
+        self._ended: Counter[str] = Counter()
+        """Children that were lost, by the reason: `timeout`, `crash` or `cancelled`."""
         self._children: set[Child] = set()
         """Every running process, warm or not."""
         self._replacing: set[asyncio.Task[None]] = set()
@@ -142,6 +149,13 @@ class Lane:
     def warm(self) -> int:
         """How many children are ready or at work."""
         return self.size - len(self._replacing) if self._children else 0
+
+    def state(self) -> LaneState:
+        """What its children do now."""
+        idle = len(self._free)
+        warming = len(self._replacing)
+        busy = self.size - warming - idle if self._started else 0
+        return LaneState(busy=busy, idle=idle, warming=warming, waiting=self._waiting, ended=dict(self._ended))
 
     @property
     def pids(self) -> set[int]:
@@ -186,22 +200,23 @@ class Lane:
         """
         give_up = time.monotonic() + (timeout_s if wait_s is None else wait_s)
         child = await self._take(give_up)
-        usable = False
+        failure: str | None = "cancelled"
         try:
             left_s = max(give_up - time.monotonic(), 0.0) if wait_s is None else timeout_s
             kill_after_s = left_s + GRACE_S
             options, reports = {"deadline_s": left_s}, on_progress is not None
-            call = Call(function, args, options, alarm_s=kill_after_s + ALARM_S, reports=reports)
+            origin = (request_id.get(), traceparent.get())
+            call = Call(function, args, options, alarm_s=kill_after_s + ALARM_S, reports=reports, origin=origin)
             result = await child.call(call, kill_after_s, on_progress)
-            usable = True
+            failure = None
         except RecourseError as error:
-            usable = not isinstance(error, LaneTimeout | LaneCrashed)
+            failure = FAILURES.get(type(error))
             raise
         finally:
-            if usable:
+            if failure is None:
                 self._give_back(child)
             else:
-                self._replace(child)
+                self._lose(child, failure)
         return result
 
     async def _take(self, give_up: float) -> Child:
@@ -216,7 +231,7 @@ class Lane:
                     if child.alive:
                         return child
                     # It died while it was idle.
-                    self._replace(child)
+                    self._lose(child, FAILURES[LaneCrashed])
         except TimeoutError:
             raise Overloaded("No worker came free within the time that the request allowed.") from None
         finally:
@@ -225,6 +240,10 @@ class Lane:
     def _give_back(self, child: Child) -> None:
         self._free.append(child)
         self._turns.release()
+
+    def _lose(self, child: Child, reason: str) -> None:
+        self._ended[reason] += 1
+        self._replace(child)
 
     def _replace(self, old: Child | None) -> None:
         """End a child if there is one, and warm up another in the background; then calls can have it."""

@@ -6,17 +6,20 @@ opened in the background, so that requests which need neither are answered meanw
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, RecourseError, UnknownJob
 from app.jobs.answer import Json
 from app.jobs.ids import new_id
-from app.jobs.job import FINISHED, JOB_ID, Job, JobStatus
+from app.jobs.job import BATCH, FINISHED, JOB_ID, STATUSES, Job, JobStatus
 from app.jobs.pool import Lane
 from app.jobs.task import JobKind, Store
+from app.metrics import Metrics
 from app.observability import log, request_id, trace
 from app.settings import Settings
 
@@ -24,8 +27,9 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
     from dbos import DBOSClient, WorkflowStatus
 
+    from app.jobs.chunks import Chunks
     from app.jobs.database import Claim
-    from app.jobs.worker import Worker
+    from app.jobs.worker import Finish, Keep, Worker
 
 Answer = TypeVar("Answer")
 
@@ -40,6 +44,15 @@ PING_S = 3.0
 TAKE_UP_S = 0.1
 """How often this process looks for new jobs."""
 
+BATCHES_AT_ONCE = 8
+"""Batches whose chunks one process puts into the line side by side."""
+
+WATCH_S = 2.0
+"""How often it is looked for jobs of processes that are gone."""
+
+LOOKS = 3
+"""So often in a row a process must seem to be gone."""
+
 FORGET_S = 3600.0
 """How often old jobs are deleted."""
 
@@ -51,6 +64,15 @@ LOOK_S = 0.05
 LONGEST_LOOK_S = 0.5
 
 
+async def as_computed(_job_id: str, _kind: str, _payload: Json, result: Json) -> Json:
+    """The result of a job as it is."""
+    return result
+
+
+async def kept_nowhere(_job_id: str, _payload: Json, _lines: Sequence[str]) -> None:
+    """Lines are in their batch alone."""
+
+
 class Jobs:
     """All jobs of one database; used from one event loop.
 
@@ -60,16 +82,32 @@ class Jobs:
     lane : computes them; started with the first job
     store : the models, as the children see them
     kinds : what jobs there are
+    finish : what happens to a result before it counts as computed
+    keep : what happens to lines of a batch before their chunk counts as computed
+    metrics : where the jobs that this process computes are counted
     """
 
-    def __init__(self, settings: Settings, lane: Lane, store: Store, kinds: Mapping[str, JobKind]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        lane: Lane,
+        store: Store,
+        kinds: Mapping[str, JobKind],
+        finish: "Finish" = as_computed,
+        keep: "Keep" = kept_nowhere,
+        metrics: Metrics | None = None,
+    ) -> None:
         self._settings = settings
         self._lane = lane
         self._store = store
         self._kinds = kinds
+        self._finish = finish
+        self._metrics = metrics or Metrics()
+        self._keep = keep
         self._opening: asyncio.Task[None] | None = None
-        self._forgetting: asyncio.Task[None] | None = None
+        self._tending: list[asyncio.Task[None]] = []
         self._engine: sa.Engine | None = None
+        self._chunks: Chunks | None = None
         self._claim: Claim | None = None
         self._client: DBOSClient | None = None
         self._worker: Worker | None = None
@@ -91,10 +129,9 @@ class Jobs:
         if self._opening is not None:
             # Not cancelled: what it has begun in a thread goes on, and has to be undone.
             await self._opening
-        if self._forgetting is not None:
-            self._forgetting.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._forgetting
+        for task in self._tending:
+            task.cancel()
+        await asyncio.gather(*self._tending, return_exceptions=True)
         await asyncio.to_thread(self._shut)
 
     # --- what can be done ---
@@ -104,19 +141,36 @@ class Jobs:
 
         Raises `NotReady` while the database cannot be reached.
         """
-        assert kind in self._kinds, kind
-        from app.jobs.worker import APPLICATION, QUEUE, VERSION, WORKFLOW
+        from app.jobs.worker import QUEUE, WORKFLOW
 
+        return await self._enqueue(new_id("job"), WORKFLOW, QUEUE, kind, payload, timeout_s)
+
+    async def submit_batch(self, kind: str, payload: Json, rows: Iterable[Json]) -> Job:
+        """Put many rows in the line, each of which may be computed for the payload's ``deadline_s``.
+
+        `rows` is consumed in a thread. A kind for batches gives one line for each of some ``rows`` of its payload, the
+        ``first`` of which has that position. Raises `NotReady`, and whatever `rows` raises.
+        """
+        from app.jobs.worker import BATCH_WORKFLOW, BATCHES
+
+        self._opened()
         job_id = new_id("job")
+        count = await self._reached(asyncio.to_thread(self._chunks_opened().add, job_id, rows))
+        return await self._enqueue(job_id, BATCH_WORKFLOW, BATCHES, kind, payload, count)
+
+    async def _enqueue(self, job_id: str, workflow: str, queue: str, kind: str, *args: Any) -> Job:
+        from app.jobs.worker import APPLICATION, VERSION
+
+        assert kind in self._kinds, kind
         options: Any = {
-            "workflow_name": WORKFLOW,
-            "queue_name": QUEUE,
+            "workflow_name": workflow,
+            "queue_name": queue,
             "workflow_id": job_id,
             "app_version": VERSION,
             "application_name": APPLICATION,
             "attributes": {"kind": kind, "request_id": request_id.get()},
         }
-        await self._reached(self._opened().enqueue_async(options, kind, payload, timeout_s))
+        await self._reached(self._opened().enqueue_async(options, kind, *args))
         return await self.get(job_id)
 
     async def get(self, job_id: str) -> Job:
@@ -137,27 +191,41 @@ class Jobs:
         UnknownJob, JobUnfinished, JobCancelled : there is no result
         RecourseError : why the job failed
         """
-        job = await self.get(job_id)
-        if not job.status.finished:
-            raise JobUnfinished
-        if job.status is JobStatus.CANCELLED:
-            raise JobCancelled
-        if job.error is not None:
-            raise job.error
+        _require_result(await self.get(job_id))
         (record,) = await self._records([job_id], load_output=True)
         return record.output
+
+    async def lines(self, job: Job) -> AsyncIterator[str]:
+        """The results of a batch in the order of its rows, some at a time, each with the end of its line.
+
+        Errors as `result`, before anything is given.
+        """
+        _require_result(job)
+        chunks = self._chunks_opened()
+        for number in range(await self._reached(asyncio.to_thread(chunks.count, job.id))):
+            yield await self._reached(asyncio.to_thread(chunks.lines, job.id, number))
 
     async def cancel(self, job_id: str) -> Job:
         """End a job, and the child that computes it; once more does no harm. Raises `JobFinished`."""
         job = await self.get(job_id)
         if not job.status.finished:
-            await self._reached(self._opened().cancel_workflow_async(job_id))
+            await self._reached(self._opened().cancel_workflow_async(job_id, cancel_children=True))
             if self._worker is not None:
                 self._worker.interrupt(job_id)
             job = await self.get(job_id)
         if job.status is not JobStatus.CANCELLED:
             raise JobFinished
         return job
+
+    async def delete(self, job_ids: Sequence[str]) -> None:
+        """Delete jobs with all that was asked and computed; no harm where they are gone already."""
+        await self._reached(asyncio.to_thread(self._chunks_opened().delete, job_ids))
+        await self._reached(self._opened().delete_workflows_async(list(job_ids), delete_children=True))
+
+    async def erase(self, job_id: str, recourse_id: str) -> None:
+        """Delete what a job holds about one recourse: its line where there are many, or else the job."""
+        if not await self._reached(asyncio.to_thread(self._chunks_opened().erase, job_id, recourse_id)):
+            await self.delete([job_id])
 
     async def wait(self, job_id: str, timeout_s: float) -> Job:
         """The job once it has ended, or as it is after `timeout_s`."""
@@ -185,13 +253,13 @@ class Jobs:
 
     async def forget(self, before: datetime) -> int:
         """Delete jobs that have ended and were asked for before a moment; how many those were."""
-        from app.jobs.worker import WORKFLOW
+        from app.jobs.worker import BATCH_WORKFLOW, WORKFLOW
 
         client, deleted = self._opened(), 0
         while True:
             records = await self._reached(
                 client.list_workflows_async(
-                    name=WORKFLOW,
+                    name=[WORKFLOW, BATCH_WORKFLOW],
                     status=FINISHED,
                     end_time=before.isoformat(),
                     limit=FORGET_AT_ONCE,
@@ -201,8 +269,13 @@ class Jobs:
             )
             if not records:
                 return deleted
-            await self._reached(client.delete_workflows_async([record.workflow_id for record in records]))
+            await self.delete([record.workflow_id for record in records])
             deleted += len(records)
+
+    async def unfinished(self) -> dict[tuple[str, str], int]:
+        """How many jobs have not ended, by kind and status. Raises `NotReady`."""
+        self._opened()
+        return await self._reached(asyncio.to_thread(self._count_unfinished))
 
     async def check(self) -> None:
         """Raise `NotReady` if jobs cannot be had now, or are not computed although they should be."""
@@ -220,6 +293,11 @@ class Jobs:
         if self._client is None:
             raise NotReady(self._fault)
         return self._client
+
+    def _chunks_opened(self) -> "Chunks":
+        if self._chunks is None:
+            raise NotReady(self._fault)
+        return self._chunks
 
     async def _reached(self, question: Awaitable[Answer]) -> Answer:
         import sqlalchemy as sa
@@ -252,22 +330,40 @@ class Jobs:
             records |= {record.workflow_id: record for record in await self._records(failed, load_output=True)}
         if missing := [job_id for job_id in job_ids if job_id not in records]:
             raise UnknownJob(f"There is no job {missing[0]}.")
-        return [Job.of(records[job_id]) for job_id in job_ids]
+        batches = [record.workflow_id for record in records.values() if (record.attributes or {}).get("kind") == BATCH]
+        rows = await self._reached(asyncio.to_thread(self._chunks_opened().progress, batches)) if batches else {}
+        return [Job.of(records[job_id], rows.get(job_id)) for job_id in job_ids]
 
     def _ids(self, limit: int, before: str | None) -> list[str]:
         """Ids in descending order, the order of creation. DBOS can only sort by time, and times can be equal."""
         import sqlalchemy as sa
 
-        from app.jobs.worker import WORKFLOW
+        from app.jobs.worker import BATCH_WORKFLOW, WORKFLOW
 
         assert self._engine is not None
-        schema = None if self._engine.dialect.name == "sqlite" else "dbos"
-        table = sa.table("workflow_status", sa.column("workflow_uuid"), sa.column("name"), schema=schema)
-        query = sa.select(table.c.workflow_uuid).where(table.c.name == WORKFLOW)
+        table = _workflows(self._engine)
+        query = sa.select(table.c.workflow_uuid).where(table.c.name.in_([WORKFLOW, BATCH_WORKFLOW]))
         if before is not None:
             query = query.where(table.c.workflow_uuid < before)
         with self._engine.connect() as connection:
             return list(connection.scalars(query.order_by(table.c.workflow_uuid.desc()).limit(limit)))
+
+    def _count_unfinished(self) -> dict[tuple[str, str], int]:
+        import sqlalchemy as sa
+
+        from app.jobs.worker import WORKFLOW
+
+        assert self._engine is not None
+        table = _workflows(self._engine)
+        kind = table.c.attributes["kind"].as_string()
+        waiting = table.c.status.in_([name for name in STATUSES if name not in FINISHED])
+        query = sa.select(kind, table.c.status, sa.func.count()).where(waiting, table.c.name == WORKFLOW)
+        found: Counter[tuple[str, str]] = Counter()
+        with self._engine.connect() as connection:
+            for name, status, count in connection.execute(query.group_by(kind, table.c.status)):
+                # Of a kind that another release has stored there may be any number.
+                found[name if name in self._kinds else "unknown", STATUSES[status].value] += count
+        return found
 
     def _ping(self) -> None:
         import sqlalchemy as sa
@@ -290,7 +386,8 @@ class Jobs:
                 return
             pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
         if self._settings.run_jobs:
-            self._forgetting = asyncio.get_running_loop().create_task(self._forget_for_ever())
+            loop = asyncio.get_running_loop()
+            self._tending = [loop.create_task(self._forget_for_ever()), loop.create_task(self._watch_for_ever())]
 
     async def _forget_for_ever(self) -> None:
         while True:
@@ -298,6 +395,38 @@ class Jobs:
                 deleted = await self.forget(datetime.now(UTC) - timedelta(days=self._settings.jobs_days))
                 log.info("jobs-forgotten", deleted=deleted)
             await asyncio.sleep(FORGET_S)
+
+    async def _watch_for_ever(self) -> None:
+        """Keep the claim, and finish what others had begun who are gone."""
+        suspects: Counter[str] = Counter()
+        while True:
+            await asyncio.sleep(WATCH_S)
+            assert self._claim is not None
+            with suppress(NotReady):
+                if not await self._reached(asyncio.to_thread(self._claim.keep)):
+                    await self._start_again()
+                    suspects.clear()
+                    continue
+                deserted = await self._reached(asyncio.to_thread(self._claim.deserted))
+                # A holder that has lost its connection takes its slot again meanwhile.
+                suspects = Counter({name: suspects[name] + 1 for name in deserted})
+                for name in [name for name, looks in suspects.items() if looks >= LOOKS]:
+                    await self._adopt(name)
+
+    async def _adopt(self, executor_id: str) -> None:
+        assert self._claim is not None
+        assert self._worker is not None
+        adopt = partial(self._worker.adopt, executor_id)
+        workflows = await self._reached(asyncio.to_thread(self._claim.adopt, executor_id, adopt))
+        log.warning("jobs-adopted", executor=executor_id, workflows=workflows)
+
+    async def _start_again(self) -> None:
+        """Under another name: this one was taken by somebody else while the connection was lost."""
+        assert self._claim is not None
+        log.error("executor-id-lost", executor=self._claim.executor_id)
+        await asyncio.to_thread(self._shut)
+        while not await self._try_to_open():
+            await asyncio.sleep(RETRY_S)
 
     async def _try_to_open(self) -> bool:
         """Whether jobs can be had now; if not, why not is in the log and in `_fault`."""
@@ -307,24 +436,43 @@ class Jobs:
             if self._settings.run_jobs:
                 from app.jobs.worker import Worker
 
-                worker = Worker(self._lane, self._store, self._kinds, self._note_progress)
-                await asyncio.to_thread(worker.start, self._url, self._settings.executor_id)
+                chunks = self._chunks_opened()
+                assert self._claim is not None
+                worker = Worker(
+                    self._lane,
+                    self._store,
+                    self._kinds,
+                    chunks,
+                    self._note_progress,
+                    self._finish,
+                    self._keep,
+                    self._metrics,
+                )
+                await asyncio.to_thread(worker.start, self._url, self._claim.executor_id)
                 self._worker = worker
         except Exception as error:  # noqa: BLE001 - whatever the driver or the database raises, it is tried again
             self._fault = error.detail if isinstance(error, RecourseError) else "The job store cannot be opened."
             log.error("job-store-not-opened", reason=self._fault, trace=trace(error))
             await asyncio.to_thread(self._shut)
             return False
-        log.info("job-store-opened", ms=round(1000.0 * (time.monotonic() - began)), computes=self._settings.run_jobs)
+        log.info(
+            "job-store-opened",
+            ms=round(1000.0 * (time.monotonic() - began)),
+            executor=self._claim and self._claim.executor_id,
+        )
         return True
 
     def _connect(self) -> None:
         from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
-        from app.jobs.database import Claim, database_url, open_engine
-        from app.jobs.worker import APPLICATION, QUEUE
+        from app.jobs.chunks import Chunks
+        from app.jobs.database import FILE, Claim
+        from app.jobs.worker import APPLICATION, BATCHES, CHUNKS, QUEUE
+        from app.store.engine import database_url, open_engine
+        from app.store.state import require_state
 
-        self._url = database_url(self._settings)
+        require_state(self._settings)
+        self._url = database_url(self._settings, FILE)
         self._engine = open_engine(self._url)
         self._ping()
         if self._settings.run_jobs:
@@ -337,10 +485,14 @@ class Jobs:
             retry_connection_errors=False,
         )
         size = self._settings.lanes_bounds
-        client.register_queue(
-            QUEUE, worker_concurrency=size, polling_interval_sec=TAKE_UP_S, on_conflict="always_update"
-        )
+        # A child that has finished a chunk finds the next one waiting in the lane, not in the database.
+        for queue, at_once in ((QUEUE, size), (BATCHES, BATCHES_AT_ONCE), (CHUNKS, 2 * size)):
+            client.register_queue(
+                queue, worker_concurrency=at_once, polling_interval_sec=TAKE_UP_S, on_conflict="always_update"
+            )
         self._client = client
+        self._chunks = Chunks(self._engine)
+        self._chunks.create()
 
     def _shut(self) -> None:
         if self._worker is not None:
@@ -351,4 +503,21 @@ class Jobs:
             self._claim.release()
         if self._engine is not None:
             self._engine.dispose()
-        self._worker = self._client = self._claim = self._engine = None
+        self._worker = self._client = self._claim = self._chunks = self._engine = None
+
+
+def _workflows(engine: "sa.Engine") -> "sa.TableClause":
+    """The table of DBOS in which jobs are, as far as it is read here."""
+    import sqlalchemy as sa
+
+    columns = [sa.column("workflow_uuid"), sa.column("name"), sa.column("status"), sa.column("attributes", sa.JSON)]
+    return sa.table("workflow_status", *columns, schema=None if engine.dialect.name == "sqlite" else "dbos")
+
+
+def _require_result(job: Job) -> None:
+    if not job.status.finished:
+        raise JobUnfinished
+    if job.status is JobStatus.CANCELLED:
+        raise JobCancelled
+    if job.error is not None:
+        raise job.error

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,16 +13,33 @@ from jaxtyping import Float
 from pydantic import TypeAdapter
 
 from app.errors import ModelUnusable, RecourseError
-from app.jobs.answer import Json, answer, assessment, decision, framed, judged
+from app.jobs import batch
+from app.jobs.answer import (
+    Json,
+    amended,
+    answer,
+    assessment,
+    correction,
+    curve,
+    decision,
+    framed,
+    judged,
+    swept,
+)
 from app.recourse.actionability import ActionSet, Constraints, action_set
 from app.recourse.assess import assess
-from app.recourse.blackbox import BlackBox
+from app.recourse.blackbox import BlackBox, Meter
 from app.recourse.certificate import CertificateParams
+from app.recourse.correct import correct
+from app.recourse.corrections import CorrectionParams
+from app.recourse.frontier import frontier
 from app.recourse.method import MethodParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
+from app.recourse.together import solve_many
 from app.registry.registered import LoadedModel, RegisteredModel
 from app.registry.registry import Registry
+from app.remote_hosts import RemoteHost
 
 FIRST_QUESTION_S = 10.0
 """Time for the first question to each model; a slow model is ready all the same."""
@@ -36,14 +53,17 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """Where models are and how far they are trusted."""
+    """Where models are and how far they are trusted, and where the ledger is."""
 
     root: str
     trust_pickle: bool
+    remote_hosts: tuple[RemoteHost, ...] = ()
+    ledger: str = field(default="", repr=False)
+    """The address of its database, which may hold a password."""
 
     def open(self) -> Registry:
         """The registry."""
-        return Registry(Path(self.root), trust_pickle=self.trust_pickle)
+        return Registry(Path(self.root), trust_pickle=self.trust_pickle, remote_hosts=self.remote_hosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +127,25 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """One applicant's question at several values of one parameter of its method."""
+
+    question: Question
+    parameter: str
+    values: tuple[float, ...]
+
+    def to_json(self) -> Json:
+        """Plain data, to be kept in a database; `from_json` is its inverse."""
+        return {"question": self.question.to_json(), "parameter": self.parameter, "values": list(self.values)}
+
+    @classmethod
+    def from_json(cls, data: Json) -> "Sweep":
+        """The sweep that `to_json` described."""
+        question = Question.from_json(data["question"])
+        return cls(question=question, parameter=data["parameter"], values=tuple(data["values"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactuals:
     """Records that somebody has, and the applicant they are for; checked against the model's schema."""
 
@@ -114,6 +153,11 @@ class Counterfactuals:
     rows_raw: Float[np.ndarray, "n p"]
     certificate: CertificateParams
     seed: int
+    constraints: Constraints = field(default_factory=Constraints)
+    """Decide what the certificate's local model is about, and where a correction may go."""
+    cost_weights: Mapping[str, float] = field(default_factory=dict)
+    correction: CorrectionParams | None = None
+    """None where they are only judged."""
 
     def to_json(self) -> Json:
         """Plain data, to be kept in a database; `from_json` is its inverse."""
@@ -122,6 +166,9 @@ class Counterfactuals:
             "rows_raw": self.rows_raw.tolist(),
             "certificate": _CERTIFICATE.dump_python(self.certificate, mode="json"),
             "seed": self.seed,
+            "constraints": _CONSTRAINTS.dump_python(self.constraints, mode="json"),
+            "cost_weights": dict(self.cost_weights),
+            "correction": _CORRECTION.dump_python(self.correction, mode="json"),
         }
 
     @classmethod
@@ -132,16 +179,22 @@ class Counterfactuals:
             rows_raw=np.array(data["rows_raw"], dtype=float),
             certificate=_CERTIFICATE.validate_python(data["certificate"]),
             seed=data["seed"],
+            # Jobs from before these existed have none.
+            constraints=_CONSTRAINTS.validate_python(data.get("constraints", {})),
+            cost_weights=data.get("cost_weights", {}),
+            correction=_CORRECTION.validate_python(data.get("correction")),
         )
 
 
 _CONSTRAINTS = TypeAdapter(Constraints)
 _CERTIFICATE = TypeAdapter(CertificateParams)
+_CORRECTION: TypeAdapter[CorrectionParams | None] = TypeAdapter(CorrectionParams | None)
 
 
 @lru_cache(maxsize=MODELS_IN_MEMORY)
-def _load(ref: ModelRef) -> LoadedModel:
-    return ref.store.open().find(ref.name).load()
+def load(ref: ModelRef) -> LoadedModel:
+    """The model that is meant, ready to be asked; whether it should be active is for the caller to know."""
+    return ref.store.open().find(ref.name, include_inactive=True).load()
 
 
 def prepare(store: Store) -> dict[str, str]:
@@ -149,17 +202,18 @@ def prepare(store: Store) -> dict[str, str]:
 
     Says of each whether that worked.
     """
-    active = [model for model in store.open().list() if not model.retired]
+    active = [model for model in store.open().list() if model.active]
     return {ref.name: _try(ref) for ref in (ModelRef.of(store, model) for model in active[-MODELS_IN_MEMORY:])}
 
 
 def _try(ref: ModelRef) -> str:
     try:
         refused = sample(ref, deadline_s=math.inf)
-        if refused is not None:
+        # A question to a remote model warms nothing here, and costs.
+        if refused is not None and load(ref).black_box.remote is None:
             name, method = next(iter(METHODS.items()))
             question = Question(
-                factual_raw=_load(ref).black_box.space.read(refused),
+                factual_raw=load(ref).black_box.space.read(refused),
                 constraints=Constraints(),
                 cost_weights={},
                 method=name,
@@ -167,25 +221,35 @@ def _try(ref: ModelRef) -> str:
                 certificate=CertificateParams(),
                 seed=0,
             )
-            recourse(ref, question, deadline_s=FIRST_QUESTION_S)
+            recourse(ref, question, 0.0, deadline_s=FIRST_QUESTION_S)
     except RecourseError as error:
         return error.code
     return "loaded"
 
 
-def recourse(ref: ModelRef, question: Question, *, deadline_s: float) -> Json:
-    """The answer to one question; see `app.jobs.answer`."""
+def recourse(ref: ModelRef, question: Question, plan_s: float = math.inf, *, deadline_s: float) -> Json:
+    """The answer to one question; see `app.jobs.answer`.
+
+    Joint bounds of a plan that take longer than `plan_s` are left as a bracket.
+    """
+    problem = _question_problem(ref, question, deadline_s)
+    found = solve(problem, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
+    return answer(problem.action_set, found)
+
+
+def sweep(ref: ModelRef, asked: Sweep, *, deadline_s: float) -> Json:
+    """The cost-robustness curve of one question; see `app.jobs.answer`."""
+    question = asked.question
+    problem = _question_problem(ref, question, deadline_s)
+    method = METHODS[question.method]
+    found = frontier(problem, method, question.params, asked.parameter, asked.values, question.certificate)
+    return curve(problem.action_set, found)
+
+
+def _question_problem(ref: ModelRef, question: Question, deadline_s: float) -> RecourseProblem:
     deadline = time.monotonic() + deadline_s
-    model = _load(ref)
-    actions = action_set(
-        model.black_box.space,
-        question.factual_raw,
-        constraints=question.constraints,
-        rules=model.rules,
-        cost_weights=question.cost_weights,
-    )
-    problem = _problem(ref, actions, question, deadline)
-    return answer(actions, solve(problem, METHODS[question.method], question.params, question.certificate))
+    others = {name: load(_named(ref.store, name)).black_box for name in question.params.other_models().values()}
+    return replace(_problem(ref, _actions(ref, question), question, deadline), others=others)
 
 
 def validity(ref: ModelRef, brought: Counterfactuals, plan_s: float, *, deadline_s: float) -> Json:
@@ -194,64 +258,165 @@ def validity(ref: ModelRef, brought: Counterfactuals, plan_s: float, *, deadline
     Joint bounds that take longer than `plan_s` are left as a bracket.
     """
     deadline = time.monotonic() + deadline_s
-    actions = action_set(_load(ref).black_box.space, brought.factual_raw)
+    actions = _actions(ref, brought)
     problem = _problem(ref, actions, brought, deadline)
     return assessment(actions, assess(problem, brought.rows_raw, brought.certificate, plan_s=plan_s))
 
 
+def corrected(ref: ModelRef, brought: Counterfactuals, plan_s: float, *, deadline_s: float) -> Json:
+    """A plan that the caller already has, made more valid; see `app.jobs.answer`.
+
+    What joint bounds cannot show to help within `plan_s` is not changed.
+    """
+    assert brought.correction is not None
+    deadline = time.monotonic() + deadline_s
+    actions = _actions(ref, brought)
+    problem = _problem(ref, actions, brought, deadline)
+    found = correct(problem, brought.rows_raw, brought.correction, brought.certificate, plan_s=plan_s)
+    return correction(actions, found)
+
+
+def _actions(ref: ModelRef, asked: Question | Counterfactuals) -> ActionSet:
+    model = load(ref)
+    return action_set(
+        model.black_box.space,
+        asked.factual_raw,
+        constraints=asked.constraints,
+        rules=model.rules,
+        cost_weights=asked.cost_weights,
+    )
+
+
 def _problem(ref: ModelRef, actions: ActionSet, asked: Question | Counterfactuals, deadline: float) -> RecourseProblem:
-    model = _load(ref)
+    model = load(ref)
     return RecourseProblem(
         black_box=model.black_box,
         reference=model.reference,
         action_set=actions,
-        siblings=_siblings(ref, asked.certificate),
+        siblings=tuple(sibling.by(deadline) for sibling in _siblings(ref, asked.certificate)),
         seed=asked.seed,
         deadline=deadline,
     )
+
+
+def _named(store: Store, name: str) -> ModelRef:
+    return ModelRef.of(store, store.open().find(name))
 
 
 def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, ...]:
     """The model's other active versions with the same columns, where the certificate asks for them."""
     if not (certificate.ensemble or certificate.moments == "ensemble"):
         return ()
-    own = _load(ref).registered
-    others = [m for m in ref.store.open().list() if m.id == own.id and m.version != own.version and not m.retired]
-    return tuple(_load(ModelRef.of(ref.store, m)).black_box for m in others if m.space.same_columns(own.space))
+    own = load(ref).registered
+    others = [m for m in ref.store.open().list() if m.id == own.id and m.version != own.version and m.active]
+    return tuple(load(ModelRef.of(ref.store, m)).black_box for m in others if m.space.same_columns(own.space))
 
 
 def recourse_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
     """`recourse`, for the question in a `job_payload`; the whole answer, as the client gets it."""
     question = Question.from_json(payload["question"])
-    return framed(payload["frame"], recourse(_asked(store, payload), question, deadline_s=deadline_s))
+    return framed(payload["frame"], recourse(model_asked(store, payload), question, deadline_s, deadline_s=deadline_s))
+
+
+def sweep_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
+    """`sweep`, for the sweep in a `job_payload`; the whole curve, as the client gets it."""
+    asked = Sweep.from_json(payload["question"])
+    return swept(payload["frame"], sweep(model_asked(store, payload), asked, deadline_s=deadline_s))
 
 
 def validity_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
     """`validity`, for the records in a `job_payload`, with all the time that joint bounds take."""
     brought = Counterfactuals.from_json(payload["question"])
-    found = validity(_asked(store, payload), brought, deadline_s, deadline_s=deadline_s)
+    found = validity(model_asked(store, payload), brought, deadline_s, deadline_s=deadline_s)
     return judged(payload["frame"], found)
 
 
-def job_payload(ref: ModelRef, question: Question | Counterfactuals, frame: Json) -> Json:
+def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
+    """One line for each of the rows in a payload of `Service.start_batch`; see `app.jobs.batch`.
+
+    `deadline_s` is the time for all of them.
+    """
+    ref = model_asked(store, payload)
+    common = Question.from_json(payload["question"])
+    model = load(ref)
+    lines: dict[int, str] = {}
+    problems: dict[int, RecourseProblem] = {}
+    for i, row in enumerate(payload["rows"]):
+        try:
+            if "refused" in row:
+                raise RecourseError.from_dict(row["refused"])
+            factual_raw = model.black_box.space.read(row["applicant"])
+            question = replace(common, factual_raw=factual_raw, seed=batch.seed(payload, i))
+            problems[i] = _question_problem(ref, question, deadline_s)
+        except RecourseError as error:
+            lines[i] = batch.refused(row, error)
+    outcomes = solve_many(
+        list(problems.values()),
+        METHODS[common.method],
+        common.params,
+        common.certificate,
+        plan_s=payload["plan_s"],
+        deadline_s=deadline_s / len(payload["rows"]),
+    )
+    for (i, problem), outcome in zip(problems.items(), outcomes, strict=True):
+        lines[i] = (
+            batch.refused(payload["rows"][i], outcome)
+            if isinstance(outcome, RecourseError)
+            else batch.answered(payload, i, answer(problem.action_set, outcome))
+        )
+    return [lines[i] for i in range(len(lines))]
+
+
+def correction_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
+    """`corrected`, for the records in a `job_payload`, with all the time that joint bounds take."""
+    brought = Counterfactuals.from_json(payload["question"])
+    return amended(payload["frame"], corrected(model_asked(store, payload), brought, deadline_s, deadline_s=deadline_s))
+
+
+def job_payload(ref: ModelRef, question: Question | Sweep | Counterfactuals, frame: Json) -> Json:
     """What a job is given. Not the store: the server that computes says where models are and whom to trust."""
+    return {"model": model_payload(ref), "question": question.to_json(), "frame": frame}
+
+
+def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
+    """The promises of a model, asked of another version; see `app.jobs.promises`."""
+    # Most children never audit, so they need no database.
+    from app.jobs.promises import audit
+
+    ref = model_asked(store, payload, include_inactive=True)
+    return audit(ref, payload, deadline_s=deadline_s, progress=progress)
+
+
+def model_payload(ref: ModelRef) -> Json:
+    """A reference as plain data, without the store."""
     model = asdict(ref)
     del model["store"]
-    return {"model": model, "question": question.to_json(), "frame": frame}
+    return model
 
 
-def _asked(store: Store, payload: Json) -> ModelRef:
+def model_asked(store: Store, payload: Json, *, include_inactive: bool = False) -> ModelRef:
     """The model that a payload names, if it still is the one that was asked."""
-    model = payload["model"]
-    if store.open().find(model["name"]).sha256 != model["sha256"]:
-        raise ModelUnusable(f"{model['name']} is no longer the model that was asked.")
-    return ModelRef(store=store, **model)
+    return _unchanged(ModelRef(store=store, **payload["model"]), include_inactive)
 
 
-def predict(ref: ModelRef, rows_raw: Float[np.ndarray, "n p"], *, deadline_s: float) -> list[Json]:  # noqa: ARG001
+@lru_cache(maxsize=MODELS_IN_MEMORY)
+def _unchanged(ref: ModelRef, include_inactive: bool) -> ModelRef:
+    # Looked up once: what this child has loaded stays the model that was asked, whatever becomes of its files.
+    if ref.store.open().find(ref.name, include_inactive=include_inactive).sha256 != ref.sha256:
+        raise ModelUnusable(f"{ref.name} is no longer the model that was asked.")
+    return ref
+
+
+def predict(ref: ModelRef, rows_raw: Float[np.ndarray, "n p"], *, deadline_s: float) -> list[Json]:
     """The model's decisions about raw rows."""
-    black_box = _load(ref).black_box
-    scores = black_box.score_raw(rows_raw)
+    deadline = time.monotonic() + deadline_s
+    return decisions(Meter(load(ref).black_box, deadline), rows_raw)
+
+
+def decisions(meter: Meter, rows_raw: Float[np.ndarray, "n p"]) -> list[Json]:
+    """What a model says about each raw row."""
+    black_box = meter.black_box
+    scores = meter.score_raw(rows_raw)
     probabilities = black_box.probability(scores)
     return [
         decision(_finite(score), None if probabilities is None else _finite(probabilities[i]))
@@ -261,7 +426,7 @@ def predict(ref: ModelRef, rows_raw: Float[np.ndarray, "n p"], *, deadline_s: fl
 
 def sample(ref: ModelRef, *, deadline_s: float) -> dict[str, Any] | None:  # noqa: ARG001
     """The refused reference record that is most ordinary, by its score; None where the model refuses none."""
-    reference = _load(ref).reference
+    reference = load(ref).reference
     refused = np.flatnonzero(reference.scores < 0.0)
     if not refused.size:
         return None
@@ -280,5 +445,12 @@ class JobKind(Protocol):
         """The result of the job."""
 
 
-JOB_KINDS: Mapping[str, JobKind] = {"recourse": recourse_job, "validity": validity_job}
+JOB_KINDS: Mapping[str, JobKind] = {
+    "recourse": recourse_job,
+    "frontier": sweep_job,
+    "validity": validity_job,
+    "batch": batch_job,
+    "audit": audit_job,
+    "correction": correction_job,
+}
 """Every kind of job; to add one, add a line."""

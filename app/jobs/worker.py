@@ -8,21 +8,38 @@ call, which kills the child.
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from typing import Any, TypeVar
 
-from dbos import DBOS, DBOSPortableJSONSerializer, PortableWorkflowError
+import sqlalchemy as sa
+from dbos import DBOS, DBOSPortableJSONSerializer, PortableWorkflowError, SetWorkflowID
+from dbos._error import DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded
 
-from app.errors import InternalError, LaneCrashed, RecourseError
+from app.errors import InternalError, JobAbandoned, LaneCrashed, LedgerUnavailable, RecourseError
+from app.jobs import batch
 from app.jobs.answer import Json
+from app.jobs.chunks import Chunks
+from app.jobs.groups import lines_of
 from app.jobs.pool import Lane
 from app.jobs.task import JobKind, Store
-from app.observability import log
+from app.metrics import Metrics
+from app.observability import log, trace
+
+Answer = TypeVar("Answer")
 
 QUEUE = "bounds"
 """Of jobs that wait for a child of the lane."""
 
+BATCHES = "batches"
+"""Of batches, which wait for their chunks."""
+
+CHUNKS = "chunks"
+"""Of chunks, which wait for a child of the lane."""
+
 WORKFLOW = "run_job"
+
+BATCH_WORKFLOW = "run_batch"
 
 APPLICATION = "recourse"
 
@@ -35,8 +52,20 @@ ATTEMPTS = 3
 RECOVERIES = 3
 """How often a job is taken up again after its server died: it may be the reason."""
 
+CHUNK_RECOVERIES = 20
+"""The same for a chunk: another one in its neighbourhood may be the reason."""
+
+BATCH_RECOVERIES = 1000
+"""The same for a batch, which only waits for its chunks and is interrupted by every restart in that time."""
+
 LONGEST_WAIT_S = 600.0
 """Longest time to wait for a child, should none be warm."""
+
+CHUNK_POLL_S = 0.2
+"""How often a batch looks whether its next chunk has been computed."""
+
+STORE_AGAIN_S = 1.0
+"""Pause after the database could not be reached."""
 
 REPORT_S = 0.25
 """Shortest time between two notes of a job's progress."""
@@ -47,14 +76,35 @@ Report = Callable[[str, int, int], Awaitable[None]]
 """Notes the progress of a job: its id, steps done, and of how many."""
 
 
+Finish = Callable[[str, str, Json, Json], Awaitable[Json]]
+"""Is given the id, kind, payload and result of a job, and gives what its result is to be; may happen more than once."""
+
+Keep = Callable[[str, Json, list[str]], Awaitable[None]]
+"""Is given the id of a batch, a payload with some of its rows, and their lines; may happen more than once."""
+
+
 class Worker:
     """Computes jobs in the children of one lane; made on the event loop of that lane."""
 
-    def __init__(self, lane: Lane, store: Store, kinds: Mapping[str, JobKind], report: Report) -> None:
+    def __init__(
+        self,
+        lane: Lane,
+        store: Store,
+        kinds: Mapping[str, JobKind],
+        chunks: Chunks,
+        report: Report,
+        finish: Finish,
+        keep: Keep,
+        metrics: Metrics,
+    ) -> None:
         self._lane = lane
         self._store = store
         self._kinds = kinds
+        self._chunks = chunks
         self._report = report
+        self._finish = finish
+        self._keep = keep
+        self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, Future[Json]] = {}
 
@@ -88,28 +138,55 @@ class Worker:
 
     def interrupt(self, job_id: str) -> None:
         """Stop computing a job that has been cancelled, at once if it is computed here."""
-        if (running := self._running.get(job_id)) is not None:
-            running.cancel()
+        for running_id, running in list(self._running.items()):
+            if running_id == job_id or running_id.startswith(f"{job_id}."):
+                running.cancel()
+
+    def adopt(self, executor_id: str) -> int:
+        """Put what a dead executor had begun back into its queue; how many workflows that were. Blocks."""
+        return len(DBOS._recover_pending_workflows([executor_id]))
 
     def _register(self) -> None:
         @DBOS.step(name="compute", preemptible=True)
         async def compute(job_id: str, kind: str, payload: Json, timeout_s: float) -> Json:
-            return await self._compute(job_id, kind, payload, timeout_s)
+            return await self._here(job_id, self._in_lane(job_id, kind, payload, timeout_s))
+
+        @DBOS.step(name="compute_chunk", preemptible=True)
+        async def compute_chunk(job_id: str, number: int, kind: str, payload: Json) -> Json:
+            return await self._here(f"{job_id}.{number}", self._chunk(job_id, number, kind, payload))
 
         @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=RECOVERIES)
         async def run_job(kind: str, payload: Json, timeout_s: float) -> Json:
             job_id = DBOS.workflow_id
             assert job_id is not None
-            outcome = await compute(job_id, kind, payload, timeout_s)
-            if (error := outcome.get("error")) is not None:
-                raise PortableWorkflowError(error["detail"], error["code"], error["code"], error)
-            result: Json = outcome["ok"]
-            return result
+            return _ok(await compute(job_id, kind, payload, timeout_s))
+
+        @DBOS.workflow(name="run_chunk", max_recovery_attempts=CHUNK_RECOVERIES)
+        async def run_chunk(job_id: str, number: int, kind: str, payload: Json) -> Json:
+            return await compute_chunk(job_id, number, kind, payload)
+
+        @DBOS.workflow(name=BATCH_WORKFLOW, max_recovery_attempts=BATCH_RECOVERIES)
+        async def run_batch(kind: str, payload: Json, count: int) -> None:
+            job_id = DBOS.workflow_id
+            assert job_id is not None
+            handles = []
+            for number in range(count):
+                with SetWorkflowID(f"{job_id}.{number}"):
+                    handles.append(await DBOS.enqueue_workflow_async(CHUNKS, run_chunk, job_id, number, kind, payload))
+            for handle in handles:
+                try:
+                    outcome = await handle.get_result(polling_interval_sec=CHUNK_POLL_S)
+                except DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded:
+                    outcome = {"error": JobAbandoned().to_dict()}
+                if "error" in outcome:
+                    await DBOS.cancel_workflows_async([handle.workflow_id for handle in handles])
+                _ok(outcome)
 
     # --- on DBOS's loop ---
 
-    async def _compute(self, job_id: str, kind: str, payload: Json, timeout_s: float) -> Json:
-        running = asyncio.run_coroutine_threadsafe(self._in_lane(job_id, kind, payload, timeout_s), self._loop)
+    async def _here(self, job_id: str, computing: Coroutine[Any, Any, Json]) -> Json:
+        """What the service's loop computes; cancelled with it."""
+        running = asyncio.run_coroutine_threadsafe(computing, self._loop)
         self._running[job_id] = running
         try:
             return await asyncio.wrap_future(running)
@@ -129,18 +206,66 @@ class Worker:
         began = time.monotonic()
         error: RecourseError | None = None
         try:
-            return {"ok": await self._attempt(job_id, kind, payload, timeout_s)}
+            result = await self._attempt(job_id, kind, payload, timeout_s)
+            return {"ok": await self._finish(job_id, kind, payload, result)}
         except RecourseError as caught:
             error = caught
             return {"error": caught.to_dict()}
         finally:
-            ms = round(1000.0 * (time.monotonic() - began))
-            log.info("job-computed", job=job_id, kind=kind, ms=ms, code=error and error.code)
+            seconds = time.monotonic() - began
+            known = kind if kind in self._kinds else "unknown"
+            self._metrics.job(known, "succeeded" if error is None else error.code, seconds)
+            log.info("job-computed", job=job_id, kind=kind, ms=round(1000.0 * seconds), code=error and error.code)
 
-    async def _attempt(self, job_id: str, kind: str, payload: Json, timeout_s: float) -> Json:
+    async def _chunk(self, job_id: str, number: int, kind: str, payload: Json) -> Json:
+        """Compute and store a chunk, unless that has been done."""
+        self._lane.start()
+        began = time.monotonic()
+        try:
+            chunk = await self._insist(lambda: self._chunks.take(job_id, number))
+            if chunk.rows and chunk.lines is None:
+                lines: list[str] = []
+                for start in range(0, len(chunk.rows), batch.GROUP):
+                    part = {**payload, "first": chunk.first + start, "rows": chunk.rows[start : start + batch.GROUP]}
+                    lines += await lines_of(self._lane, self._known(kind), self._store, part)
+                await self._insist(lambda: self._chunks.store(job_id, number, lines))
+                # Whoever stored first has decided.
+                chunk = await self._insist(lambda: self._chunks.take(job_id, number))
+            if chunk.rows and chunk.lines is not None:
+                await self._kept(job_id, {**payload, "first": chunk.first, "rows": chunk.rows}, chunk.lines)
+                await self._insist(lambda: self._chunks.finish(job_id, number))
+        except RecourseError as error:
+            return {"error": error.to_dict()}
+        log.info("chunk-computed", job=job_id, number=number, ms=round(1000.0 * (time.monotonic() - began)))
+        return {"ok": None}
+
+    async def _kept(self, job_id: str, payload: Json, lines: list[str]) -> None:
+        """Return once the service has what it keeps of some lines, whatever becomes of the ledger meanwhile."""
+        while True:
+            try:
+                await self._keep(job_id, payload, lines)
+                return
+            except LedgerUnavailable as error:
+                log.error("lines-not-kept", job=job_id, trace=trace(error))
+            await asyncio.sleep(STORE_AGAIN_S)
+
+    async def _insist(self, question: Callable[[], Answer]) -> Answer:
+        """The answer of the database, once it can be reached."""
+        while True:
+            try:
+                return await asyncio.to_thread(question)
+            except sa.exc.DBAPIError as error:
+                log.error("job-store-lost", trace=trace(error))
+            await asyncio.sleep(STORE_AGAIN_S)
+
+    def _known(self, kind: str) -> JobKind:
         if (function := self._kinds.get(kind)) is None:
             # Stored by another release of the service.
             raise InternalError(f"This server computes no jobs of the kind {kind}.")
+        return function
+
+    async def _attempt(self, job_id: str, kind: str, payload: Json, timeout_s: float) -> Json:
+        function = self._known(kind)
         for attempt in range(1, ATTEMPTS + 1):
             progress = _Progress(job_id, self._report)
             try:
@@ -160,6 +285,13 @@ class Worker:
             finally:
                 progress.close()
         raise AssertionError("unreachable")
+
+
+def _ok(outcome: Json) -> Any:
+    """What was computed; raises the error that is there instead."""
+    if (error := outcome.get("error")) is not None:
+        raise PortableWorkflowError(error["detail"], error["code"], error["code"], error)
+    return outcome["ok"]
 
 
 class _Progress:

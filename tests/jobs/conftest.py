@@ -48,6 +48,21 @@ def server(
         yield start().ready()
 
 
+SQLITE_FIRST = ("test_batches.py", "test_ledger.py", "test_promises.py")
+"""Many tests over HTTP, of tables whose own tests (tests/store) try both databases each time."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without `-m`, what takes long is tried on SQLite alone."""
+    if config.option.markexpr:
+        return
+    for item in items:
+        if "postgres" in item.name and (item.get_closest_marker("slow") or item.path.name in SQLITE_FIRST):
+            reason = "takes long, and is tried on SQLite: `pytest -m 'slow or not slow'` tries PostgreSQL too"
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "ledger"

@@ -11,8 +11,8 @@ from app.settings import Settings
 from tests.jobs.kinds import KINDS
 
 if __name__ == "__main__":
-    configure_logging()
     settings = Settings()
+    configure_logging(settings.log_level)
     app = create_app(settings, KINDS)
 
     @app.post("/test/{kind}")

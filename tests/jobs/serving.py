@@ -65,6 +65,7 @@ class Server:
 
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
         self.database = settings.get("RECOURSE_DATABASE_URL", "")
+        self.state = Path(settings["RECOURSE_STATE_DIR"])
         self.log = directory / f"log-{uuid.uuid4().hex[:6]}"
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("RECOURSE_")}
         with self.log.open("wb") as stderr:
@@ -121,6 +122,46 @@ class Server:
 
     def end(self) -> None:
         self.client.close()
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+class Worker:
+    """A process that computes jobs and answers nobody; its children die with it."""
+
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        self.log = directory / f"log-{uuid.uuid4().hex[:6]}"
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("RECOURSE_")}
+        with self.log.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.jobs.worker"],
+                env=inherited | settings, cwd=ROOT, stderr=stderr, start_new_session=True,
+            )  # fmt: skip
+        until(lambda: b"job-store-opened" in self.log.read_bytes() or self._process.poll() is not None)
+        assert self._process.poll() is None, self.log.read_text()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """The lines of the log, of one event."""
+        found = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [line for line in found if line["event"] == event]
+
+    def kill(self) -> None:
+        """As the kernel does when memory runs out: the process, not its children."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Tell it to stop, and see that it does so in an orderly way."""
+        self._process.terminate()
+        assert self._process.wait(20) == 0
+        assert self.lines("worker-stopped")
+
+    def end(self) -> None:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

@@ -65,6 +65,7 @@ def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> 
                 "shift": None,
                 "joint": None,
             },
+            "report": None,
         }
     ]  # fmt: skip
     assert told["surrogate"] == {"kind": "mpm", "worst_case_accuracy": 0.4, "fidelity": 0.9, "samples": 100}
@@ -81,7 +82,7 @@ def test_that_nothing_was_found_is_told_with_what_was_nearest_and_what_would_hel
     told = answer(actions, result)
     assert (told["status"], told["reason"], told["detail"]) == ("not_found", "infeasible_constraints", "No.")
     assert told["nearest"]["applicant"] == {"amount": 2000, "housing": "rented"}
-    assert told["nearest"]["score"] == -0.1
+    assert (told["nearest"]["score"], told["nearest"]["favourable"]) == (-0.1, False)
     assert told["relax"] == {"constraint": "bounds", "feature": "amount", "sufficient": True, "text": "Ask for less."}
     assert told["surrogate"] is None
     json.dumps(told, allow_nan=False)
@@ -89,7 +90,7 @@ def test_that_nothing_was_found_is_told_with_what_was_nearest_and_what_would_hel
 
 def test_an_answer_without_time_has_the_same_fields(actions: ActionSet) -> None:
     assert set(out_of_time(12.0)) == set(answer(actions, FOUND))
-    added_later = {"id", "reference", "model", "method", "seed", "created_at", "expires_at"}
+    added_later = {"id", "reference", "model", "method", "seed", "created_at", "expires_at", "stored"}
     assert set(out_of_time(12.0)) | added_later == set(RecourseAnswer.model_fields)
 
 

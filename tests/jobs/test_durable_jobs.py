@@ -271,12 +271,12 @@ def test_requests_are_answered_while_jobs_are_computed_and_pages_follow_each_oth
 
 @pytest.mark.slow
 def test_a_second_server_of_the_same_name_leaves_the_jobs_alone(start: Start, tmp_path: Path, ledger: Path) -> None:
-    first = start().ready()
+    first = start(RECOURSE_EXECUTOR_ID="one").ready()
     held = tmp_path / "held"
     held.touch()
     address = first.submit("hold", {"ledger": str(ledger), "while": str(held)})
     until(lambda: entries(ledger, "began"))
-    second = start()
+    second = start(RECOURSE_EXECUTOR_ID="one")
     until(lambda: second.lines("job-store-not-opened"))
     document = problem(second.client.get("/health/ready"), 503, "not-ready")
     assert any("Another process" in fault["detail"] for fault in document["errors"])

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,28 @@ def test_a_server_that_is_told_to_stop_ends_with_its_children(
     process.terminate()
     process.wait(10)
     until(lambda: all(gone(pid) for pid in pids), within_s=5)
+
+
+def test_requests_in_flight_are_answered_before_the_server_ends(server: tuple[subprocess.Popen[bytes], str]) -> None:
+    process, url = server
+    body = question(model="odd", applicant={**APPLICANT, "age": LOOPS}, deadline_ms=2_000)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(httpx.post, f"{url}/recourse", json=body, timeout=30)
+        until(lambda: 'state="busy"} 1.0' in httpx.get(f"{url}/metrics", timeout=30).text)
+        process.terminate()
+        until(lambda: refused(url), within_s=5)
+        assert process.poll() is None
+        assert answer.result().json()["reason"] == "deadline"
+    assert process.wait(15) == -signal.SIGTERM
+
+
+def refused(url: str) -> bool:
+    """Whether a server takes no more requests."""
+    try:
+        httpx.get(f"{url}/health/live", timeout=30)
+    except httpx.ConnectError:
+        return True
+    return False
 
 
 def test_a_busy_server_stops_too(server: tuple[subprocess.Popen[bytes], str]) -> None:

@@ -47,8 +47,8 @@ def test_preparing_survives_a_model_that_cannot_be_loaded(models_store: Path) ->
 
 
 def test_a_model_is_loaded_once_per_registration(loan: task.ModelRef) -> None:
-    assert task._load(loan) is task._load(replace(loan))
-    assert task._load(replace(loan, registered_at="later")) is not task._load(loan)
+    assert task.load(loan) is task.load(replace(loan))
+    assert task.load(replace(loan, registered_at="later")) is not task.load(loan)
 
 
 def test_a_model_that_is_gone_is_unknown(loan: task.ModelRef) -> None:
@@ -83,7 +83,8 @@ def test_a_question_survives_being_stored(loan: task.ModelRef) -> None:
 
 
 FRAME = {
-    "id": "rec_1", "reference": None, "model": {}, "method": {}, "seed": 0, "created_at": "", "expires_at": "",
+    "id": "rec_1", "reference": None, "model": {}, "method": {}, "seed": 0, "stored": True,
+    "created_at": "", "expires_at": "",
 }  # fmt: skip
 
 

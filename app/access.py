@@ -1,0 +1,145 @@
+"""Who may ask, and how often."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from app.errors import InsufficientScope, InvalidKey, KeyRequired, NotReady, Open, TooManyRequests
+from app.settings import Settings
+from app.store.keys import NOBODY, Key, Keys, Scope, parts
+from app.store.recorder import Recorder
+
+FRESH_S = 1.0
+"""Keys are read again after so long; a key that was revoked works no longer than that."""
+
+WINDOW_S = 60.0
+"""Rates are so many requests in this time."""
+
+RATE_WITH_KEYS = 6000
+"""Requests per `WINDOW_S` of one caller, where keys are asked for and the operator has not said how many."""
+
+MOST_CALLERS = 10_000
+"""Callers whose rates are known; the one that has been silent for longest makes room."""
+
+
+def refuse_open(settings: Settings, any_key: Callable[[], bool]) -> None:
+    """Raise `Open` where everybody who reaches the service could use it, and more than this machine may reach it.
+
+    `any_key` tells whether there is a key; asked only where it matters.
+    """
+    if not _is_public(settings):
+        return
+    if settings.auth == "off":
+        raise Open(
+            f"RECOURSE_AUTH=off is for loopback addresses only; this service is reached at {_address(settings)}."
+        )
+    if settings.auth == "auto" and not any_key():
+        raise Open(
+            f"There is no API key, and this service is reached at {_address(settings)}. Make a key with `recourse keys "
+            "create`, or set RECOURSE_AUTH=required. If only this machine reaches it, as in a container whose port is "
+            "published on 127.0.0.1, say so: RECOURSE_PUBLISHED_ON=127.0.0.1."
+        )
+
+
+def _is_public(settings: Settings) -> bool:
+    address = _address(settings)
+    try:
+        return not ip_address(address).is_loopback
+    except ValueError:
+        return address != "localhost"
+
+
+def _address(settings: Settings) -> str:
+    return settings.published_on or settings.host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """How often a caller may ask."""
+
+    limit: int
+    """Requests per `WINDOW_S`."""
+    left: int
+    """Requests that it has left now."""
+    full_s: float
+    """Until it has all of them again."""
+
+
+class Access:
+    """Who may use this process; used from one event loop."""
+
+    def __init__(self, settings: Settings, recorder: Recorder) -> None:
+        self._settings = settings
+        self._recorder = recorder
+        self._keys: dict[str, Key] = {}
+        self._read_at = -FRESH_S
+        self._reading = asyncio.Lock()
+        self._buckets: dict[str, tuple[float, float]] = {}
+        """Of each caller how many requests were left, and when that was; the one that asked last is last."""
+
+    async def identify(self, offered: str | None) -> Key | None:
+        """The key that was offered; None where nobody needs one.
+
+        Raises
+        ------
+        KeyRequired, InvalidKey : it is missing, or not one of ours
+        NotReady : the keys cannot be read now
+        """
+        if self._settings.auth != "off":
+            await self._refresh()
+        if self._open:
+            return None
+        if offered is None:
+            raise KeyRequired
+        key_id, secret = parts(offered)
+        key = self._keys.get(key_id, NOBODY)
+        if not key.opens_with(secret) or key is NOBODY or key.revoked_at is not None:
+            raise InvalidKey
+        return key
+
+    def require(self, key: Key | None, scopes: Collection[Scope]) -> None:
+        """Raise `InsufficientScope` unless the key has one of the scopes."""
+        if key is not None and key.scopes.isdisjoint(scopes):
+            raise InsufficientScope(scopes=sorted(scopes))
+
+    def count(self, caller: str) -> Rate | None:
+        """Count a request; None where there is no limit. Raises `TooManyRequests`."""
+        limit = self._settings.rate_limit
+        if limit is None:
+            limit = 0 if self._open else RATE_WITH_KEYS
+        if not limit:
+            return None
+        now = time.monotonic()
+        left, then = self._buckets.pop(caller, (float(limit), now))
+        left = min(float(limit), left + (now - then) * limit / WINDOW_S)
+        allowed = left >= 1.0
+        left -= allowed
+        self._buckets[caller] = (left, now)
+        if len(self._buckets) > MOST_CALLERS:
+            del self._buckets[next(iter(self._buckets))]
+        rate = Rate(limit=limit, left=int(left), full_s=(limit - left) * WINDOW_S / limit)
+        if not allowed:
+            raise TooManyRequests(retry_after_s=(1.0 - left) * WINDOW_S / limit, limit=limit, full_s=rate.full_s)
+        return rate
+
+    @property
+    def _open(self) -> bool:
+        """Whether requests without a key are answered. One key that ever was, also a revoked one, ends that."""
+        if self._settings.auth == "auto":
+            return not (self._keys or _is_public(self._settings))
+        return self._settings.auth == "off"
+
+    async def _refresh(self) -> None:
+        if time.monotonic() - self._read_at < FRESH_S:
+            return
+        async with self._reading:
+            if (began := time.monotonic()) - self._read_at < FRESH_S:
+                return  # somebody has just read them
+            try:
+                found = await self._recorder.run(lambda engine: Keys(engine).list())
+            except NotReady:
+                raise NotReady("The API keys cannot be read, so nobody can be let in.") from None
+            self._keys = {key.id: key for key in found}
+            self._read_at = began

@@ -1,0 +1,298 @@
+"""Batches in files: read applicants, compute them without a server, write a line for each.
+
+What is done is in ``OUTPUT.part``, one line of JSON for each row so far, in the order of the input;
+``OUTPUT.part.json`` says what was asked. So a batch that was stopped, however that happened, can go on.
+"""
+
+import asyncio
+import csv
+import hashlib
+import json
+import os
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from app.api.errors import problem
+from app.api.routes.batch import line_to_row, to_row
+from app.jobs import task
+from app.jobs.answer import Json
+from app.jobs.batch import GROUP, line_of, refusal
+from app.jobs.groups import lines_of
+from app.jobs.pool import Lane
+from app.recourse.features import Feature
+from app.registry.registered import RegisteredModel
+from app.settings import Settings
+
+LINES, CSV, PARQUET = ".ndjson", ".csv", ".parquet"
+
+FORMATS = (LINES, CSV, PARQUET)
+
+AHEAD = 2
+"""Groups in the line for each child, so that none waits for this process."""
+
+PARQUET_ROWS = 1000
+"""Rows of a Parquet file in memory at once."""
+
+
+class BatchRefused(Exception):
+    """The batch cannot be computed as it was asked for; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Applicants in a file, and the file for what becomes of them."""
+
+    source: Path
+    output: Path
+    model: RegisteredModel
+    payload: Json
+    """What the applicants have in common, from `Service.batch_payload`."""
+
+    @property
+    def part(self) -> Path:
+        """Lines of the rows that are done."""
+        return self.output.with_name(f"{self.output.name}.part")
+
+    @property
+    def asked(self) -> Path:
+        """What they were computed for."""
+        return self.output.with_name(f"{self.output.name}.part.json")
+
+    def begin(self, *, resume: bool) -> int:
+        """Make ready to write; how many rows are done already.
+
+        Raises
+        ------
+        BatchRefused : there is something already, and it was not said to go on; or it is of another question
+        """
+        for path in (self.source, self.output):
+            if path.suffix not in FORMATS:
+                raise BatchRefused(f"{path} must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+        if PARQUET in (self.source.suffix, self.output.suffix):
+            _parquet()
+        if self.output.exists():
+            raise BatchRefused(f"{self.output} is there already; remove it, or choose another output.")
+        question = line_of({"input": _digest(self.source), "question": self.payload})
+        if not self.asked.exists():
+            self.part.write_bytes(b"")
+            self.asked.write_text(question, encoding="utf-8")
+            return 0
+        done = _whole_lines(self.part)
+        if not resume:
+            raise BatchRefused(f"{done:,} rows are done in {self.part}. Go on with --resume, or remove it.")
+        if self.asked.read_text(encoding="utf-8") != question:
+            raise BatchRefused(f"{self.part} is of another input, model or question; remove it to begin anew.")
+        return done
+
+    def count(self) -> int:
+        """How many applicants there are."""
+        if self.source.suffix == PARQUET:
+            return int(_parquet().ParquetFile(self.source).metadata.num_rows)
+        return sum(1 for _ in _records(self.source))
+
+    def rows(self) -> Iterator[Json]:
+        """The applicants as `task.batch_job` takes them."""
+        read = line_to_row if self.source.suffix == LINES else Reader(self.model.space.features).row
+        return map(read, _records(self.source))
+
+    def finish(self) -> Counter[str]:
+        """Turn the lines into the output; how many there are of each status."""
+        counts: Counter[str] = Counter()
+        if self.output.suffix == LINES:
+            unfinished = self.output.with_name(f"{self.output.name}.tmp")
+            with unfinished.open("w", encoding="utf-8") as file:
+                for told in self._told(counts):
+                    file.write(line_of(told) + "\n")
+        else:
+            unfinished = _write_table(self.output, self.model.space.features, self._told(counts))
+        os.replace(unfinished, self.output)
+        self.part.unlink()
+        self.asked.unlink()
+        return counts
+
+    def _told(self, counts: Counter[str]) -> Iterator[Json]:
+        """Answers and problem documents, in order."""
+        with self.part.open(encoding="utf-8") as file:
+            for line in file:
+                found = refusal(line)
+                if found is None:
+                    told = json.loads(line)
+                else:
+                    told = {**problem(found[0], "/recourse/batch"), "reference": found[1]}
+                counts[str(told["status"]) if found is None else "refused"] += 1
+                yield told
+
+
+async def compute(settings: Settings, batch: Batch, done: int, on_progress: Callable[[int], None]) -> None:
+    """Compute the rows behind the first `done` in a pool of processes, and write their lines.
+
+    Parameters
+    ----------
+    on_progress : is told how many rows are done
+    """
+    store = task.Store(root=str(settings.models_store.absolute()), trust_pickle=settings.trust_pickle)
+    lane = Lane("batch", settings.lanes_bounds, task.prepare, (store,))
+    lane.start()
+    try:
+        with batch.part.open("a", encoding="utf-8") as file:
+            rows = islice(batch.rows(), done, None)
+            async for lines in _in_order(lane, store, batch.payload, rows, done):
+                file.writelines(f"{line}\n" for line in lines)
+                file.flush()
+                done += len(lines)
+                on_progress(done)
+    finally:
+        await lane.close()
+
+
+async def _in_order(
+    lane: Lane, store: task.Store, common: Json, rows: Iterator[Json], first: int
+) -> AsyncIterator[list[str]]:
+    """The lines of each group in turn, while the next ones are being computed."""
+    running: deque[asyncio.Task[list[str]]] = deque()
+    try:
+        while True:
+            while len(running) < AHEAD * lane.size and (group := list(islice(rows, GROUP))):
+                payload = {**common, "first": first, "rows": group}
+                running.append(asyncio.create_task(lines_of(lane, task.batch_job, store, payload)))
+                first += len(group)
+            if not running:
+                return
+            yield await running.popleft()
+    finally:
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Turns flat records, of texts or values, into rows; `reference` is a feature only where the model has it."""
+
+    def __init__(self, features: Iterable[Feature]) -> None:
+        self._features = {feature.name: feature for feature in features}
+
+    def row(self, record: Json) -> Json:
+        """The row of a record; empty cells are missing."""
+        cells = {name: value for name, value in record.items() if value is not None and value != ""}
+        reference = None if "reference" in self._features else cells.pop("reference", None)
+        applicant = {name: self._value(name, value) for name, value in cells.items()}
+        return to_row({"applicant": applicant, "reference": None if reference is None else str(reference)})
+
+    def _value(self, name: str, value: Any) -> Any:
+        """A text as the feature takes it; what cannot be read stays a text, and is refused as one."""
+        feature = self._features.get(name)
+        if feature is None or not isinstance(value, str):
+            return value
+        if feature.is_number:
+            try:
+                return float(value)
+            except ValueError:
+                return value
+        truths = {str(level).lower(): level for level in feature.levels if isinstance(level, bool)}
+        return truths.get(value.lower(), value)
+
+
+def _records(source: Path) -> Iterator[Any]:
+    if source.suffix == CSV:
+        with source.open(encoding="utf-8-sig", newline="") as file:
+            yield from csv.DictReader(file, restkey="(without a heading)")
+    elif source.suffix == PARQUET:
+        for part in _parquet().ParquetFile(source).iter_batches(batch_size=PARQUET_ROWS):
+            yield from part.to_pylist()
+    else:
+        with source.open("rb") as file:
+            yield from (line for line in file if line.strip())
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise BatchRefused("Parquet files need pyarrow: pip install 'recourse[parquet]'.") from None
+    return pyarrow.parquet
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _whole_lines(path: Path) -> int:
+    """How many lines a file has, once what was torn at its end is cut off."""
+    count = end = 0
+    with path.open("r+b") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                count, end = count + 1, end + len(line)
+        file.truncate(end)
+    return count
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+FACTS = {
+    "reference": str, "id": str, "status": str, "reason": str, "detail": str, "seed": int, "probability": float,
+    "changes": str, "cost": float, "validity_lower": float, "joint_lower": float,
+}  # fmt: skip
+"""Columns of every table; those of the advised record follow, `to.` and the name of the feature."""
+
+
+def _cells(told: Json) -> Json:
+    """One row of a table; the best counterfactual where there are several."""
+    if "code" in told:
+        faults = [f"{fault['pointer']} {fault['detail']}" for fault in told.get("errors", ())]
+        detail = "; ".join([told["detail"], *faults])
+        return {"reference": told["reference"], "status": "refused", "reason": told["code"], "detail": detail}
+    cells = {key: told[key] for key in ("reference", "id", "status", "reason", "detail", "seed")}
+    cells["probability"] = told["factual"] and told["factual"]["probability"]
+    for best in told["counterfactuals"][:1]:
+        validity = best["validity"]
+        cells |= {
+            "changes": " ".join(change["text"] for change in best["changes"]),
+            "cost": best["cost"]["total"],
+            "validity_lower": validity["shift"] and validity["shift"]["gelbrich"]["lower"],
+            "joint_lower": validity["joint"] and validity["joint"]["lower"],
+            **{f"to.{name}": value for name, value in best["applicant"].items()},
+        }
+    return cells
+
+
+def _write_table(output: Path, features: Iterable[Feature], told: Iterator[Json]) -> Path:
+    """The table beside where it shall be."""
+    unfinished = output.with_name(f"{output.name}.tmp")
+    columns = {**FACTS, **{f"to.{feature.name}": _kind(feature) for feature in features}}
+    rows = map(_cells, told)
+    if output.suffix == CSV:
+        with unfinished.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        return unfinished
+    parquet = _parquet()
+    import pyarrow as pa
+
+    types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+    with parquet.ParquetWriter(unfinished, schema) as writer:
+        while part := list(islice(rows, PARQUET_ROWS)):
+            writer.write_table(pa.Table.from_pylist(part, schema=schema))
+    return unfinished
+
+
+def _kind(feature: Feature) -> type:
+    if feature.is_number:
+        return float
+    return bool if all(isinstance(level, bool) for level in feature.levels) else str
+
+
+def summary(counts: Counter[str]) -> str:
+    """How a batch went, as a sentence."""
+    parts = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in sorted(counts.items()))
+    return f"{counts.total():,} applicants: {parts or 'none'}."

@@ -1,0 +1,155 @@
+"""What is measured, in the form that Prometheus reads.
+
+Labels are names of our own (routes, methods, verdicts, lanes, registered models), never anything a client made up, so
+that there are few of them and none holds personal data.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from app import __version__
+
+SECONDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of the histograms of requests; the longest deadline is a minute."""
+
+JOB_SECONDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+
+HTTP_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Others are one label: a client can make up as many as it likes."""
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneState:
+    """A lane at one moment."""
+
+    busy: int
+    idle: int
+    warming: int
+    waiting: int
+    """Calls in line."""
+    ended: Mapping[str, int]
+    """Children that ended before their time, since the start, by the reason."""
+
+
+class Metrics:
+    """The metrics of one process.
+
+    Parameters
+    ----------
+    lanes : reads the lanes by their names, when the metrics are read
+    """
+
+    def __init__(self, lanes: Callable[[], Mapping[str, LaneState]] = dict) -> None:
+        self._registry = CollectorRegistry()
+        own: dict[str, Any] = {"registry": self._registry}
+        ProcessCollector(**own)
+        PlatformCollector(**own)
+        self._registry.register(_Lanes(lanes))
+        Gauge("recourse_build_info", "The release that runs; always 1.", ["version"], **own).labels(__version__).set(1)
+        self._requests = Histogram(
+            "recourse_http_request_duration_seconds",
+            "Requests, from the first byte of their head to the end of the answer.",
+            ["method", "route", "status"],
+            buckets=SECONDS,
+            **own,
+        )
+        self._answers = Histogram(
+            "recourse_answer_duration_seconds",
+            "Direct answers of POST /recourse with the time to compute them, by method and verdict.",
+            ["method", "verdict"],
+            buckets=SECONDS,
+            **own,
+        )
+        self._jobs = Histogram(
+            "recourse_job_duration_seconds",
+            "Jobs computed by this process, without the time they waited; the outcome is `succeeded` or an error code.",
+            ["kind", "outcome"],
+            buckets=JOB_SECONDS,
+            **own,
+        )
+        self._calls = Counter("recourse_model_calls", "Questions to a model.", ["model"], **own)
+        self._rows = Counter("recourse_model_rows", "Records in those questions.", ["model"], **own)
+        self._unfinished = Gauge("recourse_jobs", "Jobs that have not ended.", ["kind", "state"], **own)
+        self._ready = Gauge("recourse_ready", "Whether a part can do its work: 1 or 0.", ["part"], **own)
+        self._replayed = Counter("recourse_idempotent_replays", "Answers given once more for their key.", **own)
+        self._broken = Gauge(
+            "recourse_broken_promises",
+            "Promises, neither expired nor erased, that the newest audit of a version found broken.",
+            ["model", "version"],
+            **own,
+        )
+
+    def request(self, method: str, route: str | None, status: int, seconds: float) -> None:
+        """Note a request; `route` is the template of its address, None where there is none."""
+        known = method if method in HTTP_METHODS else "other"
+        self._requests.labels(known, route or "none", status).observe(seconds)
+
+    def answer(self, method: str, found: Mapping[str, Any], seconds: float) -> None:
+        """Note a direct answer of the recourse method."""
+        self._answers.labels(method, found.get("reason") or found["status"]).observe(seconds)
+
+    def job(self, kind: str, outcome: str, seconds: float) -> None:
+        """Note a job that was computed."""
+        self._jobs.labels(kind, outcome).observe(seconds)
+
+    def asked(self, model: str, found: Any) -> None:
+        """Note what a model was asked for an answer, if that says so in its `diagnostics`."""
+        spent = found.get("diagnostics") if isinstance(found, dict) else None
+        if spent and spent["model_calls"] is not None:
+            self._calls.labels(model).inc(spent["model_calls"])
+            self._rows.labels(model).inc(spent["model_rows"])
+
+    def replayed(self) -> None:
+        """Note an answer that was given once more."""
+        self._replayed.inc()
+
+    def audited(self, model: str, version: str, broken: int) -> None:
+        """Note how many promises the newest audit of a version found broken."""
+        self._broken.labels(model, version).set(broken)
+
+    def render(self, unfinished: Mapping[tuple[str, str], int], ready: Mapping[str, bool]) -> bytes:
+        """All metrics as text; jobs that have not ended are counted by kind and state."""
+        self._unfinished.clear()
+        for labels, count in unfinished.items():
+            self._unfinished.labels(*labels).set(count)
+        for part, is_ready in ready.items():
+            self._ready.labels(part).set(is_ready)
+        return generate_latest(self._registry)
+
+
+class _Lanes(Collector):
+    """Reads the lanes when the metrics are read: nothing is counted twice, and nothing while nobody looks."""
+
+    def __init__(self, read: Callable[[], Mapping[str, LaneState]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        children = GaugeMetricFamily("recourse_lane_children", "Child processes.", labels=["lane", "state"])
+        waiting = GaugeMetricFamily("recourse_lane_waiting", "Calls in line for a child.", labels=["lane"])
+        ended = CounterMetricFamily(
+            "recourse_lane_children_ended",
+            "Children that were killed at a time limit or for a cancelled job, or died, and were replaced.",
+            labels=["lane", "reason"],
+        )
+        for lane, state in self._read().items():
+            waiting.add_metric([lane], state.waiting)
+            for name in ("busy", "idle", "warming"):
+                children.add_metric([lane, name], getattr(state, name))
+            for reason in ("timeout", "crash", "cancelled"):
+                ended.add_metric([lane, reason], state.ended.get(reason, 0))
+        return [children, waiting, ended]

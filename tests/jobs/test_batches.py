@@ -1,0 +1,256 @@
+"""Batches in real processes: one line for each row, in order, whatever happens to whoever computes them."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.jobs.chunks import CHUNK
+from tests.api.asking import APPLICANT, problem
+from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
+from tests.conftest import until
+from tests.jobs.conftest import Start
+from tests.jobs.serving import Server, drop_connections
+from tests.processes import gone
+
+PATH = "/recourse/batch"
+
+PATIENCE_S = 180
+"""Children for jobs have low priority: on a machine that is busy otherwise they are long in starting."""
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends children with their parent")
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    """Different applicants, most of them refused by `loan`."""
+    return [
+        {"reference": f"case-{i}", "applicant": {**APPLICANT, "income": 1000.0 + i % 700, "age": 20 + i % 60}}
+        for i in range(count)
+    ]
+
+
+def submit(server: Server, applicants: list[Any], **common: Any) -> str:
+    """The address of a new batch."""
+    response = server.client.post(PATH, json={"model": "loan", **common, "applicants": applicants})
+    assert response.status_code == 202, response.text
+    assert response.headers["location"] == f"/jobs/{response.json()['id']}"
+    return response.headers["location"]
+
+
+def lines(server: Server, address: str) -> list[dict[str, Any]]:
+    """The results of a batch that has succeeded."""
+    job = server.ended(address, within_s=PATIENCE_S)
+    assert (job["status"], job["error"]) == ("succeeded", None)
+    response = server.client.get(job["result"])
+    assert response.headers["content-type"] == "application/x-ndjson"
+    assert response.text.endswith("\n")
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def same(line: dict[str, Any]) -> str:
+    """The bytes of an answer or problem, but for what differs each time."""
+    line = {key: value for key, value in line.items() if key not in ("id", "created_at", "expires_at")}
+    line = {key: value for key, value in line.items() if key not in ("instance", "request_id")}
+    if "diagnostics" in line:
+        line["diagnostics"] = {**line["diagnostics"], "elapsed_ms": None}
+    return json.dumps(line)
+
+
+def directly(server: Server, row: dict[str, Any], **common: Any) -> str:
+    """What the single request says."""
+    response = server.client.post("/recourse", json={"model": "loan", **common, **row})
+    answer = response.json()
+    return same(answer if response.is_success else {**answer, "reference": row.get("reference")})
+
+
+def test_each_row_has_the_answer_that_a_request_of_its_own_would_have_had(server: Server) -> None:
+    common = {
+        "seed": 5, "constraints": {"immutable": ["age"], "bounds": {"amount": {"min": 100}}}, "deadline_ms": 30_000,
+        "cost": {"weights": {"income": 2.0}}, "method": {"name": "robust_mpm", "radius_unfavourable": 2.0},
+    }  # fmt: skip
+    applicants = rows(CHUNK + 5)
+    found = lines(server, submit(server, applicants, **common))
+    assert [line["reference"] for line in found] == [row["reference"] for row in applicants]
+    assert len({line["id"] for line in found}) == len(found)
+    for i in (0, 1, 19, 20, CHUNK - 1, CHUNK, CHUNK + 4):
+        assert same(found[i]) == directly(server, applicants[i], **{**common, "seed": 5 + i})
+
+
+def test_answers_of_a_batch_are_in_the_ledger_unless_that_is_not_wanted(server: Server) -> None:
+    address = submit(server, rows(3), seed=1)
+    found = lines(server, address)
+    kept = server.client.get(f"/recourse/{found[1]['id']}")
+    assert kept.json() == found[1]
+    assert kept.text in server.client.get(f"{address}/results").text.split("\n")
+    (listed,) = [
+        one for one in server.client.get("/recourse?reference=case-1").json()["recourse"] if one["id"] == found[1]["id"]
+    ]
+    assert server.client.delete(f"/recourse/{listed['id']}").json()["status"] == "erased"
+    after = lines(server, address)
+    assert (after[1]["code"], after[1]["reference"]) == ("erased", None)
+    assert [after[0], after[2]] == [found[0], found[2]], "the others stay"
+    (unkept,) = lines(server, submit(server, rows(1), store=False))
+    assert unkept["stored"] is False
+    problem(server.client.get(f"/recourse/{unkept['id']}"), 404, "unknown-recourse")
+
+
+def test_a_bad_row_is_a_problem_in_its_place(server: Server) -> None:
+    good = rows(4)
+    bad = [
+        {"reference": "no age", "applicant": {key: value for key, value in APPLICANT.items() if key != "age"}},
+        {"reference": "too much", "applicant": APPLICANT, "colour": "red"},
+        {"reference": 7, "applicant": APPLICANT},
+        {"applicant": {**APPLICANT, "savings": "a fortune", "income": "much"}},
+        "nobody",
+    ]
+    mixed = [good[0], *bad[:3], good[1], *bad[3:], *good[2:]]
+    found = lines(server, submit(server, mixed))
+    expected = ["case-0", "no age", "too much", None, "case-1", None, None, "case-2", "case-3"]
+    assert [line["reference"] for line in found] == expected
+    assert ["code" in line for line in found] == [row not in good for row in mixed]
+    pointers = [[fault["pointer"] for fault in line["errors"]] for line in found if "code" in line]
+    assert pointers == [
+        ["/applicant/age"],
+        ["/colour"],
+        ["/reference"],
+        ["/applicant/income", "/applicant/savings"],
+        [""],
+    ]
+    assert same(found[1]) == directly(server, bad[0])
+    assert {line["status"] for line in found if "code" in line} == {422}
+
+
+def test_lines_in_are_the_same_as_json_in(server: Server) -> None:
+    applicants = rows(3)
+    body = "\n".join(json.dumps(line) for line in [{"model": "loan", "seed": 2}, *applicants])
+    body = body + '\n{"reference": "torn", "appl\n\n' + json.dumps(applicants[0]) + "\n"
+    response = server.client.post(PATH, content=body, headers={"Content-Type": "application/x-ndjson"})
+    assert response.status_code == 202, response.text
+    found = lines(server, response.headers["location"])
+    whole = lines(server, submit(server, applicants, seed=2))
+    assert [same(line) for line in found[:3]] == [same(line) for line in whole]
+    assert (found[3]["code"], found[3]["status"]) == ("malformed-json", 400)
+    assert (found[4]["reference"], found[4]["seed"]) == ("case-0", 2 + 4)
+
+
+def test_rows_that_kill_or_stop_the_model_are_alone_in_their_trouble(server: Server) -> None:
+    ages = [30, LOOPS, 31, DIES, 32, STUMBLES, 33, GIVES_NAN, GIVES_TOO_MUCH, 34]
+    applicants = [{"applicant": {**APPLICANT, "age": age}} for age in ages]
+    address = submit(server, applicants, model="odd", deadline_ms=400)
+    found = lines(server, address)
+    told = [line.get("code") or line["reason"] or line["status"] for line in found]
+    assert told == [
+        "found", "deadline", "found", "lane-crashed", "found", "model-output-invalid", "found", "model_output_invalid",
+        "model-output-invalid", "found",
+    ]  # fmt: skip
+    assert "secret" not in server.log.read_text()
+
+
+def test_what_all_rows_have_in_common_is_refused_at_once(server: Server) -> None:
+    def post(body: Any, **headers: str) -> httpx.Response:
+        content = body if isinstance(body, str) else json.dumps(body)
+        return server.client.post(PATH, content=content, headers={"Content-Type": "application/json", **headers})
+
+    common = {"model": "loan", "applicants": rows(1)}
+    problem(post({**common, "model": "unknown"}), 404, "unknown-model")
+    problem(post({**common, "constraints": {"direction": {"age": "decrease"}}}), 422, "constraint-clash")
+    problem(post({**common, "certificate": {"moments": "registered"}}), 422, "invalid-request")
+    problem(post({**common, "applicants": []}), 422, "invalid-request")
+    problem(post({**common, "applicant": APPLICANT}), 422, "invalid-request")
+    problem(post("[]"), 422, "invalid-request")
+    problem(post("{"), 400, "malformed-json")
+    problem(post(common, **{"Content-Type": "text/plain"}), 415, "unsupported-media-type")
+    problem(post(json.dumps({"model": "loan"}), **{"Content-Type": "application/x-ndjson"}), 422, "invalid-request")
+
+
+def test_a_batch_has_limits(start: Start) -> None:
+    server = start(RECOURSE_MAX_BATCH_ROWS="3", RECOURSE_MAX_BATCH_BYTES="2000", RECOURSE_MAX_BODY_BYTES="1024").ready()
+    problem(server.client.post(PATH, json={"model": "loan", "applicants": rows(4)}), 413, "body-too-large")
+    problem(server.client.post(PATH, json={"model": "loan", "applicants": rows(30)}), 413, "body-too-large")
+    assert len(lines(server, submit(server, rows(3)))) == 3
+
+
+def test_progress_is_told_and_a_batch_can_be_cancelled(start: Start, ledger: Path) -> None:
+    server = start(TEST_LEDGER=str(ledger)).ready()
+    address = submit(server, rows(6 * CHUNK))
+    until(lambda: server.job(address)["progress"]["done"] > 0, within_s=PATIENCE_S)
+    job = server.job(address)
+    assert job["progress"]["done"] in range(CHUNK, 6 * CHUNK, CHUNK)
+    assert (job["kind"], job["status"], job["progress"]["total"]) == ("batch", "running", 6 * CHUNK)
+    problem(server.client.get(f"{address}/results"), 409, "job-unfinished")
+    assert server.client.delete(address).json()["status"] == "cancelled"
+    computed = len(ledger.read_text().splitlines())
+    after = submit(server, rows(3))
+    assert len(lines(server, after)) == 3
+    assert len(ledger.read_text().splitlines()) <= computed + 2, "one that had begun, and the other batch"
+    problem(server.client.get(f"{address}/results"), 409, "job-cancelled")
+    assert [job["id"] for job in server.client.get("/jobs").json()["jobs"]] == [
+        one.rpartition("/")[2] for one in (after, address)
+    ]
+
+
+def each_exactly_once(server: Server, address: str, applicants: list[dict[str, Any]]) -> None:
+    """Every applicant has one result, in its place."""
+    found = lines(server, address)
+    assert [line["reference"] for line in found] == [row["reference"] for row in applicants]
+    assert len({line["id"] for line in found}) == len(applicants)
+    assert [line["seed"] for line in found] == list(range(len(applicants)))
+    assert all(line["status"] in ("found", "already_favourable") for line in found)
+    assert server.job(address)["progress"] == {"done": len(applicants), "total": len(applicants)}
+    for line in found[:: len(found) // 7]:
+        assert server.client.get(f"/recourse/{line['id']}").json() == line
+
+
+def in_the_middle(server: Server, address: str, ledger: Path) -> None:
+    """Wait until some chunks are stored and others are being computed."""
+    until(lambda: server.job(address)["progress"]["done"] > 0, within_s=PATIENCE_S)
+    before = len(ledger.read_text().splitlines())
+    until(lambda: len(ledger.read_text().splitlines()) > before, within_s=PATIENCE_S)
+    assert server.job(address)["finished_at"] is None
+
+
+@pytest.mark.slow
+@linux
+def test_a_batch_survives_its_killed_server(start: Start, ledger: Path) -> None:
+    applicants = rows(5 * CHUNK)
+    server = start(TEST_LEDGER=str(ledger)).ready()
+    address = submit(server, applicants)
+    for _ in range(2):
+        in_the_middle(server, address, ledger)
+        pids = server.children()
+        server.kill()
+        until(lambda pids=pids: all(gone(pid) for pid in pids), within_s=5)
+        server = start(TEST_LEDGER=str(ledger)).ready()
+    each_exactly_once(server, address, applicants)
+    computed = ledger.read_text().split()[::2]
+    assert len(computed) > len(set(computed)), "a chunk was in flight"
+
+
+@pytest.mark.slow
+def test_a_batch_survives_its_killed_children(start: Start, ledger: Path) -> None:
+    applicants = rows(3 * CHUNK)
+    server = start(TEST_LEDGER=str(ledger)).ready()
+    address = submit(server, applicants)
+    in_the_middle(server, address, ledger)
+    for pid in {int(word) for word in ledger.read_text().split()[1::2]}:
+        os.kill(pid, signal.SIGKILL)
+    each_exactly_once(server, address, applicants)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["postgres"], indirect=True)
+def test_a_batch_survives_a_database_that_drops_all_connections(start: Start, ledger: Path) -> None:
+    applicants = rows(4 * CHUNK)
+    server = start(TEST_LEDGER=str(ledger)).ready()
+    address = submit(server, applicants)
+    for _ in range(2):
+        in_the_middle(server, address, ledger)
+        assert drop_connections(server.database) > 0
+        until(lambda: server.client.get(address).status_code == 200)
+    each_exactly_once(server, address, applicants)
+    assert server.ready()

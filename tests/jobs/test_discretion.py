@@ -1,0 +1,78 @@
+"""The log tells what happened and never whom it was about: real requests with words that nobody else uses."""
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.store.engine import open_engine, writing
+from app.store.ledger import FILE
+from tests.api.asking import APPLICANT, question
+from tests.jobs.conftest import Start
+from tests.jobs.serving import Server
+
+SECRETS = {
+    "Authorization": "Bearer rk_sentinel-key",
+}
+PERSON = {**APPLICANT, "income": 1507.13, "amount": 20483.79}
+REFERENCE = "sentinel-reference"
+
+
+def numbers(value: Any) -> set[str]:
+    """Every number with decimals in an answer, as it would be written."""
+    if isinstance(value, dict):
+        return {found for part in value.values() for found in numbers(part)}
+    if isinstance(value, list):
+        return {found for part in value for found in numbers(part)}
+    return {repr(value)} if isinstance(value, float) and len(repr(value)) > 5 else set()
+
+
+def break_ledger(server: Server, *, away: bool) -> None:
+    before, after = ("ledger_particulars", "away") if away else ("away", "ledger_particulars")
+    engine = open_engine(server.database or f"sqlite:///{server.state / FILE}")
+    with writing(engine) as connection:
+        connection.execute(sa.text(f"alter table {before} rename to {after}"))
+    engine.dispose()
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+def test_no_log_line_holds_a_value_a_key_or_a_reference(start: Start, level: str) -> None:
+    server = start(RECOURSE_LOG_LEVEL=level).ready()
+    client = server.client
+    client.headers.update(SECRETS)
+    body = question(applicant=PERSON, reference=REFERENCE)
+    answer = client.post("/recourse", json=body).json()
+    assert answer["status"] == "found"
+    address = f"/recourse/{answer['id']}"
+    later = client.post("/recourse", json=body, headers={"Prefer": "wait=30"})
+    assert later.status_code == 200
+    client.get("/recourse", params={"reference": REFERENCE})
+    assert client.get(address).json() == answer
+    assert client.post(f"{address}/verify", json={}).json()["still_valid"]
+    audit = client.post("/models/loan/audits", json={"model": "loan@1", "reissue": True}, headers={"Prefer": "wait=30"})
+    assert audit.json()["promises"] == 2
+    refused = question(applicant={**PERSON, "housing": "sentinel-housing", "sentinel-feature": 1}, reference=REFERENCE)
+    assert client.post("/recourse", json=refused).status_code == 422
+    assert client.post("/recourse", content=b'{"sentinel-json"').status_code == 415
+    assert client.get("/recourse?sentinel-query=1").status_code == 422
+    break_ledger(server, away=True)
+    for prefer in ({}, {"Prefer": "wait=30"}):
+        assert client.post("/recourse", json=body, headers=prefer).status_code == 503
+    assert (
+        client.post("/models/loan/audits", json={"model": "loan@1"}, headers={"Prefer": "wait=30"}).status_code == 503
+    )
+    break_ledger(server, away=False)
+    assert client.delete(address).json()["status"] == "erased"
+    server.stop()
+    log = server.log.read_text()
+    # Children log too, and at debug level so do libraries.
+    assert "child-warm" in log
+    assert ('"level": "debug"' in log) is (level == "debug")
+    secrets = {
+        "sentinel",
+        REFERENCE,
+        repr(PERSON["income"]),
+        repr(PERSON["amount"]),
+        *numbers(answer["counterfactuals"]),
+    }
+    assert [secret for secret in secrets if secret in log] == []

@@ -1,0 +1,91 @@
+"""Idempotency keys with real servers: two of them, and one that is killed."""
+
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import httpx
+
+from app.store.replays import LEASE
+from tests.api.asking import APPLICANT, problem, question
+from tests.api.odd_model import LOOPS
+from tests.conftest import until
+from tests.jobs.conftest import Start
+from tests.jobs.serving import Server
+
+SLOW: dict[str, Any] = question(model="odd", applicant={**APPLICANT, "age": LOOPS}, deadline_ms=3000)
+"""Is answered after three seconds: its computation has to be killed."""
+
+
+def ask(server: Server, key: str, body: dict[str, Any], **headers: str) -> httpx.Response:
+    return server.client.post("/recourse", json=body, headers={"Idempotency-Key": key, **headers})
+
+
+def busy(server: Server) -> bool:
+    return 'recourse_lane_children{lane="sync",state="busy"} 1.0' in server.client.get("/metrics").text
+
+
+def test_two_servers_carry_a_request_out_once(start: Start) -> None:
+    first, second = start().ready(), start(RECOURSE_EXECUTOR_ID="other", RECOURSE_RUN_JOBS="false").ready()
+    key = str(uuid.uuid4())
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, first, key, SLOW)
+        until(lambda: busy(first))
+        problem(ask(second, key, SLOW), 409, "idempotency-in-progress")
+        problem(ask(second, key, question()), 422, "idempotency-key-reused")
+    again = ask(second, key, SLOW)
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.content == answer.result().content
+    key = str(uuid.uuid4())
+    jobs = [ask(server, key, question(), Prefer="respond-async") for server in (first, second)]
+    assert jobs[0].headers["location"] == jobs[1].headers["location"]
+    assert len(first.client.get("/jobs").json()["jobs"]) == 1
+    assert len(first.client.get("/recourse").json()["recourse"]) >= 1
+
+
+def test_a_killed_server_locks_no_key(start: Start) -> None:
+    server = start().ready()
+    key = str(uuid.uuid4())
+    with ThreadPoolExecutor(1) as pool:
+        lost = pool.submit(ask, server, key, SLOW)
+        until(lambda: busy(server))
+        server.kill()
+        with suppress(httpx.TransportError):
+            raise AssertionError(lost.result())
+    killed = time.monotonic()
+    heir = start().ready()
+    answers: list[httpx.Response] = []
+
+    def answered() -> bool:
+        answers.append(ask(heir, key, SLOW))
+        return answers[-1].status_code != 409
+
+    until(answered, within_s=60)
+    assert answers[-1].status_code == 200
+    assert time.monotonic() - killed < LEASE.total_seconds() + 30
+    assert ask(heir, key, SLOW).headers["idempotent-replayed"] == "true"
+
+
+def test_a_job_that_a_killed_server_had_made_is_not_made_again(start: Start) -> None:
+    """The server dies between making the job and noting the answer: the note is taken away, as if it had."""
+    import sqlalchemy as sa
+
+    from app.store.engine import open_engine, writing
+    from app.store.ledger import FILE
+    from app.store.tables import replays
+
+    server = start().ready()
+    key = str(uuid.uuid4())
+    first = ask(server, key, question(), Prefer="respond-async")
+    engine = open_engine(server.database or f"sqlite:///{server.state / FILE}")
+    with writing(engine) as connection:
+        lapsed = {"status": None, "headers": None, "body": None, "until": "2026-01-01T00:00:00.000Z"}
+        connection.execute(sa.update(replays).values(**lapsed))
+    engine.dispose()
+    again = ask(server, key, question(), Prefer="respond-async")
+    assert "idempotent-replayed" not in again.headers
+    assert again.headers["location"] == first.headers["location"]
+    assert len(server.client.get("/jobs").json()["jobs"]) == 1
+    assert server.ended(first.headers["location"])["status"] == "succeeded"

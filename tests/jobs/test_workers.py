@@ -1,0 +1,135 @@
+"""Several workers on one database: they share the work, and finish what a dead one had begun."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.errors import NotReady
+from app.jobs.chunks import CHUNK
+from app.jobs.database import Claim
+from app.settings import Settings
+from app.store.engine import open_engine
+from tests.conftest import until
+from tests.jobs.serving import Server, Worker, database, drop_connections, postgres_missing
+from tests.jobs.test_batches import PATIENCE_S, each_exactly_once, in_the_middle, rows, submit
+
+StartWorker = Callable[[], Worker]
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """A PostgreSQL database."""
+    if missing := postgres_missing():
+        pytest.skip(missing)
+    with database() as address:
+        yield address
+
+
+@pytest.fixture
+def cluster(address: str, models_store: Path, tmp_path: Path, ledger: Path) -> Iterator[tuple[Server, StartWorker]]:
+    """A server that answers requests and computes no jobs, and a way to start workers."""
+    settings = {
+        "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_LANES_SYNC": "1",
+        "RECOURSE_LANES_BOUNDS": "1", "RECOURSE_DATABASE_URL": address, "TEST_LEDGER": str(ledger),
+        "RECOURSE_STATE_DIR": str(tmp_path / "state"),
+    }  # fmt: skip
+    with ExitStack() as stack:
+        server = Server(tmp_path, {**settings, "RECOURSE_RUN_JOBS": "false"})
+        stack.callback(server.end)
+
+        def start() -> Worker:
+            worker = Worker(tmp_path, settings)
+            stack.callback(worker.end)
+            return worker
+
+        yield server.ready(), start
+
+
+@pytest.mark.slow
+def test_what_a_dead_worker_had_begun_is_finished_by_another(cluster: tuple[Server, StartWorker], ledger: Path) -> None:
+    server, start = cluster
+    one, two = start(), start()
+    assert {line["executor"] for worker in (one, two) for line in worker.lines("job-store-opened")} == {
+        "slot-0", "slot-1",
+    }  # fmt: skip
+    applicants = rows(8 * CHUNK)
+    address = submit(server, applicants)
+    in_the_middle(server, address, ledger)
+    until(lambda: len({line.split()[1] for line in ledger.read_text().splitlines()}) == 2, within_s=PATIENCE_S)
+    one.kill()
+    each_exactly_once(server, address, applicants)
+    assert two.lines("jobs-adopted")
+    two.stop()
+
+
+@pytest.mark.slow
+def test_workers_that_lose_their_connections_keep_their_slots(
+    cluster: tuple[Server, StartWorker], ledger: Path
+) -> None:
+    server, start = cluster
+    one, two = start(), start()
+    applicants = rows(6 * CHUNK)
+    address = submit(server, applicants)
+    in_the_middle(server, address, ledger)
+    assert drop_connections(server.database) > 0
+    until(lambda: server.client.get(address).status_code == 200)
+    each_exactly_once(server, address, applicants)
+    assert not one.lines("jobs-adopted") + two.lines("jobs-adopted")
+    assert not one.lines("executor-id-lost") + two.lines("executor-id-lost")
+
+
+def test_a_slot_is_held_by_one_process_and_free_when_it_is_gone(address: str) -> None:
+    settings = Settings.model_validate({"database_url": address})
+    engine = open_engine(address)
+    one, two = Claim(engine, settings), Claim(engine, settings)
+    assert (one.executor_id, two.executor_id) == ("slot-0", "slot-1")
+    assert one.keep()
+    one.release()
+    # The server of the database notices a moment later.
+    others = [Claim(engine, settings)]
+    until(lambda: others[-1].executor_id == "slot-0" or others.append(Claim(engine, settings)))
+    for claim in (two, *others):
+        claim.release()
+    engine.dispose()
+
+
+def test_a_lost_lock_is_taken_again_unless_somebody_else_has_it(address: str) -> None:
+    engine = open_engine(address)
+    settings = Settings.model_validate({"database_url": address, "executor_id": "one"})
+    claim = Claim(engine, settings)
+    with pytest.raises(NotReady, match="RECOURSE_EXECUTOR_ID"):
+        Claim(engine, settings)
+    drop_connections(address)
+    assert claim.keep()
+    with pytest.raises(NotReady):
+        Claim(engine, settings)
+    drop_connections(address)
+    other = Claim(engine, settings)
+    assert not claim.keep()
+    for one in (claim, other):
+        one.release()
+    engine.dispose()
+
+
+def test_only_slots_without_a_holder_are_deserted(address: str) -> None:
+    engine = open_engine(address)
+    claims = [Claim(engine, Settings.model_validate({"database_url": address})) for _ in range(3)]
+    with engine.begin() as connection:
+        connection.execute(sa.text("create schema dbos"))
+        connection.execute(sa.text("create table dbos.workflow_status (executor_id text, status text)"))
+        for executor_id in ("slot-0", "slot-1", "slot-2", "named"):
+            statement = sa.text("insert into dbos.workflow_status values (:executor_id, 'PENDING')")
+            connection.execute(statement, {"executor_id": executor_id})
+    first, second, third = claims
+    assert first.deserted() == set()
+    second.release()
+    until(lambda: first.deserted() == {"slot-1"})
+    assert first.adopt("slot-1", lambda: 5) == 5
+    assert first.adopt("slot-2", lambda: 5) == 0, "it has a holder"
+    assert third.deserted() == {"slot-1"}, "the lock was given back"
+    for claim in (first, third):
+        claim.release()
+    engine.dispose()

@@ -1,0 +1,15 @@
+"""Libraries that a machine may lack, or lack something for; tests that need them are skipped there, with the reason."""
+
+import importlib
+from typing import Any
+
+import pytest
+
+
+def library(name: str) -> Any:
+    """The module `name`."""
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError) as error:
+        # OSError: LightGBM on a system without OpenMP.
+        pytest.skip(f"{name} cannot be imported here: {error}", allow_module_level=True)

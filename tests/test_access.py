@@ -1,0 +1,102 @@
+"""Who may ask, and how often."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app import access
+from app.access import Access, refuse_open
+from app.errors import Open, TooManyRequests
+from app.settings import Settings
+from app.store.recorder import Recorder
+
+
+@pytest.mark.parametrize(
+    ("settings", "any_key", "refused"),
+    [
+        ({}, False, False),
+        ({"host": "::1"}, False, False),
+        ({"host": "localhost"}, False, False),
+        ({"auth": "off"}, True, False),
+        ({"host": "0.0.0.0"}, False, True),
+        ({"host": "::"}, False, True),
+        ({"host": "192.0.2.1"}, False, True),
+        ({"host": "service.example"}, False, True),
+        ({"host": "0.0.0.0"}, True, False),
+        ({"host": "0.0.0.0", "auth": "required"}, False, False),
+        ({"host": "0.0.0.0", "auth": "off"}, True, True),
+        ({"host": "0.0.0.0", "published_on": "127.0.0.1"}, False, False),
+        ({"host": "0.0.0.0", "published_on": "127.0.0.1", "auth": "off"}, False, False),
+        ({"host": "127.0.0.1", "published_on": "192.0.2.1"}, False, True),
+    ],
+)
+def test_the_service_does_not_start_open_where_others_reach_it(
+    settings: dict[str, Any], any_key: bool, refused: bool
+) -> None:
+    if refused:
+        with pytest.raises(Open):
+            refuse_open(Settings(**settings), lambda: any_key)
+    else:
+        refuse_open(Settings(**settings), lambda: any_key)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(access.time, "monotonic", lambda: now[0])
+    return now
+
+
+def limited(**settings: Any) -> Access:
+    chosen = Settings(**settings)
+
+    async def forget(_records: object) -> None:
+        """Nothing is kept."""
+
+    async def build() -> Access:
+        return Access(chosen, Recorder(chosen, forget))
+
+    return asyncio.run(build())
+
+
+def test_each_caller_has_a_bucket_that_fills_again(clock: list[float]) -> None:
+    door = limited(rate_limit=60, auth="off")
+    first = door.count("a")
+    assert first
+    assert (first.limit, first.left, first.full_s) == (60, 59, 1.0)
+    for _ in range(59):
+        door.count("a")
+    with pytest.raises(TooManyRequests) as refused:
+        door.count("a")
+    assert refused.value.facts["retry_after_s"] == pytest.approx(1.0)
+    assert door.count("b") == first
+    clock[0] += 2.0
+    assert [door.count("a"), door.count("a")][-1].left == 0  # type: ignore[union-attr]
+    with pytest.raises(TooManyRequests):
+        door.count("a")
+    clock[0] += 3600.0
+    assert door.count("a") == first
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ({"auth": "off"}, None),
+        ({"auth": "auto"}, None),
+        ({"auth": "required"}, access.RATE_WITH_KEYS),
+        ({"auth": "required", "rate_limit": 0}, None),
+        ({"auth": "auto", "rate_limit": 5}, 5),
+    ],
+)
+def test_what_is_taken_unless_the_operator_says_otherwise(settings: dict[str, Any], limit: int | None) -> None:
+    rate = limited(**settings).count("a")
+    assert (rate and rate.limit) == limit
+
+
+def test_who_was_silent_for_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "MOST_CALLERS", 2)
+    door = limited(rate_limit=60, auth="off")
+    for caller in ("a", "b", "a", "c"):
+        door.count(caller)
+    assert list(door._buckets) == ["a", "c"]

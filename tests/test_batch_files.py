@@ -1,0 +1,149 @@
+"""Batches from file to file: `recourse batch` as people use it, and the formats."""
+
+import csv
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.batch_files import Reader
+from app.recourse.features import Feature, FeatureType
+from tests.conftest import until
+from tests.jobs.test_batches import same
+from tests.optional import library
+from tests.registry.loan import loan_records, make_linear
+from tests.test_cli import COMMAND, ROOT, Run, environment, refused, run
+
+__all__ = ["environment", "run"]
+
+RECORDS = loan_records(45, seed=3)
+
+
+@pytest.fixture
+def folder(run: Run, tmp_path: Path) -> Path:
+    """A directory with the same applicants in lines and in a table; the model is registered."""
+    assert run("models", "register", make_linear(tmp_path / "source").write()).returncode == 0
+    rows = [{"reference": f"case-{i}", "applicant": record} for i, record in enumerate(RECORDS)]
+    (tmp_path / "in.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with (tmp_path / "in.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["reference", *RECORDS[0]])
+        writer.writeheader()
+        writer.writerows({"reference": f"case-{i}", **record} for i, record in enumerate(RECORDS))
+    return tmp_path
+
+
+def command(folder: Path, source: str, output: str, *more: str) -> list[str]:
+    return ["batch", "--model", "loan", "--input", str(folder / source), "--output", str(folder / output), *more]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_lines_and_tables_in_have_the_same_lines_out(run: Run, folder: Path) -> None:
+    done = run(*command(folder, "in.ndjson", "one.ndjson", "--seed", "4"))
+    assert (done.returncode, done.stdout.split(":")[0]) == (0, "45 applicants")
+    assert "45/45" in done.stderr
+    (folder / "question.json").write_text(json.dumps({"seed": 4, "constraints": {}}))
+    run(*command(folder, "in.csv", "two.ndjson", "--seed", "4", "--question", str(folder / "question.json")))
+    one, two = read(folder / "one.ndjson"), read(folder / "two.ndjson")
+    assert [same(line) for line in one] == [same(line) for line in two]
+    assert [line["reference"] for line in one] == [f"case-{i}" for i in range(45)]
+    assert [line["seed"] for line in one] == list(range(4, 49))
+    assert {path.name for path in folder.glob("*.part*")} == set()
+
+
+def test_a_table_out_has_a_row_for_each_applicant_and_says_what_is_wrong(run: Run, folder: Path) -> None:
+    with (folder / "in.csv").open("a") as file:
+        file.write("broken,old,1,2,none,maybe,rented\n")
+    done = run(*command(folder, "in.csv", "out.csv"))
+    assert done.stdout.startswith("46 applicants: ")
+    assert ", 1 refused." in done.stdout
+    with (folder / "out.csv").open(newline="") as file:
+        *answers, broken = csv.DictReader(file)
+    assert len(answers) == 45
+    (found, *_) = [row for row in answers if row["status"] == "found"]
+    record = RECORDS[int(found["reference"].removeprefix("case-"))]
+    assert found["changes"]
+    assert any(found[f"to.{name}"] != str(value) for name, value in record.items())
+    assert (broken["status"], broken["reason"]) == ("refused", "invalid-record")
+    assert "/applicant/age" in broken["detail"]
+    assert "/applicant/guarantor" in broken["detail"]
+
+
+def test_what_was_stopped_goes_on_with_the_same_answers(environment: dict[str, str], run: Run, folder: Path) -> None:
+    many = folder / "in.ndjson"
+    many.write_text(many.read_text() * 20)
+    part = folder / "out.ndjson.part"
+    process = subprocess.Popen(
+        [*COMMAND, *command(folder, "in.ndjson", "out.ndjson")], cwd=ROOT, stdout=subprocess.PIPE,
+        env=environment | {"RECOURSE_LANES_BOUNDS": "1"}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    until(lambda: part.exists() and part.stat().st_size > 0)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "--resume" in stderr
+    assert "Traceback" not in stderr
+    begun = part.read_bytes()
+    assert 0 < begun.count(b"\n") < 45 * 20
+    with part.open("ab") as file:
+        file.write(b'{"id":"torn')
+    assert f"{begun.count(10):,} rows are done" in refused(run(*command(folder, "in.ndjson", "out.ndjson")))
+    assert "another input" in refused(run(*command(folder, "in.ndjson", "out.ndjson", "--resume", "--seed", "1")))
+    assert run(*command(folder, "in.ndjson", "out.ndjson", "--resume")).returncode == 0
+    whole = read(folder / "out.ndjson")
+    assert [line["seed"] for line in whole] == list(range(45 * 20))
+    assert "".join(line + "\n" for line in (folder / "out.ndjson").read_text().splitlines()).startswith(begun.decode())
+    assert "is there already" in refused(run(*command(folder, "in.ndjson", "out.ndjson", "--resume")))
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "more", "sentence"),
+    [
+        ("in.xlsx", "out.ndjson", [], "must end in"),
+        ("in.ndjson", "out.txt", [], "must end in"),
+        ("nothing.ndjson", "out.ndjson", [], "No such file"),
+        ("in.ndjson", "out.ndjson", ["--model", "unknown"], "is not registered"),
+        ("in.ndjson", "out.ndjson", ["--seed", "-1"], "/seed"),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence(
+    run: Run, folder: Path, source: str, output: str, more: list[str], sentence: str
+) -> None:
+    assert sentence in refused(run(*command(folder, source, output, *more)))
+    assert not list(folder.glob("out*"))
+
+
+def test_parquet_needs_a_library_that_is_named(run: Run, folder: Path) -> None:
+    (folder / "pyarrow.py").write_text("raise ImportError")
+    done = run(*command(folder, "in.ndjson", "out.parquet"), PYTHONPATH=str(folder))
+    assert "pip install 'recourse[parquet]'" in refused(done)
+
+
+def test_parquet_in_and_out(run: Run, folder: Path) -> None:
+    pa, parquet = library("pyarrow"), library("pyarrow.parquet")
+    rows = [{"reference": f"case-{i}", **record} for i, record in enumerate(RECORDS)]
+    parquet.write_table(pa.Table.from_pylist(rows), folder / "in.parquet")
+    run(*command(folder, "in.parquet", "out.parquet"))
+    run(*command(folder, "in.csv", "out.csv"))
+    with (folder / "out.csv").open(newline="") as file:
+        expected = [row["changes"] or None for row in csv.DictReader(file)]
+    table = parquet.read_table(folder / "out.parquet").to_pylist()
+    assert [row["changes"] for row in table] == expected
+    assert {type(row["to.guarantor"]) for row in table if row["status"] == "found"} == {bool}
+
+
+def test_cells_are_read_as_the_feature_takes_them() -> None:
+    features = [
+        Feature(name="age", type=FeatureType.INTEGER, center=0.0, scale=1.0),
+        Feature(name="owner", type=FeatureType.BINARY, center=0.0, scale=1.0),
+        Feature(name="grade", type=FeatureType.CATEGORICAL, categories=("1", "true")),
+    ]
+    row = Reader(features).row({"age": "31", "owner": "True", "grade": "1", "reference": "7"})
+    assert row == {"applicant": {"age": 31.0, "owner": True, "grade": "1"}, "reference": "7"}
+    row = Reader(features).row({"age": "old", "owner": "", "grade": "true", "reference": ""})
+    assert row == {"applicant": {"age": "old", "grade": "true"}, "reference": None}
