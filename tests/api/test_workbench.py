@@ -1,0 +1,446 @@
+"""The workbench in a real browser: what a person sees who has never heard of counterfactuals."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.routes.methods import DESCRIPTIONS
+from tests.browser import chromium
+from tests.conftest import Running
+from tests.optional import library
+
+MOST_BYTES = 50_000
+"""Of everything that is loaded before the page can be used, as it is sent."""
+
+Page = Any
+Open = Callable[..., Any]
+
+WATCH_SHIFTS = """
+window.shifts = 0;
+const count = (shift) => { if (!shift.hadRecentInput) shifts += shift.value; };
+new PerformanceObserver((list) => list.getEntries().forEach(count)).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def workbench(browser: Any, demo: Running) -> Iterator[Open]:
+    """Opens the page. Whatever it did, it has asked nobody but the service, and the console is empty."""
+    opened: list[tuple[Any, list[str], list[str]]] = []
+
+    def open_page(*, prepare: Callable[[Page], None] = lambda page: None, **options: Any) -> Page:
+        context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        page = context.new_page()
+        said: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.add_init_script(WATCH_SHIFTS)
+        opened.append((context, said, asked))
+        prepare(page)
+        page.goto(f"{demo.url}/workbench")
+        return page
+
+    yield open_page
+    for context, said, asked in opened:
+        context.close()
+        assert [text for text in said if "401 (Unauthorized)" not in text] == []
+        assert asked
+        assert [url for url in asked if not url.startswith(f"{demo.url}/")] == []
+
+
+def ask(page: Page) -> None:
+    """The two clicks."""
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    page.click("#ask")
+    page.wait_for_selector("#answer-body h3")
+
+
+def text(page: Page, selector: str) -> str:
+    return " ".join(page.inner_text(selector).split())
+
+
+def stub(page: Page, path: str, answer: Callable[[Any], None]) -> None:
+    """Answer one address in place of the service."""
+    page.route(re.compile(rf"{path}(\?|$)"), answer)
+
+
+# --- what is sent ----------------------------------------------------------------------------------------------------
+
+
+def test_the_page_may_do_nothing_but_call_the_service(client: httpx.Client) -> None:
+    page = client.get("/workbench")
+    policy = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert {policy[name] for name in ("script-src", "style-src", "img-src", "connect-src")} == {"'self'"}
+    assert policy["require-trusted-types-for"] == "'script'"
+    assert not re.search(r"<style|style=|\son\w+=|<script>", page.text)
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+
+
+def test_the_page_is_small(client: httpx.Client) -> None:
+    page = client.get("/workbench")
+    sizes = {"/workbench": len(page.content)}
+    for address in re.findall(r'(?:href|src)="(workbench/[^"]+)"', page.text):
+        with client.stream("GET", f"/{address}") as response:
+            assert response.status_code == 200
+            sizes[address] = len(b"".join(response.iter_raw()))
+    assert len(sizes) == 4
+    assert sum(sizes.values()) < MOST_BYTES, sizes
+
+
+# --- the main path ---------------------------------------------------------------------------------------------------
+
+
+def test_a_first_recourse_takes_two_clicks(workbench: Open) -> None:
+    page = workbench()
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    assert text(page, "#verdict").startswith("The model says no. 57 in 100")
+    page.click("#ask")
+    page.wait_for_selector("#answer-body h3")
+    assert "from 97.0% to" in text(page, ".changes")
+    assert re.search(r"At least \d+ in 100 retrained models still say yes", text(page, ".promise"))
+    assert re.search(r"in 100 such applicants would be refused after all", text(page, ".promise"))
+    assert page.evaluate("() => document.activeElement.id") == "answer"
+    assert page.evaluate("() => shifts") < 0.01
+
+
+def test_the_decision_follows_what_is_typed(workbench: Open) -> None:
+    page = workbench()
+    page.click("#example")
+    page.wait_for_selector("#verdict .no")
+    page.fill("#f-card_utilisation", "3")
+    page.wait_for_selector("#verdict .yes")
+    page.click("#ask")
+    page.wait_for_selector("#answer-body h3")
+    assert text(page, "#answer-body h3") == "The model says yes already. Nothing needs to change."
+
+
+def test_the_form_says_what_may_be_entered(workbench: Open) -> None:
+    page = workbench()
+    page.wait_for_selector("#example:enabled")
+    assert text(page, "#f-monthly_income-hint") == "500 to 15,000 EUR · only up"
+    assert text(page, "#f-late_payments-hint") == "0 to 6 · fixed, never part of advice"
+    assert page.locator("#limit-late_payments").count() == 0
+
+
+def test_wrong_input_is_told_at_its_field_and_not_sent(workbench: Open) -> None:
+    page = workbench()
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.fill("#f-age", "255")
+    assert text(page, "#f-age-hint") == "Age must be at most 80 years."
+    assert page.get_attribute("#f-age", "aria-invalid") == "true"
+    page.fill("#f-term", "")
+    page.click("#ask")
+    assert text(page, "#f-term-hint") == "Repayment term needs a value."
+    assert text(page, "#verdict") == "2 fields to fill in or correct."
+    assert page.evaluate("() => document.activeElement.id") == "f-age"
+    assert asked == []
+
+
+def test_the_keyboard_is_enough(workbench: Open) -> None:
+    page = workbench()
+    page.wait_for_selector("#example:enabled")
+    page.focus("#example")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#verdict b")
+    page.focus("#f-age")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#answer-body h3")
+    dear = text(page, ".changes")
+    page.focus("#dial")
+    page.keyboard.press("Home")
+    page.wait_for_function("(dear) => !document.querySelector('.changes').innerText.includes(dear)", arg=dear[-6:])
+    assert page.get_attribute("#dial", "aria-valuetext") == "Step 1 of 8"
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_limit_that_blocks_is_named_and_can_be_taken_back(workbench: Open) -> None:
+    page = workbench()
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    page.click("#limits summary")
+    for stays in page.query_selector_all(".ways input[value=none]"):
+        stays.evaluate("(radio) => radio.click()")
+    page.click("#ask")
+    page.wait_for_selector("#allow")
+    assert text(page, "#answer-body h3") == "No way to a yes was found"
+    assert "“Net monthly income” has to stay as it is." in text(page, "#answer-body")
+    page.click("#allow")
+    page.wait_for_selector(".changes")
+    assert text(page, ".changes").startswith("Increase the net monthly income")
+
+
+def test_a_range_is_kept(workbench: Open) -> None:
+    page = workbench()
+    ask(page)
+    page.click("#limits summary")
+    # The handle is dragged to half of the track: no less than 50 %.
+    with page.expect_response("**/recourse") as answered:
+        page.locator("#min-card_utilisation").evaluate(
+            "(handle) => { handle.value = 50; handle.dispatchEvent(new Event('input')); }"
+        )
+    assert text(page, "#limit-card_utilisation output") == "Kept between 50% and 100%"
+    assert json.loads(answered.value.request.post_data)["constraints"]["bounds"] == {"card_utilisation": {"min": 50}}
+    (found,) = answered.value.json()["counterfactuals"]
+    assert found["applicant"]["card_utilisation"] >= 50
+
+
+# --- methods ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_method_has_its_parameters_and_its_dial(workbench: Open) -> None:
+    page = workbench()
+    page.wait_for_selector("#example:enabled")
+    page.click("#how summary")
+    for method in DESCRIPTIONS:
+        page.select_option("#method", method["name"])
+        shown = {field.get_attribute("id") for field in page.query_selector_all("#parameters [id^=p-]:not(p)")}
+        assert shown == {f"p-{name}" for name in method["parameters"]["properties"] if name != "name"}
+        assert page.is_visible("#dial-panel") == bool(method["knobs"])
+
+
+def test_what_a_method_measured_is_told(workbench: Open) -> None:
+    page = workbench()
+    page.wait_for_selector("#example:enabled")
+    page.click("#how summary")
+    page.select_option("#method", "probe")
+    page.fill("#p-target_invalidation_rate", "0.05")
+    ask(page)
+    assert "at most 5 in 100 were asked for" in text(page, ".promise")
+
+
+def test_a_plan_stands_side_by_side(workbench: Open) -> None:
+    page = workbench()
+    page.wait_for_selector("#example:enabled")
+    page.click("#how summary")
+    page.select_option("#method", "copa")
+    page.fill("#p-count", "3")
+    ask(page)
+    assert text(page, "#answer-body h3") == "3 ways to a yes"
+    heads = [head.inner_text() for head in page.query_selector_all(".ways-table thead th")]
+    assert heads == ["What changes", "Now", "Way 1", "Way 2", "Way 3"]
+    assert "Retrained models that say yes, at least" in text(page, ".ways-table")
+    assert re.search(r"at least \d+ in 100 retrained models still say yes to all 3 at once", text(page, "#together"))
+    page.click("text=Way 2 in words")
+    page.wait_for_selector("details[open] .promise")
+
+
+# --- the frontier ----------------------------------------------------------------------------------------------------
+
+
+def test_a_point_of_the_frontier_shows_its_changes(workbench: Open) -> None:
+    page = workbench()
+    ask(page)
+    page.click("#draw")
+    page.wait_for_selector("#curve svg")
+    rows = page.locator("#curve tbody tr")
+    assert page.locator("#curve circle").count() == rows.count() == 8
+    page.click("#point-0")
+    assert text(page, "#chosen h3").startswith("Step 1:")
+    assert page.get_attribute("#point-0", "aria-pressed") == "true"
+    assert page.evaluate("() => document.activeElement.id") == "point-0"
+    cheap = text(page, "#chosen .changes")
+    page.locator("#curve circle").last.click()
+    assert text(page, "#chosen .changes") != cheap
+    page.select_option("#against", "noise")
+    assert page.locator("#curve circle").count() == 8
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def test_work_in_the_background_can_be_cancelled(workbench: Open) -> None:
+    # This service takes jobs but computes none.
+    page = workbench()
+    page.wait_for_selector("#example:enabled")
+    page.click("#how summary")
+    page.check("#background")
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    page.click("#ask")
+    page.get_by_text("Waiting for its turn.").wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled. Nothing was changed.").wait_for()
+
+
+def test_progress_is_shown_until_the_answer_is_there(workbench: Open, demo: Running) -> None:
+    steps = [("progress", "queued", 0), ("progress", "running", 3), ("succeeded", "succeeded", 7)]
+
+    def events(route: Any) -> None:
+        job = {"id": "job_1", "error": None, "result": "/jobs/job_1/results"}
+        lines = [
+            f"event: {event}\nid: {status}\ndata: "
+            + json.dumps({**job, "status": status, "progress": {"done": done, "total": 7}})
+            for event, status, done in steps
+        ]
+        # The first answer breaks off after two events, and is taken up again where it broke off.
+        assert route.request.headers.get("last-event-id") == (None if len(steps) == 3 else "running")
+        sent, steps[:] = lines[:2] if len(steps) == 3 else lines, steps[2:]
+        route.fulfill(content_type="text/event-stream", body="\n\n".join(sent) + "\n\n")
+
+    def results(route: Any) -> None:
+        route.fulfill(json=asked[0])
+
+    asked: list[Any] = []
+
+    def remember(route: Any) -> None:
+        answer = httpx.post(f"{demo.url}/recourse", json=json.loads(route.request.post_data), timeout=30)
+        asked.append(answer.json())
+        waiting = {"id": "job_1", "status": "queued", "progress": {"done": 0, "total": 7}}
+        route.fulfill(status=202, json=waiting)
+
+    def prepare(page: Page) -> None:
+        stub(page, "/recourse", remember)
+        stub(page, "/jobs/job_1/events", events)
+        stub(page, "/jobs/job_1/results", results)
+
+    page = workbench(prepare=prepare)
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    page.click("#ask")
+    page.get_by_text("Working: 3 of 7 done.").wait_for()
+    page.wait_for_selector(".promise")
+
+
+def fulfilled(answer: dict[str, Any]) -> Callable[[Any], None]:
+    """Answers with this, whatever was asked."""
+    return lambda route: route.fulfill(**answer)
+
+
+# --- the ledger ------------------------------------------------------------------------------------------------------
+
+
+def with_ledger(page: Page) -> None:
+    """Let the service keep one answer, which version 2 would break."""
+    given = {"id": "rec_1", "status": "found", "reference": "case-1", "model": {"id": "consumer-loan", "version": "1"}}
+    times = {"created_at": "2026-01-05T10:00:00Z", "expires_at": "2026-04-05T10:00:00Z"}
+    broken = {"id": "rec_1", "reason": "refused"}
+    audit = {"promises": 4, "still_valid": 3, "broken": 1, "promised_lower": 0.82, "broken_promises": [broken]}
+    job = {"id": "job_2", "progress": {"done": 4, "total": 4}, "error": None, "result": "/jobs/job_2/results"}
+    ended = json.dumps({**job, "status": "succeeded"})
+    refused = {
+        "still_valid": False,
+        "counterfactuals": [{"reason": "refused", "probability": 0.71, "favourable": False}],
+    }
+    answers: dict[str, dict[str, Any]] = {
+        "/openapi.json": {"json": {"paths": {"/recourse/{id}/verify": {}}}},
+        "/recourse": {"json": {"recourse": [given | times]}},
+        "/recourse/rec_1/verify": {"json": refused},
+        "/models/consumer-loan/audits": {"status": 202, "json": {**job, "status": "queued"}},
+        "/jobs/job_2/events": {"content_type": "text/event-stream", "body": f"event: succeeded\ndata: {ended}\n\n"},
+        "/jobs/job_2/results": {"json": audit},
+    }
+    for path, answer in answers.items():
+        stub(page, path, fulfilled(answer))
+
+
+def test_a_promise_is_found_and_checked_against_another_version(workbench: Open) -> None:
+    page = workbench(prepare=with_ledger)
+    page.wait_for_selector("#ledger")
+    page.fill("#reference", "case-1")
+    with page.expect_request("**/recourse?*") as asked:
+        page.click("#find button")
+    assert asked.value.url.endswith("reference=case-1")
+    page.click("text=Does it still say yes?")
+    page.get_by_text("Broken.").wait_for()
+    page.click("#audit button")
+    page.wait_for_selector(".audit")
+    assert text(page, "#audited").startswith("Of 4 promises, 3 kept and 1 broken by this version: 75 in 100 kept.")
+
+
+def test_no_ledger_is_offered_where_there_is_none(workbench: Open) -> None:
+    none = {"json": {"paths": {"/recourse": {}}}}
+    page = workbench(prepare=lambda page: stub(page, "/openapi.json", lambda route: route.fulfill(**none)))
+    ask(page)
+    assert page.is_hidden("#ledger")
+    assert page.locator("#keep").count() == 0
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def lock(page: Page) -> None:
+    """Let the service ask for a key."""
+
+    def guard(route: Any) -> None:
+        if route.request.headers.get("authorization") == "Bearer rk_1_secret":
+            route.fallback()
+        else:
+            detail = "This service wants to know who asks."
+            route.fulfill(status=401, json={"title": "API key required", "detail": detail, "status": 401})
+
+    page.route(re.compile(r"/(models|methods|recourse|jobs)"), guard)
+
+
+def test_a_key_is_asked_for_once_and_kept_in_the_session_only(workbench: Open) -> None:
+    page = workbench(prepare=lock)
+    page.wait_for_selector("#key[open]")
+    assert text(page, "#key-says") == "This service wants to know who asks."
+    page.fill("#key-value", "wrong")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#key[open]")
+    page.fill("#key-value", "rk_1_secret")
+    page.keyboard.press("Enter")
+    ask(page)
+    assert page.evaluate("() => Object.values(sessionStorage)") == ["rk_1_secret"]
+    assert page.evaluate("() => localStorage.length + document.cookie.length") == 0
+    page.click("#forget")
+    page.wait_for_selector("#key[open]")
+    page.click("#key-cancel")
+    page.wait_for_selector("#verdict .bad")
+
+
+# --- everybody -------------------------------------------------------------------------------------------------------
+
+
+def violations(page: Page) -> list[str]:
+    """What axe finds against the page as it is."""
+    axe = library("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page).response["violations"]
+    return [f"{fault['id']}: {node['html'][:120]}" for fault in found for node in fault["nodes"]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(workbench: Open, scheme: str) -> None:
+    page = workbench(color_scheme=scheme, bypass_csp=True, reduced_motion="reduce")
+    page.wait_for_selector("#example:enabled")
+    page.click("#limits summary")
+    page.click("#how summary")
+    ask(page)
+    page.click("#answer .workings summary")
+    page.click("#draw")
+    page.wait_for_selector("#curve svg")
+    page.fill("#f-age", "255")
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("width", [320, 768])
+def test_nothing_is_wider_than_a_phone(workbench: Open, width: int) -> None:
+    page = workbench()
+    page.set_viewport_size({"width": width, "height": 700})
+    page.wait_for_selector("#example:enabled")
+    page.click("#limits summary")
+    page.click("#how summary")
+    ask(page)
+    page.click("#draw")
+    page.wait_for_selector("#curve svg")
+    assert page.evaluate("() => document.documentElement.scrollWidth") == width
