@@ -1,4 +1,4 @@
-"""The command line: ``recourse serve | demo | models | openapi``.
+"""The command line: ``recourse serve | worker | batch | demo | models | keys | verify | replay | db | openapi``.
 
 Everything heavy is imported by the command that needs it, so that ``--help`` answers at once. What a user can cause
 ends in one sentence on standard error and exit code 1.
@@ -6,12 +6,17 @@ ends in one sentence on standard error and exit code 1.
 
 import _thread
 import json
+import math
+import os
 import shlex
 import socket
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,11 +26,18 @@ from app.errors import RecourseError, UnknownModel
 
 if TYPE_CHECKING:
     import httpx
+    from rich.progress import Progress
     from rich.table import Table
+    from sqlalchemy import Engine
 
     from app.registry.registered import RegisteredModel
     from app.registry.registry import Registry
+    from app.service import RecourseQuery
     from app.settings import Settings
+    from app.store.ledger import Ledger
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 
 READY_S = 120.0
 """How long the demo waits for the service to be ready."""
@@ -42,6 +54,10 @@ cli = typer.Typer(
 )
 models_cli = typer.Typer(help="The models that the service knows.", no_args_is_help=True)
 cli.add_typer(models_cli, name="models")
+keys_cli = typer.Typer(help="The keys of those who may ask the service.", no_args_is_help=True)
+cli.add_typer(keys_cli, name="keys")
+db_cli = typer.Typer(help="The ledger of recourse given.", no_args_is_help=True)
+cli.add_typer(db_cli, name="db")
 
 
 class CommandError(Exception):
@@ -79,6 +95,86 @@ def serve(host: HostOption = None, port: PortOption = None) -> None:
     from app.main import serve as run
 
     run(settings)
+
+
+@cli.command()
+def worker() -> None:
+    """Compute jobs until told to stop; any number of them share one RECOURSE_DATABASE_URL."""
+    settings = _settings()
+    from app.main import work
+
+    work(settings)
+
+
+@cli.command()
+def batch(
+    source: Annotated[
+        Path,
+        typer.Option("--input", help="Applicants: .csv or .parquet with a column for each feature, .ndjson with rows."),
+    ],
+    output: Annotated[Path, typer.Option("--output", help="Where the answers go: .ndjson, .csv or .parquet.")],
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="id@version, or id for the newest version.")],
+    question: Annotated[
+        Path | None, typer.Option("--question", help="JSON file: method, constraints, cost, certificate, deadline_ms.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Row i has this seed plus i, counted from 0.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier run was stopped.")] = False,
+) -> None:
+    """Answer many applicants without a server."""
+    import asyncio
+
+    from app import batch_files
+    from app.observability import configure_logging
+    from app.service import Service
+
+    configure_logging("warning")
+    settings = _settings()
+    service = Service(settings)
+    files = batch_files.Batch(
+        source=source,
+        output=output,
+        model=_registry().find(model),
+        payload=service.batch_payload(_batch_question(model, question, seed)),
+    )
+    try:
+        done, total = files.begin(resume=resume), files.count()
+        with _progress_bar() as bar:
+            shown = bar.add_task("applicants", total=total, completed=done)
+            asyncio.run(batch_files.compute(settings, files, done, lambda now: bar.update(shown, completed=now)))
+    except batch_files.BatchRefused as error:
+        raise CommandError(str(error)) from None
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped. What is done is in {files.part}; --resume goes on from there.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    typer.echo(f"{batch_files.summary(files.finish())} Written to {output}.")
+
+
+def _batch_question(model: str, file: Path | None, seed: int) -> "RecourseQuery":
+    from app.api.json_route import read_json
+    from app.api.routes.batch import validated
+    from app.api.routes.recourse import query_of
+    from app.api.schemas.batch import BatchCommon
+
+    told = {} if file is None else read_json(file.read_bytes())
+    if not isinstance(told, dict):
+        raise CommandError(f"{file} must hold one JSON object.")
+    # There is no ledger without a service.
+    return replace(query_of(validated(BatchCommon, {**told, "model": model, "seed": seed})), store=False)
+
+
+def _progress_bar() -> "Progress":
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("done in"), TimeElapsedColumn())
+    return Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True))
 
 
 @cli.command()
@@ -130,9 +226,12 @@ def register(
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Read .joblib and .pkl files, which can run any code.")
     ] = False,
+    inactive: Annotated[
+        bool, typer.Option("--inactive", help="Only to be examined, until `recourse models activate`.")
+    ] = False,
 ) -> None:
     """Examine a model and install it; a bad one is refused with all its faults."""
-    model = _registry(trust_pickle=trust_pickle or None).register(directory)
+    model = _registry(trust_pickle=trust_pickle or None).register(directory, active=not inactive)
     registration = model.registration
     typer.echo(
         f"Registered {model.name}: accepts {registration.favourable:,} of {registration.records:,} reference records."
@@ -149,10 +248,10 @@ def list_models() -> None:
     if not models and not broken:
         typer.echo(f"No model is registered in {registry.root}.")
         return
-    newest = {model.id: model.name for model in models if not model.retired}
+    newest = {model.id: model.name for model in models if model.active}
     table = _table("name", "title", "format", "registered", "state")
     for model in models:
-        state = "retired" if model.retired else "active, newest" if newest[model.id] == model.name else "active"
+        state = _state(model) + (", newest" if newest.get(model.id) == model.name else "")
         registered = f"{model.registered_at:%Y-%m-%d %H:%M}"
         table.add_row(model.name, model.manifest.title, model.manifest.artifact.format, registered, state)
     for version in broken:
@@ -165,7 +264,7 @@ def list_models() -> None:
 @models_cli.command()
 def show(name: NameArgument) -> None:
     """One version: what it decides on, and what a person can change."""
-    model = _registry().find(name, include_retired=True)
+    model = _registry().find(name, include_inactive=True)
     for key, value in _facts(model).items():
         typer.echo(f"{key + ':':<14}{value}")
     for warning in model.registration.warnings:
@@ -173,6 +272,12 @@ def show(name: NameArgument) -> None:
     _print(_features(model))
     for rule in model.rules:
         typer.echo(f"{'rule:':<14}{rule.text}")
+
+
+@models_cli.command()
+def activate(name: NameArgument) -> None:
+    """Let a version answer applicants that was registered with --inactive."""
+    typer.echo(f"Activated {_registry().activate(name)}.")
 
 
 @models_cli.command()
@@ -185,16 +290,24 @@ def _registry(*, trust_pickle: bool | None = None) -> "Registry":
     settings = _settings(trust_pickle=trust_pickle)
     from app.registry.registry import Registry
 
-    return Registry(settings.models_store, trust_pickle=settings.trust_pickle)
+    return Registry(settings.models_store, trust_pickle=settings.trust_pickle, remote_hosts=settings.remote_hosts)
+
+
+def _state(model: "RegisteredModel") -> str:
+    return "retired" if model.retired else "inactive" if model.waiting else "active"
 
 
 def _facts(model: "RegisteredModel") -> dict[str, object]:
+    from app.registry.manifest import Endpoint
+
     manifest, registration = model.manifest, model.registration
+    artifact = manifest.artifact
+    where = artifact.url if isinstance(artifact, Endpoint) else artifact.path
     return {
-        "name": model.name + (" (retired)" if model.retired else ""),
+        "name": model.name + ("" if model.active else f" ({_state(model)})"),
         "title": manifest.title,
         "description": manifest.description or "-",
-        "artifact": f"{manifest.artifact.format}, {manifest.artifact.path}, sha256 {model.sha256}",
+        "artifact": f"{artifact.format}, {where}, sha256 {model.sha256}",
         "decision": f"{manifest.output} of {manifest.favourable!r}, favourable from {manifest.threshold:g}",
         "reference": f"{registration.records:,} records, {registration.favourable:,} of them accepted",
         "registered": f"{model.registered_at:%Y-%m-%d %H:%M:%S} UTC in {model.directory}",
@@ -225,6 +338,207 @@ def _print(table: "Table") -> None:
 
     # Names and titles are the lender's: brackets in them are no markup.
     Console(markup=False, emoji=False, highlight=False).print(table)
+
+
+# --- API keys --------------------------------------------------------------------------------------------------------
+
+
+ScopeOption = Annotated[
+    list[str],
+    typer.Option("--scope", help="What it may be used for: recourse, models, audit. Several times for several."),
+]
+
+
+@keys_cli.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What you call it, to know it again in the list.")],
+    scope: ScopeOption,
+) -> None:
+    """Make a key and print it, this once. From then on the service asks every caller for one."""
+    from app.store.keys import Keys, Scope
+
+    if unknown := set(scope) - {*Scope}:
+        raise CommandError(f"There is no scope {', '.join(sorted(unknown))}; there are {', '.join(Scope)}.")
+    with _store() as engine:
+        typer.echo(Keys(engine).create(name, [Scope(one) for one in scope], datetime.now(UTC)))
+
+
+@keys_cli.command("list")
+def list_keys() -> None:
+    """All keys, without their secrets."""
+    from app.store.keys import Keys
+
+    with _store() as engine:
+        found = Keys(engine).list()
+    if not found:
+        typer.echo("There is no key.")
+        return
+    table = _table("id", "name", "scopes", "created", "revoked")
+    for key in found:
+        table.add_row(key.id, key.name, " ".join(sorted(key.scopes)), key.created_at, key.revoked_at or "")
+    _print(table)
+
+
+@keys_cli.command("revoke")
+def revoke_key(key_id: Annotated[str, typer.Argument(metavar="ID", help="As `recourse keys list` shows it.")]) -> None:
+    """Make a key useless, for good; running servers know within a second."""
+    from app.store.keys import Keys
+
+    with _store() as engine:
+        Keys(engine).revoke(key_id, datetime.now(UTC))
+    typer.echo(f"Revoked {key_id}.")
+
+
+# --- the ledger ------------------------------------------------------------------------------------------------------
+
+
+@db_cli.command()
+def upgrade() -> None:
+    """Make the tables of the ledger, or bring them up to date; the service does the same when it starts."""
+    from app.store.migrate import upgrade as migrate
+
+    with _ledger_engine() as engine:
+        before, after = migrate(engine)
+    typer.echo(f"The ledger is up to date ({after})." if before == after else f"The ledger is now at {after}.")
+
+
+@db_cli.command("verify")
+def verify_chain(
+    head: Annotated[
+        str | None, typer.Option("--head", help="A hash that this command told before; it must still be in the chain.")
+    ] = None,
+) -> None:
+    """Look at every entry of the ledger; the first one that is not as it was written is named."""
+    with _ledger() as ledger:
+        proof = ledger.prove()
+        cut = head is not None and not ledger.holds(head)
+    if proof.broken is not None:
+        named = f" ({proof.broken.id})" if proof.broken.id else ""
+        raise CommandError(f"Entry {proof.broken.number:,}{named} {proof.broken.reason}.")
+    if cut:
+        raise CommandError(f"The chain holds, but no entry of it has the hash {head}.")
+    typer.echo(f"The chain holds: {proof.entries:,} entries, {proof.erased:,} of them erasures. Head: {proof.head}")
+
+
+@db_cli.command()
+def sweep() -> None:
+    """Erase the personal data of recourse that is old enough and has expired; the service does so every hour."""
+    import asyncio
+
+    settings = _settings()
+    from app.service import sweep as sweep_ledger
+
+    typer.echo(f"Erased {asyncio.run(sweep_ledger(settings)):,}.")
+
+
+RecourseArgument = Annotated[str, typer.Argument(metavar="ID", help="Of a recourse in the ledger, rec_...")]
+
+
+@cli.command()
+def verify(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The version that is asked, id@version; active or not.")],
+    recourse_id: Annotated[str | None, typer.Option("--id", help="Only this recourse, rec_...")] = None,
+    since: Annotated[datetime | None, typer.Option(help="Only promises given at this time (UTC) or later.")] = None,
+    until: Annotated[datetime | None, typer.Option(help="Only promises given before this time (UTC).")] = None,
+    reissue: Annotated[bool, typer.Option("--reissue", help="Find what broken promises would cost now.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", help="File for the broken promises, as NDJSON.")] = None,
+) -> None:
+    """Ask a version of a model which promises it would keep; ends with exit code 1 if it breaks any."""
+    settings = _settings()
+    from app.jobs import promises, task
+    from app.jobs.answer import encoded
+    from app.store.engine import database_url
+    from app.store.ledger import FILE, Promises
+    from app.store.moments import timestamp
+
+    root, trust = str(settings.models_store.absolute()), settings.trust_pickle
+    store = task.Store(root=root, trust_pickle=trust, ledger=database_url(settings, FILE))
+    model = store.open().find(name, include_inactive=True)
+    ref = task.ModelRef.of(store, model)
+    if recourse_id is not None:
+        with _ledger() as ledger:
+            promised = promises.promised(ledger.find(recourse_id))
+        checks = promises.verify(ref, promised, deadline_s=math.inf) if promised else []
+        for check in checks:
+            typer.echo(json.dumps(check))
+        raise typer.Exit(int(not all(check["favourable"] for check in checks)))
+    since_text, until_text = (None if at is None else timestamp(at.replace(tzinfo=UTC)) for at in (since, until))
+    which = Promises(model=model.id, as_of=timestamp(datetime.now(UTC)), since=since_text, until=until_text)
+    payload = promises.audit_payload(ref, model, which, reissue=reissue)
+    with _ledger(), _progress("asking") as progress:
+        result = promises.audit(ref, payload, deadline_s=math.inf, progress=progress)
+    broken = result.pop("broken_promises")
+    if output is not None:
+        output.write_bytes(b"".join(encoded(one) + b"\n" for one in broken))
+    typer.echo(json.dumps(result, indent=2))
+    raise typer.Exit(int(bool(broken)))
+
+
+@cli.command()
+def replay(recourse_id: RecourseArgument) -> None:
+    """Compute a stored answer again and compare it, apart from id, times and timings."""
+    from app.jobs.pool import ONE_THREAD
+
+    # As in the processes that answer: numeric libraries read this when they are imported, and it decides the last bits.
+    os.environ.update(ONE_THREAD)
+    settings = _settings()
+    from app.jobs import promises, task
+
+    store = task.Store(root=str(settings.models_store.absolute()), trust_pickle=settings.trust_pickle)
+    with _ledger() as ledger:
+        record = ledger.find(recourse_id)
+    differing = promises.replay(store, record, settings.plan_budget_ms / 1000.0)
+    if differing:
+        raise CommandError(f"{recourse_id} has another answer now: {', '.join(differing)} differ.")
+    typer.echo(f"{recourse_id} has the same answer, byte for byte, apart from id, times and timings.")
+
+
+@contextmanager
+def _ledger() -> "Iterator[Ledger]":
+    from app.store.ledger import Ledger
+
+    with _store() as engine:
+        yield Ledger(engine)
+
+
+@contextmanager
+def _store() -> "Iterator[Engine]":
+    """The database with the tables that this release needs."""
+    from app.store.migrate import upgrade as migrate
+
+    with _ledger_engine() as engine:
+        migrate(engine)
+        yield engine
+
+
+@contextmanager
+def _ledger_engine() -> "Iterator[Engine]":
+    settings = _settings()
+    import sqlalchemy as sa
+
+    from app.store.engine import database_url, open_engine
+    from app.store.ledger import FILE
+    from app.store.state import require_state
+
+    require_state(settings)
+    engine = open_engine(database_url(settings, FILE))
+    try:
+        yield engine
+    except sa.exc.DBAPIError as error:
+        raise CommandError(f"The ledger cannot be used: {error.orig}") from error
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _progress(what: str) -> "Iterator[Callable[[int, int], None]]":
+    """Shows on standard error how far the work is, where somebody looks at it."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        bar = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)
 
 
 # --- the demo --------------------------------------------------------------------------------------------------------

@@ -87,6 +87,42 @@ class BodyTooLarge(RecourseError):
     code = "body-too-large"
 
 
+class IdempotencyKeyReused(InvalidRequest):
+    """This Idempotency-Key came with another request before."""
+
+    code = "idempotency-key-reused"
+
+
+class IdempotencyInProgress(RecourseError):
+    """The first request with this Idempotency-Key has not been answered yet."""
+
+    code = "idempotency-in-progress"
+
+
+class KeyRequired(RecourseError):
+    """This address asks for an API key."""
+
+    code = "key-required"
+
+
+class InvalidKey(KeyRequired):
+    """The API key is unknown or was revoked."""
+
+    code = "invalid-key"
+
+
+class InsufficientScope(RecourseError):
+    """The API key is not meant for this."""
+
+    code = "insufficient-scope"
+
+
+class TooManyRequests(RecourseError):
+    """There were more requests in a short time than this service takes from one caller."""
+
+    code = "too-many-requests"
+
+
 class NotFound(RecourseError):
     """There is nothing at this address."""
 
@@ -103,6 +139,18 @@ class UnknownModel(NotFound):
     """No model of this name and version is registered and active."""
 
     code = "unknown-model"
+
+
+class UnknownRecourse(NotFound):
+    """There is no recourse of this name in the ledger."""
+
+    code = "unknown-recourse"
+
+
+class Erased(RecourseError):
+    """The personal data of this recourse has been erased; that it was given is all that is left."""
+
+    code = "erased"
 
 
 class UnknownJob(NotFound):
@@ -127,6 +175,12 @@ class JobCancelled(RecourseError):
     """The job was cancelled, so it has no result."""
 
     code = "job-cancelled"
+
+
+class UnknownKey(NotFound):
+    """There is no API key with this id."""
+
+    code = "unknown-key"
 
 
 # --- models ----------------------------------------------------------------------------------------------------------
@@ -154,6 +208,18 @@ class ModelOutputInvalid(RecourseError):
     """The black box answered with something that is not one finite number per record."""
 
     code = "model-output-invalid"
+
+
+class ModelUnavailable(RecourseError):
+    """The server of a remote model does not answer, or will not now; `retry_after_s` is when it may, if it said so."""
+
+    code = "model-unavailable"
+
+
+class BudgetExceeded(RecourseError):
+    """The answer would take more requests or records than the model's owner allows for one answer."""
+
+    code = "budget-exceeded"
 
 
 # --- the numerics ----------------------------------------------------------------------------------------------------
@@ -210,6 +276,12 @@ class StateUnusable(RecourseError):
     code = "state-unusable"
 
 
+class Open(RecourseError):
+    """The service would be open to everybody who can reach its address."""
+
+    code = "open"
+
+
 class Overloaded(RecourseError):
     """All workers are busy and the waiting line is full; try again shortly."""
 
@@ -220,6 +292,12 @@ class NotReady(RecourseError):
     """The service cannot answer requests now."""
 
     code = "not-ready"
+
+
+class LedgerUnavailable(NotReady):
+    """The ledger cannot be reached, so no recourse can be given or looked up."""
+
+    code = "ledger-unavailable"
 
 
 class InternalError(RecourseError):

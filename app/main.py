@@ -1,22 +1,25 @@
 """Puts the service together."""
 
+import asyncio
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
+import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 
+from app.access import refuse_open
 from app.api.openapi import http_api
-from app.jobs.state import require_state
 from app.jobs.task import JOB_KINDS, JobKind
-from app.observability import configure_logging
+from app.observability import configure_logging, log
 from app.service import Service
 from app.settings import Settings
-
-SHUTDOWN_S = 5
-"""Requests in progress may take this much longer after the order to stop."""
+from app.store.keys import Keys
+from app.store.migrate import opened
+from app.store.state import require_state
 
 STARTUP_FAILED = 3
 """Exit code, as uvicorn has it."""
@@ -32,9 +35,7 @@ def create_app(settings: Settings | None = None, kinds: Mapping[str, JobKind] = 
         yield
         await service.close()
 
-    app = http_api(lifespan, max_body_bytes=service.settings.max_body_bytes)
-    app.state.service = service
-    return app
+    return http_api(service, lifespan)
 
 
 class Server(uvicorn.Server):
@@ -51,10 +52,20 @@ class Server(uvicorn.Server):
 
 
 def serve(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
-    """Run the service until it is told to stop. Raises `StateUnusable`."""
-    configure_logging()
+    """Run the service until it is told to stop. Raises `StateUnusable`, and `Open` as `refuse_open`."""
+    configure_logging(settings.log_level)
     require_state(settings)
+    refuse_open(settings, lambda: _any_key(settings))
     run(create_app(settings, kinds), settings)
+
+
+def _any_key(settings: Settings) -> bool:
+    try:
+        with opened(settings) as engine:
+            return bool(Keys(engine).list())
+    except sa.exc.OperationalError:
+        # The database is away. On a public address nobody is let in until the keys can be read.
+        return True
 
 
 def run(app: FastAPI, settings: Settings) -> None:
@@ -66,10 +77,27 @@ def run(app: FastAPI, settings: Settings) -> None:
         log_config=None,
         access_log=False,  # has its own line, without the query
         server_header=False,
-        timeout_graceful_shutdown=SHUTDOWN_S,
+        timeout_graceful_shutdown=settings.shutdown_s,
     )
     server = Server(config, app.state.service)
     with suppress(KeyboardInterrupt):
         server.run()
     if not server.started:
         sys.exit(STARTUP_FAILED)
+
+
+def work(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
+    """Compute jobs until told to stop, without answering requests. Raises `StateUnusable`."""
+    configure_logging(settings.log_level)
+    require_state(settings)
+    asyncio.run(_work(Service(settings.model_copy(update={"run_jobs": True}), kinds)))
+
+
+async def _work(service: Service) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    service.start_jobs()
+    await stopping.wait()
+    await service.close()
+    log.info("worker-stopped")

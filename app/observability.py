@@ -16,23 +16,30 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 """Id of the request that is being answered."""
 
+traceparent: ContextVar[str | None] = ContextVar("traceparent", default=None)
+"""The W3C trace context that the request came with, to be passed on to whoever is asked on its behalf."""
+
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
-INDISCREET = ("dbos",)
-"""Libraries whose messages repeat what they were given, hence applicant data."""
+INDISCREET = ("dbos", "sqlalchemy", "psycopg", "httpx", "httpcore")
+"""Libraries whose messages, at some level, repeat what they were given, hence applicant data."""
 
 
-def configure_logging() -> None:
-    """Send the log of this process, the web server's lines included, to standard error as JSON."""
+def configure_logging(level: str = "info") -> None:
+    """Send the log of this process, the web server's lines included, to standard error as JSON.
+
+    Below `warning`, other libraries are heard at `debug` only.
+    """
+    least = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
-        _with_request_id,
+        _with_origin,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _without_exception_text,
     ]
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer()],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -40,8 +47,9 @@ def configure_logging() -> None:
     formatter = structlog.stdlib.ProcessorFormatter
     last: list[Processor] = [formatter.remove_processors_meta, structlog.processors.JSONRenderer()]
     handler.setFormatter(formatter(foreign_pre_chain=shared, processors=last))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("uvicorn").setLevel(logging.INFO)
+    others = least if level == "debug" else max(least, logging.WARNING)
+    logging.basicConfig(handlers=[handler], level=others, force=True)
+    logging.getLogger("uvicorn").setLevel(least)
     for name in INDISCREET:
         library = logging.getLogger(name)
         library.handlers, library.propagate = [_PlaceHandler(logging.WARNING)], False
@@ -64,9 +72,11 @@ def trace(error: BaseException) -> list[str]:
     return [type(error).__name__, *(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames)]
 
 
-def _with_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _with_origin(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     if (current := request_id.get()) is not None:
         event.setdefault("request_id", current)
+    if (parent := traceparent.get()) is not None:
+        _, event["trace_id"], event["parent_id"], _ = parent.split("-")
     return event
 
 

@@ -7,15 +7,27 @@ import shlex
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
+from app.jobs import promises, task
+from app.jobs.answer import framed
+from app.jobs.ids import new_id
+from app.recourse.actionability import Constraints
+from app.recourse.certificate import CertificateParams
+from app.recourse.solve import METHODS
+from app.registry.registry import Registry
+from app.store.engine import open_engine
+from app.store.ledger import Ledger
+from tests.api.asking import APPLICANT
 from tests.registry.loan import ModelDirectory, make_linear
 
 ROOT = Path(__file__).parents[1]
@@ -78,7 +90,7 @@ def test_help_is_quick_and_names_the_commands(run: Run) -> None:
         elapsed.append(time.perf_counter() - start)
     assert min(elapsed) < 0.5
     assert done.returncode == 0
-    for command in ("serve", "demo", "models", "openapi"):
+    for command in ("serve", "demo", "models", "verify", "replay", "db", "openapi"):
         assert re.search(rf"^  {command} ", done.stdout, re.MULTILINE)
 
 
@@ -168,6 +180,78 @@ def test_a_state_that_cannot_be_kept_is_told_before_anything_starts(run: Run, tm
 
 def test_a_wrong_setting_is_named(run: Run) -> None:
     assert refused(run("serve", RECOURSE_PORT="high")).startswith("RECOURSE_PORT: ")
+
+
+# --- the ledger ------------------------------------------------------------------------------------------------------
+
+
+def promise(environment: dict[str, str], source: ModelDirectory, seeds: range) -> list[str]:
+    """Record recourse as the service does, by the model `loan@1`; the ids. Those of even seeds have expired."""
+    store = task.Store(root=environment["RECOURSE_MODELS_STORE"], trust_pickle=False)
+    model = Registry(Path(store.root)).register(source.write())
+    engine = open_engine(f"sqlite:///{environment['RECOURSE_STATE_DIR']}/ledger.sqlite")
+    method, ids = METHODS["robust_mpm"], []
+    for seed in seeds:
+        question = task.Question(
+            factual_raw=model.space.read(APPLICANT), constraints=Constraints(), cost_weights={}, method=method.name,
+            params=method.params(), certificate=CertificateParams(), seed=seed,
+        )  # fmt: skip
+        frame = {
+            "id": new_id("rec"), "reference": f"case {seed}", "seed": seed, "stored": True, "method": {},
+            "model": {"id": model.id, "version": model.version, "sha256": model.sha256},
+            "created_at": "2026-01-01T00:00:00.000Z", "expires_at": f"20{26 + 20 * (seed % 2)}-04-01T00:00:00.000Z",
+        }  # fmt: skip
+        answer = framed(frame, task.recourse(task.ModelRef.of(store, model), question, deadline_s=30.0))
+        Ledger(engine).append([promises.given(answer, promises.kept_request(model.space, question, 1000))])
+        ids.append(answer["id"])
+    engine.dispose()
+    return ids
+
+
+def test_the_life_of_a_ledger(run: Run, environment: dict[str, str], source: ModelDirectory, tmp_path: Path) -> None:
+    assert run("db", "upgrade").stdout == "The ledger is now at 0002.\n"
+    assert run("db", "upgrade").stdout == "The ledger is up to date (0002).\n"
+    expired, running = promise(environment, source, range(2))
+    proven = run("db", "verify").stdout
+    assert proven.startswith("The chain holds: 2 entries, 0 of them erasures. Head: ")
+    head = proven.split()[-1]
+    same = f"{running} has the same answer, byte for byte, apart from id, times and timings.\n"
+    assert run("replay", running).stdout == same
+    assert run("db", "sweep", RECOURSE_RETENTION_DAYS="1").stdout.splitlines()[-1] == "Erased 1."
+    assert "has been erased" in refused(run("replay", expired))
+    assert run("db", "verify", "--head", head).stdout.startswith("The chain holds: 3 entries, 1 of them erasures.")
+    assert "no entry of it has the hash f00" in refused(run("db", "verify", "--head", "f00"))
+    with closing(sqlite3.connect(tmp_path / "state" / "ledger.sqlite")) as database, database:
+        database.execute("update ledger_entries set version = '2' where number = 2")
+    assert refused(run("db", "verify")) == f"Entry 2 ({running}) is not as it was written.\n"
+
+
+def test_a_version_is_asked_about_promises_before_it_goes_live(
+    run: Run, environment: dict[str, str], source: ModelDirectory, tmp_path: Path
+) -> None:
+    run("db", "upgrade")
+    (promised,) = promise(environment, source, range(1, 2))
+    assert run("models", "register", "--inactive", source.write(version="2", threshold=0.9)).returncode == 0
+    assert run("models", "register", "--inactive", source.write(version="3", threshold=0.5)).returncode == 0
+    assert "inactive" in run("models", "list").stdout
+    kept = run("verify", "loan@3")
+    assert (kept.returncode, json.loads(kept.stdout)["still_valid"]) == (0, 1)
+    broken = run("verify", "loan@2", "--since", "2025-12-31", "--reissue", "--output", tmp_path / "broken.ndjson")
+    assert (broken.returncode, json.loads(broken.stdout)["broken"]) == (1, 1)
+    (line,) = map(json.loads, (tmp_path / "broken.ndjson").read_text().splitlines())
+    assert (line["id"], line["reason"], line["reissue"]["status"]) == (promised, "refused", "found")
+    assert json.loads(run("verify", "loan@2", "--until", "2025-12-31").stdout)["promises"] == 0
+    one = run("verify", "loan@2", "--id", promised)
+    assert (one.returncode, json.loads(one.stdout)["favourable"]) == (1, False)
+    assert run("verify", "loan@3", "--id", promised).returncode == 0
+    assert run("models", "activate", "loan@3").stdout == "Activated loan@3.\n"
+    assert "There is no recourse" in refused(run("verify", "loan@3", "--id", "rec_none"))
+
+
+def test_a_database_that_cannot_be_reached_is_one_sentence(run: Run) -> None:
+    sentence = refused(run("db", "verify", RECOURSE_DATABASE_URL="postgresql://me:secret@127.0.0.1:1/none"))
+    assert sentence.startswith("The ledger cannot be used: ")
+    assert "secret" not in sentence
 
 
 # --- the service -----------------------------------------------------------------------------------------------------
@@ -273,3 +357,37 @@ def test_serve_serves_what_is_registered_meanwhile(
     serve.send_signal(signal.SIGTERM)
     _, log = serve.communicate(timeout=20)
     assert all(json.loads(line) for line in log.splitlines())
+
+
+# --- API keys --------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_made_listed_and_revoked(run: Run) -> None:
+    assert run("keys", "list").stdout == "There is no key.\n"
+    key = run("keys", "create", "backend", "--scope", "recourse", "--scope", "models").stdout.strip()
+    assert re.fullmatch(r"rk_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", key)
+    key_id = key.split("_")[1]
+    listed = run("keys", "list").stdout
+    assert key_id in listed
+    assert "backend" in listed
+    assert "models recourse" in listed
+    assert key.split("_", 2)[2] not in listed
+    assert run("keys", "revoke", key_id).stdout == f"Revoked {key_id}.\n"
+    assert refused(run("keys", "revoke", "nobody")) == "There is no API key with this id.\n"
+
+
+def test_a_scope_that_does_not_exist_is_named(run: Run) -> None:
+    sentence = refused(run("keys", "create", "backend", "--scope", "everything"))
+    assert sentence == "There is no scope everything; there are recourse, models, audit.\n"
+
+
+def test_a_database_that_cannot_be_reached_is_a_sentence(run: Run) -> None:
+    nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
+    assert "cannot be used" in refused(run("keys", "list", RECOURSE_DATABASE_URL=nowhere))
+
+
+def test_the_service_refuses_to_start_open_on_a_public_address(run: Run) -> None:
+    assert "There is no API key" in run("serve", "--host", "0.0.0.0").stderr
+    done = run("serve", "--host", "0.0.0.0", RECOURSE_AUTH="off")
+    assert done.returncode == 1
+    assert "RECOURSE_AUTH=off" in done.stderr

@@ -107,8 +107,12 @@ def test_every_command_of_the_readme_is_tried() -> None:
 
 def test_the_readme_lists_the_methods() -> None:
     section = README.partition("## Methods")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(METHODS)
-    assert all(method.reference in section for method in METHODS.values())
+    rows = [row.split("|") for row in section.splitlines() if row.startswith("| `")]
+    named = {name: source for _, names, _, source, _ in rows for name in re.findall(r"`(\w+)`", names)}
+    assert sorted(named) == sorted(METHODS)
+    described = (ROOT / "docs/methods.md").read_text()
+    for name, source in named.items():
+        assert METHODS[name].reference in source or f"`{name}`" in described
 
 
 @pytest.mark.parametrize("document", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
@@ -225,7 +229,9 @@ def test_what_the_image_copies_is_sent_to_the_builder() -> None:
 
 
 def test_the_container_sets_only_settings_that_exist() -> None:
-    names = set(re.findall(r"\b(RECOURSE_[A-Z_]+)=", DOCKERFILE)) | set(service()["environment"])
+    names = set(re.findall(r"\b(RECOURSE_[A-Z_]+)=", DOCKERFILE))
+    for part in ("recourse", "api", "worker"):
+        names |= set(COMPOSE["services"][part]["environment"])
     assert names
     assert {name.removeprefix("RECOURSE_").lower() for name in names} <= set(Settings.model_fields)
 
@@ -237,8 +243,7 @@ def test_every_setting_is_documented_with_its_name() -> None:
 
 
 def service() -> dict[str, Any]:
-    (only,) = COMPOSE["services"].values()
-    return dict(only)
+    return dict(COMPOSE["services"]["recourse"])
 
 
 def test_the_container_is_reachable_from_this_machine_only_and_can_do_little() -> None:
@@ -246,6 +251,22 @@ def test_the_container_is_reachable_from_this_machine_only_and_can_do_little() -
     assert service()["read_only"] is True
     assert service()["cap_drop"] == ["ALL"]
     assert re.search(r"^USER 10001", DOCKERFILE, re.MULTILINE)
+
+
+def test_the_cluster_is_a_server_and_two_workers_on_one_database() -> None:
+    services = COMPOSE["services"]
+    assert {name for name, one in services.items() if one.get("profiles") == ["cluster"]} == {"db", "api", "worker"}
+    api, worker = services["api"], services["worker"]
+    assert (worker["command"], worker["deploy"]["replicas"]) == (["recourse", "worker"], 2)
+    assert "ports" not in worker
+    assert "ports" not in services["db"]
+    assert api["ports"] == service()["ports"]
+    assert api["environment"]["RECOURSE_RUN_JOBS"] == "false"
+    assert "RECOURSE_EXECUTOR_ID" not in worker["environment"], "replicas would share it"
+    for name in ("build", "read_only", "cap_drop", "security_opt", "mem_limit"):
+        assert api[name] == worker[name] == service()[name]
+    for name in ("RECOURSE_DATABASE_URL", "RECOURSE_LANES_BOUNDS"):
+        assert api["environment"][name] == worker["environment"][name]
 
 
 def test_volumes_are_what_the_image_may_write() -> None:

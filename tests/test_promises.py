@@ -1,15 +1,19 @@
 """What the README promises, on real data: legal answers that the model accepts, and a dial that works."""
 
+import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+import skops.io
 import yaml
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 
 from app.recourse.actionability import action_set
-from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult
 from app.recourse.solve import METHODS, solve
@@ -17,20 +21,20 @@ from app.registry.registered import LoadedModel
 from app.registry.registry import Registry
 from examples.consumer_loan.applicants import FEATURES, applicants
 from examples.german_credit import train as german_train
-from examples.training import probability, standardised, train_mlp, write_model
+from examples.training import probability, replace_artifact, standardised, train_mlp, write_model
 from tests.by_hand import encode_by_hand, forward
 
 ROOT = Path(__file__).parents[1]
 GERMAN = Path(os.environ.get("RECOURSE_DATA", ROOT.parent / "shared" / "data")) / "german" / "present.csv"
 
 
-def ask(model: LoadedModel, applicant_raw: np.ndarray, **params: object) -> RecourseResult:
+def ask(model: LoadedModel, applicant_raw: np.ndarray, method: str = "robust_mpm", **params: object) -> RecourseResult:
     problem = RecourseProblem(
         black_box=model.black_box,
         reference=model.reference,
         action_set=action_set(model.black_box.space, applicant_raw),
     )
-    return solve(problem, METHODS["robust_mpm"], RobustMpmParams(**params))  # type: ignore[arg-type]
+    return solve(problem, METHODS[method], METHODS[method].params(**params))
 
 
 @dataclass(frozen=True)
@@ -127,3 +131,63 @@ def test_a_larger_radius_costs_more_and_survives_more_retraining(tmp_path: Path)
         validity.append(np.mean([probability(network, after) >= 0.8 for network in retrained]))
     assert costs[0] < costs[1] < costs[2]
     assert validity[0] + 0.05 < validity[1] < validity[2]
+
+
+# --- how often noise undoes an answer --------------------------------------------------------------------------------
+
+TARGETS = (0.35, 0.2, 0.1, 0.05)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A model with people whom it rejects, and how it answers a batch without a line of ours."""
+
+    model: LoadedModel
+    applicants_raw: np.ndarray
+    decide: Callable[[np.ndarray], np.ndarray]
+    """Encoded points to yes or no."""
+
+
+@pytest.fixture(scope="module", params=["network", "forest", "linear"])
+def lender(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    if not GERMAN.exists():
+        pytest.skip(f"no German Credit data at {GERMAN}; RECOURSE_DATA names the folder of the data sets")
+    folder = tmp_path_factory.mktemp(request.param)
+    trained = german_train.train(GERMAN, "all")
+    german_train.write(trained, folder / "model", "all")
+    X, y = trained.space.encode(trained.training_raw), trained.training_labels.astype(int)
+    if request.param == "network":
+        decide = lambda points: forward(folder / "model", points) >= 0.0  # noqa: E731
+    elif request.param == "forest":
+        forest = RandomForestClassifier(40, min_samples_leaf=3, random_state=0).fit(X, y)
+        replace_artifact(folder / "model", skops.io.dumps(forest), format="sklearn", path="model.skops")
+        decide = lambda points: forest.predict_proba(points)[:, 1] >= 0.5  # noqa: E731
+    else:
+        fitted = LogisticRegression(max_iter=1000).fit(X, y)
+        weights = dict(zip(trained.space.columns, fitted.coef_[0].tolist(), strict=True))
+        card = {"space": "encoded", "intercept": float(fitted.intercept_[0]), "weights": weights}
+        replace_artifact(folder / "model", json.dumps(card).encode(), format="linear", path="model.json")
+        decide = lambda points: fitted.decision_function(points) >= 0.0  # noqa: E731
+    model = Registry(folder / "store").register(folder / "model").load()
+    rejected = trained.test_raw[~decide(trained.space.encode(trained.test_raw))]
+    return Asked(model, rejected[: 6 if request.param == "forest" else 25], decide)
+
+
+def test_noise_undoes_no_answer_more_often_than_was_asked(lender: Asked) -> None:
+    """A hundred thousand noisy copies of each returned record, drawn and decided here."""
+    space = lender.model.black_box.space
+    columns = [space.columns.index(f.name) for f in space.features if f.is_number and f.noise]
+    noise = 0.1 * np.random.default_rng(2024).standard_normal((100_000, len(columns)))
+    costs = []
+    for r in TARGETS:
+        answers = [ask(lender.model, x, "probe", target_invalidation_rate=r) for x in lender.applicants_raw]
+        found = [answer.counterfactuals[0] for answer in answers if answer.counterfactuals]
+        assert len(found) >= 0.95 * len(answers)
+        costs.append(np.mean([one.cost for one in found]))
+        for row_raw in np.unique([one.row_raw for one in found], axis=0):
+            noisy = np.repeat(space.encode(space.read(space.record(row_raw))[None]), len(noise), axis=0)
+            assert lender.decide(noisy[:1])[0]
+            noisy[:, columns] += noise
+            assert 1.0 - lender.decide(noisy).mean() <= r + 0.01
+    assert (np.diff(costs) > -0.005).all()
+    assert costs[-1] > costs[0]

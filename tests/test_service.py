@@ -22,6 +22,7 @@ from app.jobs.ids import new_id
 from app.jobs.pool import Lane
 from app.jobs.task import ModelRef, Question
 from app.recourse.actionability import Bounds, Constraints, Direction
+from app.recourse.methods.probe import ProbeParams
 from app.recourse.solve import METHODS
 from app.service import RecourseQuery, Service
 from app.settings import Settings
@@ -31,7 +32,10 @@ METHOD = METHODS["robust_mpm"]
 
 
 def query(**changes: Any) -> RecourseQuery:
-    valid = {"model": "loan", "applicant": APPLICANT, "method": METHOD.name, "params": METHOD.params()}
+    # What is stored is asked of real servers, in `tests.jobs.test_ledger`.
+    valid = {
+        "model": "loan", "applicant": APPLICANT, "method": METHOD.name, "params": METHOD.params(), "store": False
+    }  # fmt: skip
     return RecourseQuery(**(valid | changes))
 
 
@@ -46,7 +50,7 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.timeouts: list[float] = []
-        self.reply: Any = {"status": "not_found", "counterfactuals": []}
+        self.reply: Any = {"status": "not_found", "counterfactuals": [], "plan": None}
 
         async def run(_lane: Lane, function: Callable[..., Any], *args: Any, timeout_s: float) -> Any:
             self.calls.append((function.__name__, *args))
@@ -65,7 +69,8 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 def test_a_child_is_asked_about_exactly_this_registration(service: Service, child: Asked) -> None:
     asyncio.run(service.recourse(query(seed=5, constraints=Constraints(immutable=("age",)), cost_weights={"age": 2.0})))
-    ((name, ref, question),) = child.calls
+    ((name, ref, question, plan_s),) = child.calls
+    assert plan_s == 0.5
     assert name == "recourse"
     assert isinstance(ref, ModelRef)
     assert isinstance(question, Question)
@@ -121,6 +126,15 @@ def test_other_failures_are_the_callers_business(service: Service, child: Asked)
             },
             InvalidRequest,
             {"/applicant/age", "/constraints/bounds/income/max", "/cost/weights/hat"},
+        ),
+        (
+            {
+                "method": "probe",
+                "params": ProbeParams(noise_std={"age": 0.1, "hat": 0.1}),
+                "cost_weights": {"hat": 1.0},
+            },
+            InvalidRequest,
+            {"/method/noise_std/hat", "/cost/weights/hat"},
         ),
         ({"model": "nobody"}, UnknownModel, {"/model"}),
     ],

@@ -12,11 +12,22 @@ BODY = (
     errors.BodyTooLarge,
     errors.UnsupportedMediaType,
     errors.InvalidRequest,
+    errors.IdempotencyKeyReused,
+    errors.IdempotencyInProgress,
 )
 """How a body can be refused, before anybody looks at what it asks for."""
 
 LANE = (errors.Overloaded, errors.LaneCrashed)
 """How a computation can fail."""
+
+GATE = (
+    errors.KeyRequired,
+    errors.InvalidKey,
+    errors.InsufficientScope,
+    errors.TooManyRequests,
+    errors.NotReady,
+)
+"""How a caller can be refused, before its request is read."""
 
 Responses = dict[int | str, dict[str, Any]]
 

@@ -1,5 +1,6 @@
 """How errors look over HTTP: RFC 9457 problem documents, and one table from error class to status, title and remedy."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -54,11 +55,28 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         415, "Unsupported media type", "Set the header Content-Type: application/json."
     ),
     errors.BodyTooLarge: Meaning(413, "Body too large", "Send fewer records at once."),
+    errors.IdempotencyKeyReused: Meaning(
+        422, "Idempotency-Key used before", "Give each request an Idempotency-Key of its own, such as a UUID."
+    ),
+    errors.IdempotencyInProgress: Meaning(409, "First request in progress", _LATER),
+    errors.KeyRequired: Meaning(
+        401, "API key required", "Send the header Authorization: Bearer, with a key made by `recourse keys create`."
+    ),
+    errors.InvalidKey: Meaning(401, "Invalid API key", "Ask whoever runs this service for a key."),
+    errors.InsufficientScope: Meaning(
+        403, "Insufficient scope", "Use a key with one of the scopes that /docs lists for this operation."
+    ),
+    errors.TooManyRequests: Meaning(429, "Too many requests", _LATER),
+    errors.UnknownKey: Meaning(404, "Unknown API key", "`recourse keys list` shows all of them."),
     errors.NotFound: Meaning(404, "Not found", "Look the address up in /docs."),
     errors.MethodNotAllowed: Meaning(
         405, "Method not allowed", "Use one of the methods in the Allow header; /docs lists every address."
     ),
     errors.UnknownModel: Meaning(404, "Unknown model", "Choose one of the models that GET /models lists."),
+    errors.UnknownRecourse: Meaning(
+        404, "Unknown recourse", "Look it up by `reference`; what was asked with `store: false` is not kept."
+    ),
+    errors.Erased: Meaning(410, "Erased", "Ask again with POST /recourse, if the applicant wants that."),
     errors.UnknownJob: Meaning(404, "Unknown job", "Choose one of the jobs that GET /jobs lists."),
     errors.JobFinished: Meaning(409, "Job finished", "Nothing needs to be done; GET /jobs/{id} shows how it ended."),
     errors.JobUnfinished: Meaning(
@@ -77,6 +95,12 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         "Invalid output of the model",
         "The operator has to examine the model; this service only passes on what it says.",
     ),
+    errors.ModelUnavailable: Meaning(
+        503, "Model unavailable", _LATER + " If it stays so, the operator has to look at the model's server."
+    ),
+    errors.BudgetExceeded: Meaning(
+        422, "Query budget exceeded", "Send fewer records at once, or ask the model's owner for a larger budget."
+    ),
     errors.DegenerateSurrogate: Meaning(500, "Degenerate surrogate", _OURS),
     errors.BoundaryNotFound: Meaning(500, "Boundary not found", _OURS),
     errors.DeadlineExceeded: Meaning(504, "Deadline exceeded", "Allow more time with `deadline_ms`."),
@@ -89,15 +113,29 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     errors.StateUnusable: Meaning(
         503, "State cannot be written", "The operator has to give the service a directory that it may write."
     ),
+    errors.Open: Meaning(500, "Open to everybody", "The operator has to make a key, or listen on loopback only."),
     errors.Overloaded: Meaning(503, "Overloaded", _LATER),
     errors.NotReady: Meaning(
         503, "Not ready", "Wait until GET /health/ready answers 200; right after a start that takes a few seconds."
+    ),
+    errors.LedgerUnavailable: Meaning(
+        503, "Ledger unavailable", _LATER + " If it goes on, the operator has to look at the database."
     ),
     errors.InternalError: Meaning(500, "Internal error", _OURS),
 }
 """Every class of the error tree; a test looks for missing ones."""
 
 RETRY_AFTER_S = 1
+
+LATER = (
+    errors.Overloaded,
+    errors.NotReady,
+    errors.JobUnfinished,
+    errors.ModelUnavailable,
+    errors.IdempotencyInProgress,
+    errors.TooManyRequests,
+)
+"""Errors that pass by themselves; the answer says when to ask again."""
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -125,9 +163,19 @@ def problem_response(error: RecourseError, instance: str, headers: Mapping[str, 
     """The response for an error."""
     document = problem(error, instance)
     response = JSONResponse(document, document["status"], headers, media_type=PROBLEM_JSON)
-    if isinstance(error, errors.Overloaded | errors.NotReady | errors.JobUnfinished):
-        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    if isinstance(error, LATER):
+        response.headers["Retry-After"] = str(math.ceil(error.facts.get("retry_after_s") or RETRY_AFTER_S))
+    if isinstance(error, errors.KeyRequired | errors.InsufficientScope):
+        response.headers["WWW-Authenticate"] = _challenge(error)
     return response
+
+
+def _challenge(error: errors.KeyRequired | errors.InsufficientScope) -> str:
+    """What is wrong with a key, as RFC 6750 has it."""
+    realm = 'Bearer realm="recourse"'
+    if isinstance(error, errors.InsufficientScope):
+        return f'{realm}, error="insufficient_scope", scope="{" ".join(error.facts["scopes"])}"'
+    return f'{realm}, error="invalid_token"' if isinstance(error, errors.InvalidKey) else realm
 
 
 def install(app: FastAPI) -> None:
@@ -157,7 +205,12 @@ _FRAMEWORK_ERRORS: dict[int, type[RecourseError]] = {
 async def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     error_class = _FRAMEWORK_ERRORS.get(error.status_code, errors.InternalError)
-    return problem_response(error_class(), request.url.path, error.headers)
+    headers = dict(error.headers or {})
+    if "Allow" in headers:
+        # The framework names the methods of one route; an address may have several.
+        described = request.app.openapi()["paths"].get(getattr(request.scope.get("route"), "path", None), {})
+        headers["Allow"] = ", ".join(sorted(map(str.upper, described))) or headers["Allow"]
+    return problem_response(error_class(), request.url.path, headers)
 
 
 # --- validation ------------------------------------------------------------------------------------------------------
@@ -171,6 +224,11 @@ _SENTENCES = {
     "tuple_type": "must be a list",
     "list_type": "must be a list",
     "string_type": "must be a text",
+    "timezone_aware": "must name its time zone, as in 2030-01-31T12:00:00Z",
+    "datetime_parsing": "must be a time, as in 2030-01-31T12:00:00Z",
+    "datetime_from_date_parsing": "must be a time, as in 2030-01-31T12:00:00Z",
+    "datetime_object_invalid": "must be a time, as in 2030-01-31T12:00:00Z",
+    "not_a_moment": "must be a time, as in 2030-01-31T12:00:00Z",
     "float_type": "must be a number",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -190,6 +248,7 @@ _SENTENCES = {
     "not_printable": "must consist of printable characters",
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
+    "none_of": "must be an object with one of the fields {names}",
     "union_tag_invalid": "must be one of {expected_tags}",
     "union_tag_not_found": "is missing",
 }

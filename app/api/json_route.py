@@ -3,35 +3,67 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
+from app.api.documented import GATE, refusals
 from app.api.errors import LONGEST_TOKEN
+from app.api.gate import SCHEME, admit
+from app.api.idempotency import HEADER, PARAMETER, answer_once
 from app.errors import InvalidRequest, MalformedJson, UnsupportedMediaType
+from app.store.keys import Scope
+
+JSON = "application/json"
+
+NDJSON = "application/x-ndjson"
 
 MOST_MEMBERS = 10_000
 """Most members of one JSON object."""
 
 
 class StrictRoute(APIRoute):
-    """A route that takes no query parameters it does not declare, and a body only in strict JSON."""
+    """A route that takes no query parameters it does not declare, and a body only in strict JSON.
+
+    Every POST takes an `Idempotency-Key`. `guarded` makes routes that ask for an API key as well.
+    """
+
+    scopes: ClassVar[tuple[Scope, ...]] = ()
+    """A key must have one of them; without any, no key is asked for."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        described: dict[str, Any] = {**(options.pop("openapi_extra", None) or {})}
+        if self.scopes:
+            described["security"] = [{SCHEME: [scope]} for scope in self.scopes]
+            options["responses"] = {**refusals(path, *GATE), **(options.get("responses") or {})}
+        if "POST" in (options.get("methods") or ()):
+            described["parameters"] = [*described.get("parameters", []), PARAMETER]
+        super().__init__(path, endpoint, openapi_extra=described, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of FastAPI, behind our own reading of query and body."""
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
         declared = {field.alias for field in self.dependant.query_params}
+        scopes = self.scopes
 
         async def handle_strictly(request: Request) -> Response:
+            caller = await admit(request, scopes) if scopes else ""
             _refuse_query(request, declared)
             if takes_body:
                 request = await _read(request)
+            if request.method == "POST" and HEADER in request.headers:
+                return await answer_once(request, caller, handle)
             return await handle(request)
 
         return handle_strictly
+
+
+def guarded(*scopes: Scope) -> type[StrictRoute]:
+    """Routes for callers whose key has one of the scopes."""
+    return type("GuardedRoute", (StrictRoute,), {"scopes": scopes})
 
 
 class _ReadRequest(Request):
@@ -50,11 +82,15 @@ class _ReadRequest(Request):
 
 
 async def _read(request: Request) -> _ReadRequest:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
+    if media_type(request) != JSON:
         raise UnsupportedMediaType
     body = await request.body()
     return _ReadRequest(request, body, read_json(body))
+
+
+def media_type(request: Request) -> str:
+    """What the body is said to be, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _refuse_query(request: Request, declared: set[str]) -> None:

@@ -1,5 +1,6 @@
 """Answers that come as a job, when a client prefers that."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -7,8 +8,10 @@ from starlette.responses import JSONResponse
 from app.api.errors import RETRY_AFTER_S, problem
 from app.api.prefer import Prefer
 from app.api.schemas.jobs import JobAnswer
+from app.jobs.answer import encoded
 from app.jobs.job import Job, JobStatus
-from app.service import Service, timestamp
+from app.service import Service
+from app.store.moments import timestamp
 
 VARY = {"Vary": "Prefer"}
 
@@ -41,6 +44,29 @@ def described(job: Job) -> dict[str, Any]:
     }
 
 
+LISTED = {"audit": "broken_promises"}
+"""Kinds of jobs whose results hold a list that may be long, and its name."""
+
+MOST_LISTED = 1000
+"""Longest part of such a list in one answer."""
+
+
+def page(kind: str, result: Any, limit: int = MOST_LISTED, cursor: int = 0) -> Any:
+    """The result of a job with a part of the list in it, and where the next part begins; without a list, as it is."""
+    if (name := LISTED.get(kind)) is None:
+        return result
+    following = cursor + limit if cursor + limit < len(result[name]) else None
+    return {**result, name: result[name][cursor : cursor + limit], "next_cursor": following and str(following)}
+
+
+def lines(kind: str, result: Any) -> Iterator[bytes]:
+    """The result of a job as NDJSON: what there is besides the list, then each of its entries; or all in one line."""
+    name = LISTED.get(kind)
+    yield encoded({key: value for key, value in result.items() if key != name}) + b"\n"
+    for entry in result[name] if name is not None else ():
+        yield encoded(entry) + b"\n"
+
+
 async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONResponse:
     """The job, or its result if that is there within the time that the client prefers to wait.
 
@@ -48,11 +74,16 @@ async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONRespon
     ------
     RecourseError : why the job failed while the client waited
     """
-    headers = {"Preference-Applied": prefer.applied, **VARY}
+    headers = {**({"Preference-Applied": prefer.applied} if prefer.wants_job else {}), **VARY}
     if prefer.wait_s:
         job = await service.jobs.wait(job.id, prefer.wait_s)
     if job.status in (JobStatus.SUCCEEDED, JobStatus.FAILED):
-        result = await service.jobs.result(job.id)
+        result = page(job.kind, await service.jobs.result(job.id))
         return JSONResponse(result, headers={**headers, "Content-Location": f"{job.address}/results"})
+    return accepted(job, headers)
+
+
+def accepted(job: Job, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The response that tells of a job."""
     later = {"Location": job.address, "Retry-After": str(RETRY_AFTER_S)}
-    return JSONResponse(described(job), 202, headers={**headers, **later})
+    return JSONResponse(described(job), 202, headers={**(headers or {}), **later})

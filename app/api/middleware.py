@@ -6,14 +6,19 @@ Plain ASGI, so that responses are neither buffered nor moved to another task.
 import re
 import time
 import uuid
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import problem_response
+from app.api.gate import extra_headers
 from app.errors import BodyTooLarge, InternalError
-from app.observability import log, request_id, trace
+from app.metrics import Metrics
+from app.observability import log, request_id, trace, traceparent
+
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
@@ -34,17 +39,21 @@ CLIENT_LEFT = 499
 class RequestContext:
     """Gives every request an id, every response its headers, and the log one line without applicant data."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
+        self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        offered = Headers(scope=scope).get("x-request-id", "")
-        current = offered if _REQUEST_ID.fullmatch(offered) else str(uuid.uuid4())
-        token = request_id.set(current)
+        offered = Headers(scope=scope)
+        current = offered.get("x-request-id", "")
+        if not _REQUEST_ID.fullmatch(current):
+            current = str(uuid.uuid4())
+        parent = offered.get("traceparent", "")
+        tokens = request_id.set(current), traceparent.set(parent if _TRACEPARENT.fullmatch(parent) else None)
         began, status = time.perf_counter(), 0
 
         async def send_with_headers(message: Message) -> None:
@@ -53,6 +62,7 @@ class RequestContext:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-ID"] = current
+                headers.update(extra_headers(scope))
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
@@ -68,22 +78,29 @@ class RequestContext:
                 raise  # the response has begun; all that is left is to cut it off
             await problem_response(InternalError(), scope["path"])(scope, receive, send_with_headers)
         finally:
+            seconds = time.perf_counter() - began
+            route = getattr(scope.get("route"), "path", None)
+            self.metrics.request(scope["method"], route, status, seconds)
             log.info(
                 "request",
                 method=scope["method"],
-                route=getattr(scope.get("route"), "path", None),
+                route=route,
                 status=status,
-                ms=round(1000 * (time.perf_counter() - began), 2),
+                ms=round(1000 * seconds, 2),
+                key_id=scope.get("key_id"),
             )
-            request_id.reset(token)
+            request_id.reset(tokens[0])
+            traceparent.reset(tokens[1])
 
 
 class BodyLimit:
     """Refuses to read more of a request body than the service accepts, whether its length was declared or not."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, larger: Mapping[str, int] | None = None) -> None:
         self.app = app
         self.max_bytes = max_bytes
+        self.larger = larger or {}
+        """Limits of the paths that have their own."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with a `receive` that raises `BodyTooLarge`."""
@@ -91,16 +108,17 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         declared = Headers(scope=scope).get("content-length", "0")
+        max_bytes = self.larger.get(scope["path"], self.max_bytes)
         received = 0
 
         async def receive_within_limit() -> Message:
             nonlocal received
-            if declared.isdecimal() and int(declared) > self.max_bytes:
-                raise BodyTooLarge(f"The request body must not exceed {self.max_bytes:,} bytes.")
+            if declared.isdecimal() and int(declared) > max_bytes:
+                raise BodyTooLarge(f"The request body must not exceed {max_bytes:,} bytes.")
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self.max_bytes:
-                raise BodyTooLarge(f"The request body must not exceed {self.max_bytes:,} bytes.")
+            if received > max_bytes:
+                raise BodyTooLarge(f"The request body must not exceed {max_bytes:,} bytes.")
             return message
 
         await self.app(scope, receive_within_limit, send)

@@ -6,13 +6,31 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Lifespan
 
 from app import __version__
 from app.api import errors
+from app.api.gate import SECURITY_SCHEMES
 from app.api.middleware import BodyLimit, RequestContext
-from app.api.routes import docs, health, jobs, methods, models, problems, recourse
+from app.api.routes import (
+    batch,
+    docs,
+    health,
+    jobs,
+    ledger,
+    methods,
+    metrics,
+    models,
+    problems,
+    recourse,
+    workbench,
+)
+from app.api.schemas.batch import BatchProblem, BatchRequest, BatchRow
 from app.api.schemas.problem import Problem
+from app.metrics import Metrics
+from app.service import Service
+from app.settings import Settings
 
 DESCRIPTION = """\
 What could a person change so that a lender's model says yes, and keeps saying yes?
@@ -21,16 +39,23 @@ Records go in and come out in the model's own features, units and categories. Er
 (`application/problem+json`) that list all faults of a request at once. Every response carries `X-Request-ID`.
 """
 
-DEFAULT_MAX_BODY_BYTES = 1_000_000
+
+CORS: dict[str, Any] = {
+    "allow_methods": ["GET", "POST", "DELETE"],
+    "allow_headers": ["Authorization", "Content-Type", "Idempotency-Key", "Prefer", "X-Request-ID", "traceparent"],
+    "expose_headers": ["ETag", "Idempotent-Replayed", "Location", "RateLimit", "Retry-After", "X-Request-ID"],
+}
 
 
-def http_api(lifespan: Lifespan[FastAPI] | None = None, *, max_body_bytes: int = DEFAULT_MAX_BODY_BYTES) -> FastAPI:
-    """The HTTP application; its routes find the `Service` in ``app.state.service``."""
+def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
+    """The HTTP application of a service; without one there is only its description."""
+    settings = Settings() if service is None else service.settings
     app = FastAPI(
         title="recourse",
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -38,13 +63,17 @@ def http_api(lifespan: Lifespan[FastAPI] | None = None, *, max_body_bytes: int =
         telemetry={"tracing": False, "metrics": False, "logs": False},
         generate_unique_id_function=_operation_id,
     )
-    for module in (recourse, methods, models, jobs, health, problems, docs):
+    for module in (batch, recourse, ledger, methods, models, jobs, health, metrics, problems, docs, workbench):
         app.include_router(module.router)
     app.mount(docs.STATIC, docs.static)
+    app.mount(workbench.STATIC, workbench.static)
     errors.install(app)
     # The last one added is the outermost.
-    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
-    app.add_middleware(RequestContext)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, larger={batch.PATH: settings.max_batch_bytes})
+    if settings.cors_origins:
+        app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, **CORS)
+    app.add_middleware(RequestContext, metrics=Metrics() if service is None else service.metrics)
+    app.state.service = service
     app.openapi = lambda: _description(app)  # type: ignore[method-assign]
     return app
 
@@ -61,7 +90,10 @@ def _operation_id(route: APIRoute) -> str:
 def _description(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         description = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-        description["components"]["schemas"] |= {**problem.pop("$defs"), "Problem": problem}
+        # What no route declares as its own type: problems, and the body that comes in two forms.
+        for model in (Problem, BatchRequest, BatchRow, BatchProblem):
+            schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            description["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
+        description["components"]["securitySchemes"] = SECURITY_SCHEMES
         app.openapi_schema = description
     return app.openapi_schema

@@ -64,7 +64,7 @@ def test_addresses_that_do_not_exist(client: httpx.Client) -> None:
 
 def test_methods_that_an_address_does_not_answer(client: httpx.Client) -> None:
     for method, path in [
-        ("GET", "/recourse"),
+        ("PUT", "/recourse"),
         ("DELETE", "/models"),
         ("PUT", "/models/loan"),
         ("PATCH", "/health/live"),

@@ -60,7 +60,7 @@ def read(written: io.StringIO) -> list[dict[str, Any]]:
 
 def test_a_request_is_one_line_without_anything_the_client_sent(lines: io.StringIO) -> None:
     async def ask() -> None:
-        app = create_app(Settings())
+        app = create_app(Settings(auth="off"))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
             body = question(model="nobody-4711", reference="case-4711")
             await client.post("/recourse?q=4711", json=body, headers={"x-request-id": "request-1"})

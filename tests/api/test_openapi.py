@@ -8,7 +8,19 @@ import httpx
 import pytest
 
 from app.api.errors import PROBLEM_JSON
-from app.api.examples import PREDICT_EXAMPLES, RECOURSE_EXAMPLES
+from app.api.examples import (
+    APPLICANT,
+    AUDIT_EXAMPLES,
+    BATCH_EXAMPLES,
+    BATCH_LINES,
+    CORRECT_EXAMPLES,
+    DEMO_MODEL,
+    FRONTIER_EXAMPLES,
+    PREDICT_EXAMPLES,
+    RECOURSE_EXAMPLES,
+    VERIFY_EXAMPLES,
+)
+from app.api.json_route import JSON, NDJSON
 from app.api.openapi import render
 from tests.conftest import Running
 
@@ -16,17 +28,26 @@ CHECKED_IN = Path(__file__).parents[2] / "openapi.json"
 
 OPERATIONS = {
     ("post", "/recourse"): "recourse",
+    ("post", "/recourse/batch"): "batch",
+    ("post", "/recourse/frontier"): "frontier",
     ("post", "/recourse/validity"): "validity",
+    ("get", "/recourse"): "list_recourse",
+    ("get", "/recourse/{id}"): "get_recourse",
+    ("delete", "/recourse/{id}"): "erase_recourse",
+    ("post", "/recourse/{id}/verify"): "verify_recourse",
+    ("post", "/recourse/correct"): "correct",
     ("get", "/methods"): "list_methods",
     ("get", "/models"): "list_models",
     ("get", "/models/{id}"): "get_model",
     ("get", "/models/{id}/schema"): "get_model_schema",
     ("post", "/models/{id}/predict"): "predict",
+    ("post", "/models/{id}/audits"): "audit",
     ("get", "/jobs"): "list_jobs",
     ("get", "/jobs/{id}"): "get_job",
     ("get", "/jobs/{id}/results"): "get_job_results",
     ("get", "/jobs/{id}/events"): "follow_job",
     ("delete", "/jobs/{id}"): "cancel_job",
+    ("get", "/metrics"): "metrics",
     ("get", "/health/live"): "live",
     ("get", "/health/ready"): "ready",
     ("get", "/problems/{code}"): "get_problem",
@@ -54,11 +75,12 @@ def test_every_operation_declares_its_errors_as_problems(description: Any) -> No
     for item in description["paths"].values():
         for operation in item.values():
             statuses = set(operation["responses"])
-            assert {"200", "422", "500"} <= statuses
+            assert {"422", "500"} <= statuses
+            assert statuses & {"200", "202"}
             if "requestBody" in operation:
                 assert {"400", "413", "415"} <= statuses
             for status, response in operation["responses"].items():
-                if status not in ("200", "202"):
+                if status not in ("200", "202", "304"):
                     assert list(response["content"]) == [PROBLEM_JSON]
                     assert response["description"]
     assert "HTTPValidationError" not in description["components"]["schemas"]
@@ -83,16 +105,52 @@ def test_examples_of_recourse_work_at_the_first_click(demo_client: httpx.Client,
     assert response.json()["status"] == "found"
 
 
+@pytest.mark.parametrize(("examples", "media_type"), [(BATCH_EXAMPLES, JSON), (BATCH_LINES, NDJSON)])
+def test_examples_of_batches_work_at_the_first_click(demo_client: httpx.Client, examples: Any, media_type: str) -> None:
+    for example in examples.values():
+        value = example["value"]
+        content = value if isinstance(value, str) else json.dumps(value)
+        response = demo_client.post("/recourse/batch", content=content, headers={"Content-Type": media_type})
+        assert response.status_code == 202
+        assert response.json()["progress"] == {"done": 0, "total": 3}
+        assert demo_client.delete(response.headers["location"]).json()["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("name", CORRECT_EXAMPLES)
+def test_examples_of_corrections_work_at_the_first_click(demo_client: httpx.Client, name: str) -> None:
+    response = demo_client.post("/recourse/correct", json=CORRECT_EXAMPLES[name]["value"])
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert answer["status"] == "corrected"
+    assert answer["plan"]["validity"]["lower"] >= answer["plan"]["before"]["validity"]["lower"]
+
+
+@pytest.mark.parametrize("name", FRONTIER_EXAMPLES)
+def test_examples_of_curves_work_at_the_first_click(demo_client: httpx.Client, name: str) -> None:
+    response = demo_client.post("/recourse/frontier", json=FRONTIER_EXAMPLES[name]["value"])
+    assert response.status_code == 200
+    assert {point["status"] for point in response.json()["points"]} == {"found"}
+
+
 @pytest.mark.parametrize("name", PREDICT_EXAMPLES)
 def test_examples_of_decisions_work_at_the_first_click(demo_client: httpx.Client, name: str) -> None:
     response = demo_client.post("/models/consumer-loan/predict", json=PREDICT_EXAMPLES[name]["value"])
     assert response.status_code == 200
 
 
+def test_examples_of_verification_work_at_the_first_click(demo_client: httpx.Client) -> None:
+    question = {"model": DEMO_MODEL, "applicant": APPLICANT}
+    given = demo_client.post("/recourse", json=question).json()["id"]
+    for example in VERIFY_EXAMPLES.values():
+        assert demo_client.post(f"/recourse/{given}/verify", json=example["value"]).json()["still_valid"] is True
+    for example in AUDIT_EXAMPLES.values():
+        assert demo_client.post(f"/models/{DEMO_MODEL}/audits", json=example["value"]).status_code == 202
+
+
 def test_parameters_have_examples_that_work(description: Any, demo_client: httpx.Client) -> None:
     for path, item in description["paths"].items():
-        if path.startswith("/jobs/"):
-            continue  # there are no jobs that everybody has
+        if path.startswith(("/jobs/", "/recourse/")):
+            continue  # there are no jobs and no recourse that everybody has
         for parameter in item.get("get", {}).get("parameters", []):
             if "examples" not in parameter:
                 assert not parameter["required"]

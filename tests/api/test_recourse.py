@@ -253,3 +253,19 @@ def test_the_service_stays_responsive_while_all_children_are_busy(running: Runni
 def test_moments_that_were_not_registered_are_refused(client: httpx.Client, path: str, body: dict[str, Any]) -> None:
     detail = faults(client.post(path, json=body))["/certificate/moments"]
     assert "the model was registered without true outcomes" in detail
+
+
+def test_noise_of_what_is_no_numeric_feature_is_refused(client: httpx.Client) -> None:
+    method = {"name": "probe", "noise_std": {"age": 0.1, "housing": 0.1, "a/b": 0.2}}
+    found = faults(client.post("/recourse", json=question(method=method, cost={"weights": {"hat": 1}})))
+    assert set(found) == {"/method/noise_std/housing", "/method/noise_std/a~1b", "/cost/weights/hat"}
+    assert "is not a numeric feature of this model" in found["/method/noise_std/housing"]
+
+
+def test_an_answer_of_probe_tells_its_measured_rate(client: httpx.Client) -> None:
+    body = question(method={"name": "probe", "target_invalidation_rate": 0.1, "noise_std": {"income": 0.2}})
+    answer = client.post("/recourse", json=body).json()
+    assert answer["status"] == "found"
+    invalidation = answer["counterfactuals"][0]["report"]
+    assert invalidation["target"] == 0.1
+    assert invalidation["interval"][0] <= invalidation["rate"] <= 0.12

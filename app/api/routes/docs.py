@@ -7,14 +7,22 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Request
 from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
+
+from app.api.fresh import IfNoneMatch, if_changed
 
 STATIC = "/docs/static"
 
 router = APIRouter(include_in_schema=False)
 
 static = StaticFiles(directory=str(files("fastapi_offline") / "static"))
+
+
+@router.get("/openapi.json", name="openapi")
+async def openapi(request: Request, if_none_match: IfNoneMatch = None) -> Response:
+    """The description of every endpoint."""
+    return if_changed(request.app.openapi(), if_none_match)
 
 
 @router.get("/docs", name="swagger")

@@ -1,22 +1,26 @@
 """Jobs: look at them, follow them, fetch what they have computed, cancel them."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app import errors
 from app.api.deps import ServiceDep
 from app.api.documented import refusals
-from app.api.json_route import StrictRoute
-from app.api.later import described
+from app.api.errors import problem
+from app.api.json_route import NDJSON, guarded
+from app.api.later import MOST_LISTED, described, lines, page
 from app.api.schemas.jobs import JobAnswer, JobList
 from app.errors import Fault, InvalidRequest
-from app.jobs.job import JOB_ID, Job
+from app.jobs.batch import REFUSED, line_of, refusal
+from app.jobs.job import BATCH, JOB_ID, Job
+from app.store.keys import Scope
 
-router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
+router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 
 EXAMPLE = "/jobs/job_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
 
@@ -65,7 +69,11 @@ async def get_job(job_id: JobId, service: ServiceDep) -> JSONResponse:
     name="get_job_results",
     summary="What a job has computed",
     responses={
-        200: {"description": "What the request would have been answered directly."},
+        200: {
+            "description": "What the request would have been answered directly. Of a batch, a line for each applicant: "
+            "an answer, or a problem with the applicant's `reference`.",
+            "content": {NDJSON: {"schema": {"type": "string"}}},
+        },
         **refusals(
             f"{EXAMPLE}/results",
             errors.InvalidRequest,
@@ -74,6 +82,8 @@ async def get_job(job_id: JobId, service: ServiceDep) -> JSONResponse:
             errors.JobCancelled,
             errors.ModelUnusable,
             errors.ModelOutputInvalid,
+            errors.ModelUnavailable,
+            errors.BudgetExceeded,
             errors.LaneTimeout,
             errors.LaneCrashed,
             errors.JobAbandoned,
@@ -81,9 +91,53 @@ async def get_job(job_id: JobId, service: ServiceDep) -> JSONResponse:
         ),
     },
 )
-async def get_job_results(job_id: JobId, service: ServiceDep) -> JSONResponse:
-    """The body of the answer. Of a failed job, the problem that it failed with."""
-    return JSONResponse(await service.jobs.result(job_id))
+async def get_job_results(
+    job_id: JobId,
+    request: Request,
+    service: ServiceDep,
+    limit: Annotated[int, Query(ge=1, le=MOST_LISTED, description="Entries of a long list.")] = MOST_LISTED,
+    cursor: Annotated[
+        str | None, Query(description="`next_cursor` of the part before, where a result has one.", max_length=100)
+    ] = None,
+) -> Response:
+    """The body of the answer. Of a failed job, the problem that it failed with.
+
+    The result of a batch is there as a whole or not at all: one line for each applicant, streamed. The list of broken
+    promises in the result of an audit comes in parts; with `Accept: application/x-ndjson` it comes as a whole, in
+    lines, after one with the rest.
+    """
+    if cursor is not None and not re.fullmatch("[0-9]{1,9}", cursor, re.ASCII):
+        raise InvalidRequest(faults=[Fault("", "the query parameter cursor is not one that was given out")])
+    job = await service.jobs.get(job_id)
+    if job.kind == BATCH:
+        answers = service.jobs.lines(job)
+        # The first of them before the response begins, so that an error is a problem document.
+        first = await anext(answers)
+        return StreamingResponse(_told(job, first, answers), media_type=NDJSON)
+    result = await service.jobs.result(job_id)
+    if NDJSON in request.headers.get("accept", ""):
+        return Response(b"".join(lines(job.kind, result)), media_type=NDJSON)
+    return JSONResponse(page(job.kind, result, limit, int(cursor or 0)))
+
+
+async def _told(job: Job, first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
+    yield _with_problems(job, first)
+    async for part in rest:
+        yield _with_problems(job, part)
+
+
+def _with_problems(job: Job, text: str) -> str:
+    """The same lines with problem documents for rows that have no answer."""
+    if REFUSED not in text:
+        return text
+    return "".join(_told_line(job, line) + "\n" for line in text.removesuffix("\n").split("\n"))
+
+
+def _told_line(job: Job, line: str) -> str:
+    if (found := refusal(line)) is None:
+        return line
+    error, reference = found
+    return line_of({**problem(error, f"{job.address}/results", request=job.request_id), "reference": reference})
 
 
 async def _job(job_id: JobId, service: ServiceDep) -> Job:

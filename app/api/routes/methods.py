@@ -1,15 +1,17 @@
 """The recourse methods."""
 
 from fastapi import APIRouter
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from app import errors
 from app.api.documented import refusals
-from app.api.json_route import StrictRoute
+from app.api.fresh import UNCHANGED, IfNoneMatch, if_changed
+from app.api.json_route import guarded
 from app.api.schemas.methods import CHOICES, DEFAULT_METHOD, Methods
 from app.recourse.solve import METHODS
+from app.store.keys import Scope
 
-router = APIRouter(tags=["recourse"], route_class=StrictRoute)
+router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 
 DESCRIPTIONS = [
     {
@@ -18,6 +20,8 @@ DESCRIPTIONS = [
         "reference": method.reference,
         "yields": method.yields.value,
         "needs": sorted(need.value for need in method.needs),
+        "knobs": list(method.knobs),
+        "robust_when": {knob: "larger" if sign > 0 else "smaller" for knob, sign in method.knobs.items()},
         "parameters": CHOICES[method.name].model_json_schema(),
     }
     for method in METHODS.values()
@@ -29,8 +33,8 @@ DESCRIPTIONS = [
     name="list_methods",
     summary="All recourse methods",
     response_model=Methods,
-    responses=refusals("/methods", errors.InvalidRequest),
+    responses=UNCHANGED | refusals("/methods", errors.InvalidRequest),
 )
-async def list_methods() -> JSONResponse:
+async def list_methods(if_none_match: IfNoneMatch = None) -> Response:
     """Each with what it promises, and its parameters as JSON Schema."""
-    return JSONResponse({"default": DEFAULT_METHOD, "methods": DESCRIPTIONS})
+    return if_changed({"default": DEFAULT_METHOD, "methods": DESCRIPTIONS}, if_none_match)

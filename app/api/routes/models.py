@@ -3,16 +3,18 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Body
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from app import errors
 from app.api.deps import ModelName, ServiceDep
 from app.api.documented import BODY, LANE, refusals
 from app.api.examples import PREDICT_EXAMPLES
-from app.api.json_route import StrictRoute
+from app.api.fresh import UNCHANGED, IfNoneMatch, if_changed
+from app.api.json_route import guarded
 from app.api.schemas.models import Models, ModelSchema, ModelSummary, Predictions, PredictRequest
+from app.store.keys import Scope
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
+router = APIRouter(prefix="/models", tags=["models"], route_class=guarded(Scope.MODELS))
 
 
 @router.get(
@@ -20,11 +22,11 @@ router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
     name="list_models",
     summary="All registered models",
     response_model=Models,
-    responses=refusals("/models", errors.InvalidRequest),
+    responses=UNCHANGED | refusals("/models", errors.InvalidRequest),
 )
-async def list_models(service: ServiceDep) -> JSONResponse:
-    """Every version, by id and then in the order of registration; retired ones are not active."""
-    return JSONResponse({"models": service.models()})
+async def list_models(service: ServiceDep, if_none_match: IfNoneMatch = None) -> Response:
+    """Every version, by id and then in the order of registration; also those that are not active."""
+    return if_changed({"models": service.models()}, if_none_match)
 
 
 @router.get(
@@ -32,11 +34,12 @@ async def list_models(service: ServiceDep) -> JSONResponse:
     name="get_model",
     summary="One registered model",
     response_model=ModelSummary,
-    responses=refusals("/models/consumer-loan", errors.InvalidRequest, errors.UnknownModel, errors.ModelUnusable),
+    responses=UNCHANGED
+    | refusals("/models/consumer-loan", errors.InvalidRequest, errors.UnknownModel, errors.ModelUnusable),
 )
-async def get_model(name: ModelName, service: ServiceDep) -> JSONResponse:
-    """The newest active version of a name, or the version named; that one also after it was retired."""
-    return JSONResponse(service.model(name))
+async def get_model(name: ModelName, service: ServiceDep, if_none_match: IfNoneMatch = None) -> Response:
+    """The newest active version of a name, or the version named; that one also where it is not active."""
+    return if_changed(service.model(name), if_none_match)
 
 
 @router.get(
@@ -44,7 +47,8 @@ async def get_model(name: ModelName, service: ServiceDep) -> JSONResponse:
     name="get_model_schema",
     summary="What a record of this model looks like",
     response_model=ModelSchema,
-    responses=refusals(
+    responses=UNCHANGED
+    | refusals(
         "/models/consumer-loan/schema",
         errors.InvalidRequest,
         errors.UnknownModel,
@@ -53,9 +57,9 @@ async def get_model(name: ModelName, service: ServiceDep) -> JSONResponse:
         errors.LaneTimeout,
     ),
 )
-async def get_model_schema(name: ModelName, service: ServiceDep) -> JSONResponse:
+async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: IfNoneMatch = None) -> Response:
     """The features with their limits, what a person can do about each, and a refused record to try things out with."""
-    return JSONResponse(await service.schema(name))
+    return if_changed(await service.schema(name), if_none_match)
 
 
 @router.post(
@@ -70,6 +74,9 @@ async def get_model_schema(name: ModelName, service: ServiceDep) -> JSONResponse
         errors.UnknownModel,
         errors.ModelUnusable,
         errors.ModelOutputInvalid,
+        errors.ModelUnavailable,
+        errors.BudgetExceeded,
+        errors.DeadlineExceeded,
         *LANE,
         errors.LaneTimeout,
     ),

@@ -41,6 +41,10 @@ class MethodDescription(Described):
     """`counterfactual`, or `plan` for several at once."""
     needs: list[str]
     """What is computed before the method starts."""
+    knobs: list[str]
+    """Parameters that trade cost for robustness; `POST /recourse/frontier` shows how."""
+    robust_when: dict[str, Literal["larger", "smaller"]]
+    """Which way each of them is turned for more robustness."""
     parameters: dict[str, Any]
     """JSON Schema of its parameters, with limits and defaults."""
 

@@ -40,7 +40,7 @@ class ModelSummary(ModelVersion):
     title: str
     description: str | None
     active: bool
-    """False once the operator has retired the version."""
+    """False before the operator has activated the version, and once it is retired."""
     registered_at: datetime
     features: int
     """Number of features."""

@@ -1,9 +1,9 @@
 """A question about one applicant, and its answer."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from app.api.schemas.methods import CHOICES, DEFAULT_METHOD, MethodChoice
@@ -19,11 +19,15 @@ ConstraintsRequest: Any = derive(Constraints)
 CertificateRequest: Any = derive(CertificateParams)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """The text, if it can be shown on a line."""
     if not text.isprintable():
         raise PydanticCustomError("not_printable", "must consist of printable characters")
     return text
 
+
+Reference = Annotated[str, StringConstraints(max_length=200), AfterValidator(printable)]
+"""A client's own name for a case."""
 
 FeatureName = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
 Weight = Annotated[float, Field(gt=0), NUMBER]
@@ -36,14 +40,11 @@ class Cost(Strict):
     """Factors on the model's own cost of each feature; 1 where none is given."""
 
 
-class RecourseRequest(Strict):
-    """The question what an applicant could change so that the model says yes."""
+class RecourseQuestion(Strict):
+    """What is asked, apart from whom it is asked for."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """`id` for its newest active version, or `id@version`."""
-    applicant: Record
-    reference: Annotated[str, StringConstraints(max_length=200), AfterValidator(_printable)] | None = None
-    """Your own name for this case; given back in the answer."""
     method: MethodChoice = CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD})
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
     constraints: ConstraintsRequest = Field(default_factory=ConstraintsRequest)
@@ -56,6 +57,22 @@ class RecourseRequest(Strict):
     """Milliseconds until the answer; the operator's default when absent. What is not confirmed by then is not given."""
     seed: Annotated[int, Field(ge=0, le=2**53 - 1), NUMBER] = 0
     """The same question with the same seed has the same answer."""
+
+
+class ApplicantQuestion(RecourseQuestion):
+    """The question what an applicant could change so that the model says yes."""
+
+    applicant: Record
+    reference: Reference | None = None
+    """Your own name for this case; given back in the answer."""
+
+
+class RecourseRequest(ApplicantQuestion):
+    """The question what an applicant could change so that the model says yes, and whether to keep it."""
+
+    store: StrictBool = True
+    """Keep question and answer in the ledger, where they can be looked up and verified again. If false, neither is kept
+    once it has been answered; a job keeps both until it is deleted."""
 
 
 class FeatureChange(Described):
@@ -141,6 +158,50 @@ class Validity(Described):
     joint: JointAnswer | None
 
 
+class InvalidationAnswer(Described):
+    """How often noise undoes the recourse, against the rate that was asked for (method `probe`)."""
+
+    kind: Literal["invalidation"]
+    estimator: str
+    """What the search went by: `closed_form`, `monte_carlo` or `tree`."""
+    target: float
+    """The rate that was asked for."""
+    rate: float
+    """Share of noisy copies of this record that the model itself refused."""
+    interval: tuple[float, float]
+    """95 % confidence interval of that share."""
+    samples: int
+    """Noisy copies."""
+    fidelity: float | None
+    """Where a decision tree stood for the model in the search: share of samples on which both decide alike."""
+
+
+class TradeOffAnswer(Described):
+    """Loss and cost under the worst model and under the predicted one (methods that weigh both)."""
+
+    kind: Literal["trade_off"]
+    cost_weight: float
+    """What was used, also where it was chosen automatically."""
+    theta_scale: float
+    """Length of the weights on the scale of logits; radii and predictions are in these units."""
+    objective: float
+    """What the method minimises, for this record."""
+    optimum: float
+    """The least that is legal for this applicant, whatever the model says to it."""
+    worst: float
+    """Loss and cost under the worst model within the radius."""
+    predicted: float | None
+    """The same under the predicted model; null without a prediction."""
+    robustness: float
+    """By how much `worst` exceeds the least that is possible."""
+    consistency: float | None
+    """By how much `predicted` exceeds the least that is possible."""
+
+
+MethodReport: TypeAlias = Annotated[InvalidationAnswer | TradeOffAnswer, Field(discriminator="kind")]
+"""What a method itself says about its answer."""
+
+
 class CounterfactualAnswer(Described):
     """A record that the model accepts."""
 
@@ -150,15 +211,19 @@ class CounterfactualAnswer(Described):
     changes: list[FeatureChange]
     cost: ChangeCost
     validity: Validity
+    report: MethodReport | None
+    """What the method promises beyond that; null for most methods."""
 
 
 class Nearest(Described):
-    """The best record that was tried; the model refuses it."""
+    """The best record that was tried: the model refuses it, or it does not keep the promise that was asked for."""
 
     applicant: dict[str, Value]
     changes: list[FeatureChange]
     probability: float | None
     score: float
+    favourable: bool
+    report: MethodReport | None
 
 
 class Relax(Described):
@@ -176,10 +241,35 @@ class Surrogate(Described):
     """How well the local linear model stands for the black box."""
 
     kind: str
-    worst_case_accuracy: float
+    worst_case_accuracy: float | None
+    """Null for surrogates other than minimax machines."""
     fidelity: float
     """Share of the samples on which both agree."""
     samples: int
+
+
+class PlanValidity(Described):
+    """Probability that a retrained model says yes to every member of the plan, over all models near the estimate."""
+
+    lower: float
+    upper: float
+    exact: bool
+    """Whether the bounds are tight."""
+    status: Literal["complete", "pending", "bracket"]
+    """`pending`: tight bounds take longer and are computed by `job`; these follow from those of the members. `bracket`:
+    the same where no tight bounds are to be had."""
+    job: str | None
+    """Where the job is that computes tight bounds."""
+
+
+class Plan(Described):
+    """All counterfactuals together."""
+
+    validity: PlanValidity
+    proximity: float
+    """Mean distance to the factual, standardised units."""
+    diversity: float
+    """0 for equal members, towards 1 for distant ones."""
 
 
 class DiagnosticsAnswer(Described):
@@ -210,12 +300,14 @@ class RecourseAnswer(Described):
     """The reason as a sentence."""
     nearest: Nearest | None
     relax: Relax | None
-    plan: None
-    """Kept for methods that give several counterfactuals at once."""
+    plan: Plan | None
+    """All counterfactuals together, for methods that give several."""
     surrogate: Surrogate | None
     diagnostics: DiagnosticsAnswer
     warnings: list[str]
     seed: int
+    stored: bool
+    """Whether the answer is in the ledger, under its `id`."""
     created_at: datetime
     expires_at: datetime
     """Until then the answer is meant to hold for this version of the model."""

@@ -7,17 +7,22 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from dataclasses import Field as RecordField
+from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import (
+    AfterValidator,
+    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     StrictBool,
     StringConstraints,
+    Tag,
     TypeAdapter,
     create_model,
 )
@@ -50,7 +55,23 @@ def _few(value: object) -> object:
     return value
 
 
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "must be a text")
+    return value
+
+
+def _utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise PydanticCustomError("not_a_moment", "must be a moment") from None
+
+
 # Validators stand after the limits, or the limits would be missing from the JSON Schema.
+Moment = Annotated[AwareDatetime, AfterValidator(_utc), BeforeValidator(_text)]
+"""A time with its zone, as text."""
+
 NUMBER = BeforeValidator(_number)
 """Refuses what pydantic would turn into a number although JSON says that it is none."""
 
@@ -96,6 +117,33 @@ def _default(field: "RecordField[Any]") -> dict[str, Any]:
     return {} if field.default is MISSING else {"default": field.default}
 
 
+def _told_apart(members: tuple[Any, ...]) -> Any:
+    """A request for one of several records or null, told apart by the fields that each record requires."""
+    required = {
+        record.__name__: {f.name for f in fields(record) if f.default is MISSING and f.default_factory is MISSING}
+        for record in members
+        if isinstance(record, type) and is_dataclass(record)
+    }
+
+    def which(value: object) -> str | None:
+        if value is None:
+            return type(None).__name__
+        given = value if isinstance(value, dict) else getattr(value, "model_fields_set", ())
+        return next((name for name, needed in required.items() if not needed.isdisjoint(given)), None)
+
+    tagged = tuple(Annotated[_strict(member), Tag(member.__name__)] for member in members)
+    names = ", ".join(name for needed in required.values() for name in sorted(needed))
+    return Annotated[
+        Union[tagged],  # noqa: UP007 - put together at run time
+        Discriminator(
+            which,
+            custom_error_type="none_of",
+            custom_error_message="must be an object with one of the fields {names}",
+            custom_error_context={"names": names},
+        ),
+    ]
+
+
 def _strict(annotation: Any) -> Any:
     """The annotation with every number, text and collection in it taken literally and bounded."""
     origin, inner = get_origin(annotation), get_args(annotation)
@@ -104,6 +152,8 @@ def _strict(annotation: Any) -> Any:
     if origin is Annotated:
         return Annotated[inner[0], *inner[1:], *getattr(_strict(inner[0]), "__metadata__", ())]
     if origin in (Union, types.UnionType):
+        if sum(map(is_dataclass, inner)) > 1:
+            return _told_apart(inner)
         return Union[tuple(_strict(member) for member in inner)]  # noqa: UP007 - put together at run time
     if origin is tuple:
         member = _strict(inner[0])

@@ -1,6 +1,6 @@
 """Counterfactuals that the caller already has, and what they are worth."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
@@ -10,6 +10,7 @@ from app.api.schemas.recourse import (
     CertificateRequest,
     CounterfactualAnswer,
     DiagnosticsAnswer,
+    Plan,
 )
 from app.api.schemas.strict import FEW, NUMBER, Strict
 
@@ -31,30 +32,6 @@ class ValidityRequest(Strict):
     """Milliseconds until the answer; the operator's default when absent."""
     seed: Annotated[int, Field(ge=0, le=2**53 - 1), NUMBER] = 0
     """The same question with the same seed has the same answer."""
-
-
-class PlanValidity(Described):
-    """Probability that a retrained model says yes to every member of the plan, over all models near the estimate."""
-
-    lower: float
-    upper: float
-    exact: bool
-    """Whether the bounds are tight."""
-    status: Literal["complete", "pending", "bracket"]
-    """`pending`: tight bounds take longer and are computed by `job`; these follow from those of the members. `bracket`:
-    the same where no tight bounds are to be had."""
-    job: str | None
-    """Where the job is that computes tight bounds."""
-
-
-class Plan(Described):
-    """All counterfactuals together."""
-
-    validity: PlanValidity
-    proximity: float
-    """Mean distance to the factual, standardised units."""
-    diversity: float
-    """0 for equal members, towards 1 for distant ones."""
 
 
 class ValidityAnswer(Described):

@@ -1,0 +1,132 @@
+"""The header `Idempotency-Key`: a request that is sent again is answered as it was the first time.
+
+As draft-ietf-httpapi-idempotency-key-header-07 has it, which lapsed and is a convention since.
+"""
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from fastapi import Request
+from starlette.responses import JSONResponse, Response
+
+from app.errors import Fault, InvalidRequest, NotReady
+from app.jobs.ids import counting_from, new_number
+from app.observability import log
+from app.service import Service
+from app.store.replays import LEASE, Attempt, Replay, Replays
+
+HEADER = "Idempotency-Key"
+
+_KEY = r'[!#-~]{1,255}|"[ !#-~]{1,255}"'
+"""Bare, or in quotes as the draft wants it."""
+
+PARAMETER: dict[str, Any] = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "A name for this request that no other request has, such as a UUID. Sent again within 24 hours, the "
+    "request is not carried out again: it gets the first answer, with `Idempotent-Replayed: true`.",
+    "schema": {"type": "string", "pattern": f"^(?:{_KEY})$"},
+}
+
+KEPT_HEADERS = ("content-type", "content-location", "location", "preference-applied", "retry-after", "vary")
+
+Handle = Callable[[Request], Awaitable[Response]]
+
+
+async def answer_once(request: Request, caller: str, handle: Handle) -> Response:
+    """The first answer to a request that may be sent several times.
+
+    Only success is kept: what was refused or has failed may be sent again.
+
+    Raises
+    ------
+    InvalidRequest : not a key
+    IdempotencyKeyReused, IdempotencyInProgress : as `Replays.claim`
+    NotReady : the database cannot be reached
+    """
+    service = cast(Service, request.app.state.service)
+    key = request.headers[HEADER]
+    if not re.fullmatch(_KEY, key):
+        fault = Fault("", f"the header {HEADER} must be 1 to 255 printable ASCII characters")
+        raise InvalidRequest(faults=[fault])
+    name = _digest(caller.encode(), key.strip('"').encode())
+    digest = _digest(request.method.encode(), request.url.path.encode(), await _canonical(request))
+    claimed = await service.ledger.run(lambda engine: Replays(engine).claim(name, digest, str(new_number()), _now()))
+    if isinstance(claimed, Replay):
+        service.metrics.replayed()
+        return Response(claimed.body, claimed.status, {**claimed.headers, "Idempotent-Replayed": "true"})
+    async with _renewed(service, claimed):
+        try:
+            with counting_from(int(claimed.ids)):
+                response = await handle(request)
+        except Exception:
+            await _settle(service, claimed, None)
+            raise
+        await _settle(service, claimed, response if response.status_code < 300 else None)
+        return response
+
+
+async def _settle(service: Service, attempt: Attempt, response: Response | None) -> None:
+    """Keep an answer for its key, or let the key go. Without the database the lease lapses, and the answer is given."""
+    try:
+        if response is None:
+            await service.ledger.run(lambda engine: Replays(engine).release(attempt))
+            return
+        headers = {name: value for name, value in response.headers.items() if name in KEPT_HEADERS}
+        body = bytes(response.body)
+        answer = Replay(status=response.status_code, headers=headers, body=body)
+        recourse = _recourse(response)
+        if not await service.ledger.run(lambda engine: Replays(engine).keep(attempt, answer, recourse, _now())):
+            log.warning("idempotency-lease-lost")
+    except NotReady:
+        log.warning("idempotent-answer-not-kept")
+
+
+@asynccontextmanager
+async def _renewed(service: Service, attempt: Attempt) -> AsyncIterator[None]:
+    """Keeps the key claimed for as long as its request takes."""
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(LEASE.total_seconds() / 3)
+            with suppress(NotReady):  # the next one may come in time
+                await service.ledger.run(lambda engine: Replays(engine).renew(attempt, _now()))
+
+    task = asyncio.get_running_loop().create_task(renew())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def _canonical(request: Request) -> bytes:
+    """The body, however its JSON was written; a body that is something else as it is."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return await request.body()
+    return json.dumps(await request.json(), sort_keys=True, separators=(",", ":")).encode()
+
+
+def _recourse(response: Response) -> str | None:
+    """The id of the recourse that an answer gives: when that is erased, the answer has to go too."""
+    found = json.loads(bytes(response.body)) if isinstance(response, JSONResponse) else None
+    name = found.get("id") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

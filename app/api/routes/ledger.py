@@ -1,0 +1,157 @@
+"""The ledger: recourse that was given, and whether it still holds."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Query
+from starlette.responses import JSONResponse, Response
+
+from app import errors
+from app.api.deps import ServiceDep
+from app.api.documented import BODY, LANE, refusals
+from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
+from app.api.json_route import guarded
+from app.api.later import ACCEPTED, answer_later
+from app.api.prefer import PreferDep
+from app.api.schemas.ledger import AuditAnswer, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
+from app.api.schemas.recourse import RecourseAnswer, Reference
+from app.errors import Fault, InvalidRequest
+from app.jobs.ids import RECOURSE_ID
+from app.service import AuditQuery
+from app.store.keys import Scope
+
+router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
+erasing = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE))
+auditing = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
+
+EXAMPLE = "/recourse/rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
+
+RecourseId = Annotated[str, Path(alias="id", openapi_examples={"recourse": {"value": EXAMPLE.rpartition("/")[2]}})]
+
+READING = (errors.InvalidRequest, errors.UnknownRecourse, errors.Erased, errors.LedgerUnavailable)
+"""How looking up one recourse can fail."""
+
+
+@router.get(
+    "/recourse",
+    name="list_recourse",
+    summary="Recourse that was given, newest first",
+    response_model=GivenList,
+    responses=refusals("/recourse", errors.InvalidRequest, errors.LedgerUnavailable),
+)
+async def list_recourse(
+    service: ServiceDep,
+    reference: Annotated[Reference | None, Query(description="Only what was asked with this `reference`.")] = None,
+    limit: Annotated[int, Query(ge=1, le=200, openapi_examples={"few": {"value": 10}})] = 50,
+    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.", max_length=100)] = None,
+) -> JSONResponse:
+    """A page of them; pages neither overlap nor leave out anything while new recourse is given."""
+    if cursor is not None and not RECOURSE_ID.fullmatch(cursor):
+        raise InvalidRequest(faults=[Fault("", "the query parameter cursor is not one that was given out")])
+    # One more than asked for tells whether there is another page.
+    found = await service.newest(limit + 1, reference=reference, before=cursor)
+    page = found[:limit]
+    following = page[-1]["id"] if len(found) > limit else None
+    return JSONResponse({"recourse": page, "next_cursor": following})
+
+
+@router.get(
+    "/recourse/{id}",
+    name="get_recourse",
+    summary="One recourse that was given",
+    response_model=RecourseAnswer,
+    responses=refusals(EXAMPLE, *READING),
+)
+async def get_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
+    """The answer, byte for byte as it was sent; bounds of a plan that a job was still computing then are filled in."""
+    return Response(await service.given(recourse_id), media_type="application/json")
+
+
+@erasing.delete(
+    "/recourse/{id}",
+    name="erase_recourse",
+    summary="Erase the personal data of a recourse",
+    response_model=Tombstone,
+    responses=refusals(
+        EXAMPLE, errors.InvalidRequest, errors.UnknownRecourse, errors.NotReady, errors.LedgerUnavailable
+    ),
+)
+async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> JSONResponse:
+    """Record, reference, request and answer are deleted, also from the job that computed it. Once more does no harm.
+
+    That a recourse was given stays on record, with its model and its times, and the ledger can still be proven.
+    """
+    return JSONResponse(await service.erase(recourse_id))
+
+
+@router.post(
+    "/recourse/{id}/verify",
+    name="verify_recourse",
+    summary="Is this promise still good?",
+    response_model=VerifyAnswer,
+    responses=refusals(
+        f"{EXAMPLE}/verify",
+        *BODY,
+        errors.UnknownRecourse,
+        errors.Erased,
+        errors.LedgerUnavailable,
+        errors.UnknownModel,
+        errors.ModelUnusable,
+        errors.ModelOutputInvalid,
+        *LANE,
+        errors.LaneTimeout,
+    ),
+)
+async def verify_recourse(
+    recourse_id: RecourseId,
+    request: Annotated[VerifyRequest, Body(openapi_examples=VERIFY_EXAMPLES)],
+    service: ServiceDep,
+) -> JSONResponse:
+    """What a version of the model says now about every counterfactual that was given."""
+    return JSONResponse(await service.verify(recourse_id, request.model))
+
+
+@auditing.post(
+    "/models/{id}/audits",
+    name="audit",
+    summary="Which promises would another version of this model keep?",
+    response_model=AuditAnswer,
+    responses=ACCEPTED
+    | refusals(
+        "/models/consumer-loan/audits",
+        *BODY,
+        errors.UnknownModel,
+        errors.ModelUnusable,
+        errors.ModelOutputInvalid,
+        errors.LaneCrashed,
+        errors.LaneTimeout,
+        errors.JobAbandoned,
+        errors.NotReady,
+        errors.LedgerUnavailable,
+    ),
+)
+async def audit(
+    model_id: Annotated[
+        str,
+        Path(
+            alias="id",
+            description="Name of the model, without a version: the promises of all its versions are meant.",
+            openapi_examples={"demo": {"value": "consumer-loan"}},
+        ),
+    ],
+    request: Annotated[AuditRequest, Body(openapi_examples=AUDIT_EXAMPLES)],
+    service: ServiceDep,
+    prefer: PreferDep,
+) -> Response:
+    """Every promise that was found and has neither expired nor been erased is asked of the candidate. Always a job.
+
+    With `Prefer: wait=N` the result is the answer if it is there in time. `GET /jobs/{id}/results` gives it in parts,
+    or as lines of NDJSON: the summary, then one broken promise each.
+    """
+    query = AuditQuery(
+        id=model_id, candidate=request.model, since=request.since, until=request.until, reissue=request.reissue
+    )
+    return await answer_later(await service.start_audit(query), prefer, service)
+
+
+router.include_router(erasing)
+router.include_router(auditing)

@@ -1,0 +1,28 @@
+"""What is measured, for Prometheus."""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from app import errors
+from app.api.deps import ServiceDep
+from app.api.documented import refusals
+from app.api.json_route import guarded
+from app.metrics import CONTENT_TYPE
+from app.store.keys import Scope
+
+router = APIRouter(tags=["operations"], route_class=guarded(Scope.AUDIT))
+
+
+@router.get(
+    "/metrics",
+    name="metrics",
+    summary="What is measured",
+    response_class=Response,
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+        **refusals("/metrics", errors.InvalidRequest),
+    },
+)
+async def metrics(service: ServiceDep) -> Response:
+    """Counts and times of this process and its children, in the text format of Prometheus."""
+    return Response(await service.measured(), media_type=CONTENT_TYPE)

@@ -1,0 +1,124 @@
+"""POST /recourse/correct: a plan that somebody already has, made more valid."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.schemas.corrections import CorrectAnswer
+from tests.api.asking import APPLICANT, faults, problem
+from tests.api.odd_model import GIVES_TOO_MUCH
+
+PLAN: list[dict[str, Any]] = [
+    {**APPLICANT, "income": 9000.0, "amount": 5000.0},
+    {**APPLICANT, "income": 8000.0, "savings": "much", "guarantor": True},
+    {**APPLICANT, "amount": 1500.0, "income": 6000.0, "guarantor": True},
+]
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    """A valid body."""
+    return {
+        "model": "loan",
+        "factual": APPLICANT,
+        "counterfactuals": PLAN,
+        "certificate": {"moments": "isotropic", "isotropic_variance": 0.005},
+        "correction": {"kind": "mahalanobis", "count": 2, "max_shift": 0.5},
+        **changes,
+    }
+
+
+def correct(client: httpx.Client, **changes: Any) -> dict[str, Any]:
+    response = client.post("/recourse/correct", json=body(**changes))
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    CorrectAnswer.model_validate(answer)
+    assert set(answer) == set(CorrectAnswer.model_fields)
+    before = body(**changes)["counterfactuals"]
+    for sent, one in zip(before, answer["counterfactuals"], strict=True):
+        assert one["correction"]["changed"] == (one["applicant"] != sent)
+        assert one["correction"]["changed"] == (one["correction"]["outcome"] == "corrected")
+        assert one["correction"]["detail"]
+        if one["correction"]["changed"]:
+            assert one["validity"]["current"]["favourable"]
+    return answer
+
+
+def test_a_correction_raises_the_bound_and_says_what_it_changed(client: httpx.Client) -> None:
+    answer = correct(client)
+    assert answer["status"] == "corrected"
+    assert answer["id"].startswith("cor_")
+    plan = answer["plan"]
+    assert plan["validity"]["lower"] > plan["before"]["validity"]["lower"]
+    outcomes = [one["correction"]["outcome"] for one in answer["counterfactuals"]]
+    assert outcomes.count("not_selected") == 1
+    records = [one["applicant"] for one in answer["counterfactuals"]]
+    judged = client.post(
+        "/recourse/validity",
+        json={key: body()[key] for key in ("model", "factual", "certificate")} | {"counterfactuals": records},
+    ).json()
+    assert judged["plan"]["validity"] == pytest.approx(plan["validity"])
+    assert judged["plan"]["diversity"] == pytest.approx(plan["diversity"])
+    predicted = client.post("/models/loan/predict", json={"records": records}).json()["predictions"]
+    assert [one["validity"]["current"] for one in answer["counterfactuals"]] == predicted
+
+
+def test_a_requirement_that_is_met_changes_nothing(client: httpx.Client) -> None:
+    answer = correct(client, correction={"kind": "requirement", "margin": 0.0}, counterfactuals=PLAN[:1])
+    assert answer["status"] == "unchanged"
+    assert answer["counterfactuals"][0]["correction"]["outcome"] == "met"
+    assert answer["plan"]["before"]["validity"] == answer["plan"]["validity"]
+
+
+def test_a_requirement_beyond_reach_is_a_verdict(client: httpx.Client) -> None:
+    answer = correct(client, correction={"kind": "requirement", "margin": 90.0})
+    assert (answer["status"], answer["reason"]) == ("not_found", "infeasible_constraints")
+    assert answer["detail"]
+    assert {one["correction"]["outcome"] for one in answer["counterfactuals"]} == {"infeasible"}
+
+
+def test_constraints_bind_what_is_corrected(client: httpx.Client) -> None:
+    answer = correct(client, constraints={"immutable": ["savings", "age"]})
+    for sent, one in zip(PLAN, answer["counterfactuals"], strict=True):
+        if one["correction"]["changed"]:
+            assert one["applicant"]["age"] == APPLICANT["age"]
+            assert one["applicant"]["savings"] in (APPLICANT["savings"], sent["savings"])
+
+
+def test_the_same_question_has_the_same_answer(client: httpx.Client) -> None:
+    answers = [correct(client) for _ in range(4)]
+    for answer in answers:
+        for key in ("id", "created_at", "diagnostics"):
+            answer.pop(key)
+    assert all(answer["status"] == answers[0]["status"] for answer in answers)
+    assert all(answer == answers[0] for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"correction": {"kind": "magic"}}, "/correction/kind"),
+        ({"correction": {"count": 0}}, "/correction/count"),
+        ({"correction": {"max_shift": 0}}, "/correction/max_shift"),
+        ({"correction": {"size": 1}}, "/correction/size"),
+        ({"constraints": {"immutable": ["hat"]}}, "/constraints/immutable/0"),
+        ({"counterfactuals": []}, "/counterfactuals"),
+        ({"method": "copa"}, "/method"),
+    ],
+)
+def test_a_malformed_request_is_a_fault_with_its_place(
+    client: httpx.Client, changes: dict[str, Any], pointer: str
+) -> None:
+    assert set(faults(client.post("/recourse/correct", json=body(**changes)))) == {pointer}
+
+
+def test_other_faults_have_their_names(client: httpx.Client) -> None:
+    def post(**changes: Any) -> httpx.Response:
+        return client.post("/recourse/correct", json=body(**changes))
+
+    assert set(faults(post(factual={**APPLICANT, "age": 7}), 422, "invalid-record")) == {"/factual/age"}
+    clash = {"direction": {"age": "decrease"}}
+    assert set(faults(post(constraints=clash), 422, "constraint-clash")) == {"/constraints/direction/age"}
+    problem(post(model="nobody"), 404, "unknown-model")
+    odd = post(model="odd", counterfactuals=[{**PLAN[0], "age": GIVES_TOO_MUCH}])
+    problem(odd, 502, "model-output-invalid")

@@ -1,0 +1,86 @@
+"""POST /recourse/frontier: what more certainty costs."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.schemas.frontier import MOST_POINTS, FrontierAnswer
+from tests.api.asking import APPLICANT, faults, question
+
+SWEEP: dict[str, Any] = {"parameter": "radius_unfavourable", "values": [0, 10, 2]}
+
+
+def post(client: httpx.Client, **changes: Any) -> httpx.Response:
+    return client.post("/recourse/frontier", json={**question(), "sweep": SWEEP, **changes})
+
+
+def test_a_curve_has_one_verified_point_per_value_in_their_order(client: httpx.Client) -> None:
+    response = post(client, reference="case 7", seed=3)
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    FrontierAnswer.model_validate(answer)
+    assert set(answer) == set(FrontierAnswer.model_fields)
+    assert (answer["reference"], answer["seed"], answer["parameter"]) == ("case 7", 3, "radius_unfavourable")
+    assert [point["value"] for point in answer["points"]] == [0, 10, 2]
+    records = [point["counterfactual"]["applicant"] for point in answer["points"]]
+    decisions = client.post("/models/loan/predict", json={"records": records}).json()["predictions"]
+    assert all(decision["favourable"] for decision in decisions)
+    costs = [point["cost"] for point in answer["points"]]
+    assert costs[0] <= costs[2] <= costs[1]
+
+
+def test_the_same_curve_has_the_same_bytes_apart_from_timings(client: httpx.Client) -> None:
+    one, again = (post(client).json() for _ in range(2))
+    for answer in (one, again):
+        del answer["diagnostics"]["elapsed_ms"]
+    assert one == again
+
+
+def test_a_curve_of_another_method(client: httpx.Client) -> None:
+    answer = post(
+        client, method={"name": "probe"}, sweep={"parameter": "target_invalidation_rate", "values": [0.3, 0.02]}
+    ).json()
+    for point in answer["points"]:
+        assert point["counterfactual"]["report"]["target"] == point["value"]
+        assert point["counterfactual"]["report"]["interval"][0] <= point["value"]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "expected"),
+    [
+        ({"parameter": "samples", "values": [100]}, {"/sweep/parameter": "must be one of radius_unfavourable, margin"}),
+        (
+            {"parameter": "margin", "values": [1, -1, 1000, 1]},
+            {
+                "/sweep/values/1": "must be at least 0.0",
+                "/sweep/values/2": "must be at most 100.0",
+                "/sweep/values/3": "is there already",
+            },
+        ),
+        ({"parameter": "margin", "values": []}, {"/sweep/values": "must have at least 1 entries"}),
+        (
+            {"parameter": "margin", "values": list(range(MOST_POINTS + 1))},
+            {"/sweep/values": f"must have at most {MOST_POINTS} entries"},
+        ),
+        ({"parameter": "margin", "values": ["1"]}, {"/sweep/values/0": "must be a number"}),
+        ({"values": [1]}, {"/sweep/parameter": "is missing"}),
+    ],
+)
+def test_a_sweep_that_makes_no_sense_is_refused_with_its_places(
+    client: httpx.Client, sweep: dict[str, Any], expected: dict[str, str]
+) -> None:
+    assert faults(post(client, sweep=sweep)) == expected
+
+
+def test_the_rest_of_the_body_is_checked_as_that_of_a_question(client: httpx.Client) -> None:
+    response = post(client, applicant={**APPLICANT, "age": 3}, method={"name": "probe", "noise_std": {"housing": 1.0}})
+    assert response.status_code == 422
+    body = client.post("/recourse/frontier", json=question())
+    assert faults(body) == {"/sweep": "is missing"}
+
+
+def test_noise_of_what_is_no_number_is_refused_with_its_place(client: httpx.Client) -> None:
+    method = {"name": "probe", "noise_std": {"housing": 1.0, "income": 0.1}}
+    response = client.post("/recourse", json=question(method=method))
+    assert set(faults(response)) == {"/method/noise_std/housing"}

@@ -1,0 +1,122 @@
+"""The header `Idempotency-Key`: a request that is sent again is carried out once."""
+
+import json
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.asking import APPLICANT, faults, problem, question
+from tests.api.odd_model import DIES, LOOPS
+from tests.api.test_openapi import OPERATIONS
+from tests.conftest import Running, until
+
+
+@pytest.fixture
+def key() -> str:
+    return str(uuid.uuid4())
+
+
+def ask(client: httpx.Client, key: str, path: str = "/recourse", **changes: Any) -> httpx.Response:
+    return client.post(path, json=question(**changes), headers={"Idempotency-Key": key})
+
+
+def test_the_first_answer_is_given_again(client: httpx.Client, key: str) -> None:
+    first = ask(client, key)
+    again = ask(client, f'"{key}"')
+    assert first.status_code == again.status_code == 200
+    assert "idempotent-replayed" not in first.headers
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.content == first.content
+    for name in ("content-type", "vary", "cache-control"):
+        assert again.headers[name] == first.headers[name]
+    assert again.headers["x-request-id"] != first.headers["x-request-id"]
+    assert client.get(f"/recourse/{first.json()['id']}").json() == first.json()
+
+
+def test_how_the_json_was_written_makes_no_difference(client: httpx.Client, key: str) -> None:
+    first = ask(client, key)
+    body = json.dumps(dict(reversed(question().items())), indent=3)
+    headers = {"Idempotency-Key": key, "Content-Type": "application/json; charset=utf-8"}
+    assert client.post("/recourse", content=body, headers=headers).content == first.content
+
+
+def test_another_request_is_refused(client: httpx.Client, key: str) -> None:
+    assert ask(client, key).status_code == 200
+    problem(ask(client, key, seed=1), 422, "idempotency-key-reused")
+    body = {"records": [APPLICANT]}
+    elsewhere = client.post("/models/loan/predict", json=body, headers={"Idempotency-Key": key})
+    problem(elsewhere, 422, "idempotency-key-reused")
+
+
+def test_who_comes_while_the_first_is_answered_is_asked_to_wait(
+    client: httpx.Client, running: Running, key: str
+) -> None:
+    slow = {"model": "odd", "applicant": {**APPLICANT, "age": LOOPS}, "deadline_ms": 1500}
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask, client, key, **slow)
+        until(lambda: running.service.metrics._registry.get_sample_value(
+            "recourse_lane_children", {"lane": "sync", "state": "busy"}
+        ))  # fmt: skip
+        waiting = ask(client, key, **slow)
+        problem(waiting, 409, "idempotency-in-progress")
+        assert waiting.headers["retry-after"] == "1"
+    assert first.result().json()["reason"] == "deadline"
+    assert ask(client, key, **slow).content == first.result().content
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({"model": "nobody"}, 404), ({"model": "odd", "applicant": {**APPLICANT, "age": DIES}}, 500), ({"x": 1}, 422)],
+)
+def test_what_was_refused_or_failed_may_be_sent_again(
+    client: httpx.Client, key: str, changes: dict[str, Any], status: int
+) -> None:
+    assert ask(client, key, **changes).status_code == status
+    assert ask(client, key).status_code == 200
+
+
+def test_a_job_is_made_once(client: httpx.Client, key: str) -> None:
+    headers = {"Idempotency-Key": key, "Prefer": "respond-async"}
+    first, again = (client.post("/recourse", json=question(), headers=headers) for _ in range(2))
+    assert first.status_code == again.status_code == 202
+    assert again.headers["location"] == first.headers["location"]
+    assert again.headers["preference-applied"] == "respond-async"
+    assert again.headers["idempotent-replayed"] == "true"
+
+
+def test_what_is_erased_is_not_given_again(client: httpx.Client, key: str) -> None:
+    first = ask(client, key).json()
+    assert client.delete(f"/recourse/{first['id']}").status_code == 200
+    again = ask(client, key)
+    assert "idempotent-replayed" not in again.headers
+    assert again.json()["id"] != first["id"]
+
+
+@pytest.mark.parametrize("offered", ["", "x" * 256, "a b", '"', '"open', '""', "ü"])
+def test_what_is_no_key_is_refused(client: httpx.Client, offered: str) -> None:
+    response = client.post("/recourse", json=question(), headers={"Idempotency-Key": offered.encode()})
+    assert "Idempotency-Key" in faults(response)[""]
+
+
+def test_requests_without_the_header_do_not_ask_the_database(client: httpx.Client, running: Running) -> None:
+    asked: list[object] = []
+    before = running.service.ledger.run
+    running.service.ledger.run = lambda work: asked.append(work) or before(work)  # type: ignore[assignment,func-returns-value,method-assign]
+    try:
+        body = {"records": [APPLICANT]}
+        assert client.post("/models/loan/predict", json=body).status_code == 200
+        assert client.post("/models/loan/predict", json=body).status_code == 200
+    finally:
+        running.service.ledger.run = before  # type: ignore[method-assign]
+    # The keys of callers, once a second at most.
+    assert len(asked) <= 1
+
+
+@pytest.mark.parametrize("path", [path for method, path in OPERATIONS if method == "post"])
+def test_every_post_takes_it(client: httpx.Client, path: str) -> None:
+    operation = client.get("/openapi.json").json()["paths"][path]["post"]
+    assert "Idempotency-Key" in [parameter["name"] for parameter in operation["parameters"]]
+    assert {"409", "422"} <= set(operation["responses"])

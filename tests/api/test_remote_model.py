@@ -1,0 +1,123 @@
+"""The whole service over a remote model: what it costs, and what clients hear when the model's server misbehaves."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.registry.registry import Registry
+from app.settings import Settings
+from tests.api.asking import APPLICANT, problem, question
+from tests.conftest import Running, run
+from tests.remote.serving import ModelServer, make_remote, shared
+
+PROTOCOLS = {"tensors": ("oip-v2", "encoded"), "mlflow": ("mlflow", "raw")}
+POOR = {"tight": {"max_calls": 2}, "meagre": {"max_rows": 1_600}}
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The service, with models that are asked at the shared server."""
+    root, server = tmp_path_factory.mktemp("remote"), shared()
+    server.behave()
+    registry = Registry(root / "store", remote_hosts=server.hosts)
+    for name, (protocol, kind) in PROTOCOLS.items():
+        registry.register(make_remote(root / name, server, protocol, kind).write(id=name))
+    for name, budget in POOR.items():
+        registry.register(make_remote(root / name, server, **budget).write(id=name))
+    yield from run(Settings(models_store=root / "store", remote_hosts=server.hosts, lanes_sync=1, port=0))
+
+
+@pytest.fixture
+def server(remote: Running) -> Iterator[ModelServer]:
+    shared().behave()
+    yield shared()
+    shared().behave()
+
+
+@pytest.fixture
+def client(remote: Running, server: ModelServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=remote.url, timeout=30) as client:
+        yield client
+
+
+def ask(client: httpx.Client, **changes: Any) -> dict[str, Any]:
+    response = client.post("/recourse", json=question(**changes))
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+@pytest.mark.parametrize("model", PROTOCOLS)
+def test_an_answer_is_found_in_five_requests_and_confirmed(
+    client: httpx.Client, server: ModelServer, model: str
+) -> None:
+    answer = ask(client, model=model)
+    assert answer["status"] == "found"
+    asked = server.asked()
+    assert len(asked) == answer["diagnostics"]["model_calls"] <= 5
+    assert len({request["from"] for request in asked}) == 1
+    (found,) = answer["counterfactuals"]
+    said = client.post(f"/models/{model}/predict", json={"records": [APPLICANT, found["applicant"]]}).json()
+    assert [one["favourable"] for one in said["predictions"]] == [False, True]
+
+
+def test_starting_the_service_asks_nothing(remote: Running, server: ModelServer, tmp_path: Path) -> None:
+    for running in run(remote.service.settings):
+        assert httpx.get(f"{running.url}/health/ready").status_code == 200
+    assert server.asked() == []
+
+
+@pytest.mark.parametrize("how", ["slow", "dripping"])
+def test_a_slow_server_is_a_verdict_in_time(client: httpx.Client, server: ModelServer, how: str) -> None:
+    server.behave(how, after=2)
+    began = time.monotonic()
+    answer = ask(client, model="tensors", deadline_ms=600)
+    assert time.monotonic() - began < 1.1
+    assert (answer["status"], answer["reason"]) == ("not_found", "deadline")
+    server.behave()
+    assert ask(client, model="tensors")["status"] == "found"
+
+
+@pytest.mark.parametrize("budget", POOR)
+def test_a_budget_that_is_spent_is_a_verdict(client: httpx.Client, server: ModelServer, budget: str) -> None:
+    answer = ask(client, model=budget)
+    asked = server.asked()
+    assert len(asked) <= POOR[budget].get("max_calls", 5)
+    assert sum(request["rows"] for request in asked) <= POOR[budget].get("max_rows", 50_000)
+    if answer["status"] == "not_found":
+        assert answer["reason"] == "budget"
+        assert "owner allows" in answer["detail"]
+    else:
+        assert budget == "meagre"
+
+
+@pytest.mark.parametrize(
+    ("how", "mode", "status", "code"),
+    [
+        ("status", {"status": 503, "retry_after": "9"}, 503, "model-unavailable"),
+        ("hanging up", {}, 503, "model-unavailable"),
+        ("garbage", {}, 502, "model-output-invalid"),
+        ("few", {}, 502, "model-output-invalid"),
+        ("other model", {}, 503, "model-unusable"),
+    ],
+)
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_server_that_misbehaves_is_a_typed_problem(
+    client: httpx.Client, server: ModelServer, how: str, mode: dict[str, Any], status: int, code: str, after: int
+) -> None:
+    server.behave(how, after=after, **mode)
+    response = client.post("/recourse", json=question(model="mlflow"))
+    problem(response, status, code)
+    assert str(APPLICANT["income"]) not in response.text
+    if code == "model-unavailable":
+        assert response.headers["retry-after"] == mode.get("retry_after", "1")
+
+
+def test_an_applicant_without_a_score_is_a_verdict(client: httpx.Client, server: ModelServer) -> None:
+    server.behave("nan", all=True)
+    answer = ask(client, model="tensors")
+    assert (answer["status"], answer["reason"]) == ("not_found", "model_output_invalid")
