@@ -7,14 +7,23 @@ from collections.abc import Callable
 # As in the service's children; numeric libraries read it when they are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from benchmarks import certificates, http, tables
+from benchmarks import augmented, batch, certificates, coverage, http, invalidation, plans, tables
 
 TABLES: dict[str, Callable[[], None]] = {
     "methods": tables.methods,
     "frontier": tables.frontier,
     "mpm": tables.mpm,
     "certificates": certificates.table,
+    "plans": plans.table,
+    "optimum": augmented.speed,
+    "tradeoff": augmented.tradeoff,
+    "smoothness": augmented.smoothness,
+    "validity": augmented.validity,
+    "fidelity": coverage.fidelity,
+    "futures": coverage.futures,
+    "invalidation": invalidation.table,
     "http": http.table,
+    "batch": batch.table,
 }
 """Every table by the name it is asked for."""
 

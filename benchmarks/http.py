@@ -31,9 +31,9 @@ def table() -> None:
 
     def rows() -> Iterator[tuple[str, ...]]:
         with tempfile.TemporaryDirectory() as folder:
-            questions = _questions(Path(folder) / "store")
-            with _server(Path(folder) / "store") as url, httpx.Client(base_url=url) as client:
-                for model, bodies in questions.items():
+            asked = questions(Path(folder) / "store")
+            with server(Path(folder) / "store") as url, httpx.Client(base_url=url) as client:
+                for model, bodies in asked.items():
                     for body in bodies:
                         client.post("/recourse", json=body).raise_for_status()
                     yield (model, *_measure(client, bodies))
@@ -59,7 +59,7 @@ def _measure(client: httpx.Client, bodies: list[dict[str, object]]) -> tuple[str
     return (f"{p50:.1f}", f"{p95:.1f}", f"{solve:.1f}", f"{p50 - solve:.1f}", f"{rate:.0f}", f"{found / total:.0%}")
 
 
-def _questions(store: Path) -> dict[str, list[dict[str, object]]]:
+def questions(store: Path) -> dict[str, list[dict[str, object]]]:
     """Request bodies per model, of people whom the model rejects; the models are registered in `store`."""
     registry = Registry(store)
     with tempfile.TemporaryDirectory() as folder:
@@ -67,20 +67,27 @@ def _questions(store: Path) -> dict[str, list[dict[str, object]]]:
             german_train.write(german_train.train(GERMAN), Path(folder) / "german")
             registry.register(Path(folder) / "german")
     registry.register(ROOT / "models_store" / "consumer-loan" / "1")
-    questions: dict[str, list[dict[str, object]]] = {}
+    found: dict[str, list[dict[str, object]]] = {}
     for model in registry.list():
         loaded = model.load()
         rejected = loaded.reference.rows_raw[~favourable(loaded.reference.scores)][:APPLICANTS]
-        questions[model.name] = [{"model": model.id, "applicant": model.space.record(row)} for row in rejected]
-    return questions
+        found[model.name] = [{"model": model.id, "applicant": model.space.record(row)} for row in rejected]
+    return found
 
 
 @contextmanager
-def _server(store: Path) -> Iterator[str]:
+def server(store: Path, **settings: str) -> Iterator[str]:
+    """A server with these models; its address once it is ready."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = os.environ | {"RECOURSE_MODELS_STORE": str(store), "RECOURSE_PORT": str(port)}
+    environment = os.environ | {
+        "RECOURSE_MODELS_STORE": str(store),
+        "RECOURSE_PORT": str(port),
+        # Its ledger and its jobs are nobody's.
+        "RECOURSE_STATE_DIR": str(store.parent / "state"),
+        **settings,
+    }
     command = [sys.executable, "-m", "app.cli", "serve"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=quiet, stderr=quiet) as process:

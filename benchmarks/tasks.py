@@ -1,8 +1,9 @@
 """The questions that are timed: a model, people it rejects, and the same network retrained on other samples."""
 
+import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from app.recourse.features import FeatureSpace, FeatureType
 from app.recourse.problem import Reference
 from app.registry.registry import Registry
 from examples.german_credit import train as german_train
-from examples.training import train_mlp
+from examples.training import replace_artifact, train_mlp
 
 ROOT = Path(__file__).resolve().parents[1]
 APPLICANTS = 50
 RETRAINED = 20
-GERMAN = Path(os.environ.get("RECOURSE_DATA", ROOT.parent / "shared" / "data")) / "german" / "present.csv"
+DATA = Path(os.environ.get("RECOURSE_DATA", ROOT.parent / "shared" / "data"))
+GERMAN = DATA / "german" / "present.csv"
 
 Decide = Callable[[np.ndarray], np.ndarray]
+Artifact = tuple[bytes, dict[str, str]]
+"""A model's file, and what its manifest says of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +103,52 @@ def _torch(network: Any) -> Decide:
             return np.asarray(torch.sigmoid(logits).double().numpy())
 
     return predict
+
+
+def german_forest() -> Task:
+    """A random forest on German Credit with all features, through skops as a lender would bring it."""
+    import skops.io
+    from sklearn.ensemble import RandomForestClassifier
+
+    def artifact(X: np.ndarray, labels: np.ndarray, columns: Sequence[str]) -> Artifact:  # noqa: ARG001
+        forest = RandomForestClassifier(50, min_samples_leaf=3, random_state=0).fit(X, labels.astype(int))
+        return skops.io.dumps(forest), {"format": "sklearn", "path": "model.skops"}
+
+    return _german_as("german forest", artifact)
+
+
+def german_linear() -> Task:
+    """A logistic regression on German Credit with all features, as a scorecard file."""
+    from sklearn.linear_model import LogisticRegression
+
+    def artifact(X: np.ndarray, labels: np.ndarray, columns: Sequence[str]) -> Artifact:
+        fitted = LogisticRegression(max_iter=1000).fit(X, labels)
+        weights = dict(zip(columns, fitted.coef_[0].tolist(), strict=True))
+        card = {"space": "encoded", "intercept": float(fitted.intercept_[0]), "weights": weights}
+        return json.dumps(card).encode(), {"format": "linear", "path": "model.json"}
+
+    return _german_as("german linear", artifact)
+
+
+def _german_as(name: str, artifact: Callable[[np.ndarray, np.ndarray, Sequence[str]], Artifact]) -> Task:
+    """The task of German Credit with another model, fitted on the same half."""
+    trained = german_train.train(GERMAN)
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder) / "model"
+        german_train.write(trained, directory)
+        content, described = artifact(
+            trained.space.encode(trained.training_raw), trained.training_labels, trained.space.columns
+        )
+        replace_artifact(directory, content, **described)
+        loaded = Registry(Path(folder) / "store").register(directory).load()
+    rejected = trained.test_raw[~favourable(loaded.black_box.score_raw(trained.test_raw))]
+    return Task(
+        name=name,
+        black_box=loaded.black_box,
+        reference=loaded.reference,
+        applicants_raw=rejected[:APPLICANTS],
+        retrained=[],
+    )
 
 
 def box() -> Task:

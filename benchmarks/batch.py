@@ -1,0 +1,160 @@
+"""Batches over HTTP beside single requests for the same applicants, and two workers beside one."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+
+from benchmarks.http import CLIENTS, questions, server
+from benchmarks.tables import show
+from benchmarks.tasks import ROOT
+
+APPLICANTS = 2000
+BY_ONE = 500
+"""Of them, those whom one client asks about, a request after another."""
+SEED = 11
+LONGEST_S = 600.0
+POSTGRES = os.environ.get("TEST_POSTGRES_URL", "postgresql://postgres@127.0.0.1:5432/postgres")
+"""A server where databases may be created; without it there is no table of workers."""
+
+Body = dict[str, Any]
+
+
+def table() -> None:
+    """Applicants per second by single requests and as a batch; then of one worker process and of two."""
+    rates = (
+        "one client: applicants/s",
+        f"{CLIENTS} clients",
+        "batch",
+        "batch / one",
+        f"batch / {CLIENTS}",
+        "same answers",
+    )
+    show(f"Batch: {APPLICANTS:,} applicants over HTTP, one server, loopback", ("model", *rates), _batch_rows())
+    if reason := _no_postgres():
+        print(f"No table of workers: {reason}\n")
+        return
+    head = ("model", "one worker: applicants/s", "two workers: applicants/s", "ratio")
+    show(f"Workers with one child each, PostgreSQL, {APPLICANTS:,} applicants", head, _worker_rows())
+
+
+def _batch_rows() -> Iterator[tuple[str, ...]]:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        asked = questions(store)
+        with (
+            server(store, RECOURSE_STATE_DIR=f"{folder}/state") as url,
+            httpx.Client(base_url=url, timeout=60) as client,
+        ):
+            for model, bodies in asked.items():
+                applicants = _repeated(bodies)
+                _batch(client, model, applicants[:100])  # the children for jobs start with the first one
+                alone_s, _ = _singly(client, model, applicants[:BY_ONE], clients=1)
+                singly_s, singly = _singly(client, model, applicants, clients=CLIENTS)
+                batch_s, lines = _batch(client, model, applicants)
+                same = sum(_same(one) == _same(other) for one, other in zip(singly, lines, strict=True))
+                alone, several, batch = BY_ONE / alone_s, APPLICANTS / singly_s, APPLICANTS / batch_s
+                ratios = (f"{batch / alone:.1f}", f"{batch / several:.1f}")
+                yield (model, f"{alone:.0f}", f"{several:.0f}", f"{batch:.0f}", *ratios, f"{same:,} of {APPLICANTS:,}")
+
+
+def _worker_rows() -> Iterator[tuple[str, ...]]:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        for model, bodies in questions(store).items():
+            rates = [_with_workers(store, model, _repeated(bodies), count) for count in (1, 2)]
+            yield (model, *(f"{rate:.0f}" for rate in rates), f"{rates[1] / rates[0]:.2f}")
+
+
+def _with_workers(store: Path, model: str, applicants: list[Body], count: int) -> float:
+    with ExitStack() as stack:
+        shared = {"RECOURSE_DATABASE_URL": stack.enter_context(_database()), "RECOURSE_LANES_BOUNDS": "1"}
+        url = stack.enter_context(server(store, **shared, RECOURSE_RUN_JOBS="false", RECOURSE_LANES_SYNC="1"))
+        for _ in range(count):
+            stack.enter_context(_worker(store, shared))
+        client = stack.enter_context(httpx.Client(base_url=url, timeout=60))
+        # Until each of them has taken part, and its child is warm.
+        _batch(client, model, applicants[: 400 * count])
+        seconds, _ = _batch(client, model, applicants)
+        return len(applicants) / seconds
+
+
+def _repeated(bodies: list[Body]) -> list[Body]:
+    """As many applicants as are measured; the same one has another seed each time."""
+    return [{"applicant": bodies[i % len(bodies)]["applicant"], "reference": str(i)} for i in range(APPLICANTS)]
+
+
+def _singly(client: httpx.Client, model: str, applicants: list[Body], *, clients: int) -> tuple[float, list[str]]:
+    def ask(i: int) -> str:
+        return (
+            client.post("/recourse", json={"model": model, "seed": SEED + i, **applicants[i]}).raise_for_status().text
+        )
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        answers = list(pool.map(ask, range(len(applicants))))
+    return time.perf_counter() - started, answers
+
+
+def _batch(client: httpx.Client, model: str, applicants: list[Body]) -> tuple[float, list[str]]:
+    """Seconds from the request to the last byte of the results, and their lines."""
+    started = time.perf_counter()
+    body = {"model": model, "seed": SEED, "applicants": applicants}
+    address = client.post("/recourse/batch", json=body).raise_for_status().headers["location"]
+    with client.stream("GET", f"{address}/events", timeout=LONGEST_S) as events:
+        ended = [line for line in events.iter_lines() if line == "event: succeeded"]
+    assert ended, client.get(address).text
+    text = client.get(f"{address}/results").raise_for_status().text
+    return time.perf_counter() - started, text.splitlines()
+
+
+def _same(line: str) -> str:
+    """The bytes of an answer, but for what differs each time."""
+    answer = json.loads(line)
+    for key in ("id", "created_at", "expires_at"):
+        del answer[key]
+    del answer["diagnostics"]["elapsed_ms"]
+    return json.dumps(answer)
+
+
+@contextmanager
+def _worker(store: Path, settings: dict[str, str]) -> Iterator[None]:
+    environment = os.environ | {"RECOURSE_MODELS_STORE": str(store), **settings}
+    command = [sys.executable, "-m", "app.cli", "worker"]
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def _no_postgres() -> str:
+    try:
+        psycopg.connect(POSTGRES, connect_timeout=2).close()
+    except psycopg.Error as error:
+        return f"no PostgreSQL at {POSTGRES}: {type(error).__name__}"
+    return ""
+
+
+@contextmanager
+def _database() -> Iterator[str]:
+    """The address of a new database, which is dropped afterwards."""
+    name = f"recourse_benchmark_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(POSTGRES, autocommit=True) as connection:
+        connection.execute(f"create database {name}")
+    try:
+        yield f"{POSTGRES.rpartition('/')[0]}/{name}"
+    finally:
+        with psycopg.connect(POSTGRES, autocommit=True) as connection:
+            connection.execute(f"drop database {name} with (force)")
