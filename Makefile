@@ -43,7 +43,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null \
 		|| $(BIN)/pip install -q --disable-pip-version-check \
 			$(if $(TORCH_INDEX_URL),--index-url "$(TORCH_INDEX_URL)",-c constraints.txt) $(TORCH)
-	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[torch,sklearn,dev]"
+	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[torch,sklearn,xgboost,lightgbm,onnx,dev]"
 	@touch $@
 
 run: $(STAMP)
@@ -69,10 +69,14 @@ bench: $(STAMP)
 test-image:
 	tests/image/run
 
-# What is installed and tested, for every platform: no local versions, no packages that only some builds of torch need.
+# What is installed and tested, for every platform: no local versions, no packages that only some builds of torch need,
+# xgboost under both of its names, and pyarrow, which is large and not installed here, as it was.
 lock: $(STAMP)
-	$(BIN)/pip freeze --all --exclude-editable | sed 's/+cpu$$//' \
-		| grep -v -i -E '^(pip|triton|nvidia-[a-z0-9-]*|cuda-[a-z0-9-]*)=' > constraints.txt
+	parquet=$$(grep '^pyarrow==' constraints.txt); \
+	{ $(BIN)/pip freeze --all --exclude-editable | sed 's/+cpu$$//' \
+		| grep -v -i -E '^(pip|triton|pyarrow|nvidia-[a-z0-9-]*|cuda-[a-z0-9-]*)=' \
+		| awk -F== '/^xgboost(-cpu)?==/ { print "xgboost==" $$2; print "xgboost-cpu==" $$2; next } { print }'; \
+	echo "$$parquet"; } > constraints.txt
 	touch $(STAMP)
 
 clean:
