@@ -16,22 +16,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import takewhile
 from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from app.recourse.action_program import FAR, ActionProgram
 from app.recourse.actionability import ActionSet
-from app.recourse.convex import mixed_integer_program
 from app.recourse.knapsack import EXACT, QUICK, SLACK, Item, cover
 from app.recourse.linear import LinearModel
 from app.recourse.result import Relaxation
 
 SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
-
-FAR = 1e3
-"""Stands for a number without limit where a solver needs a finite one, encoded units beyond what the need asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,72 +206,20 @@ class Search:
     # --- rules -------------------------------------------------------------------------------------------------------
 
     def _rows_by_program(self, needs: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
-        rows = takewhile(lambda row_raw: row_raw is not None, (self._row_by_program(float(need)) for need in needs))
-        return np.array(list(rows)).reshape(-1, self.action_set.space.p)
-
-    def _row_by_program(self, need: float) -> Float[np.ndarray, "p"] | None:
-        """The same search as a mixed-integer program, which also knows rules between numbers.
-
-        Two variables per move: whether it is made at all, and how far it goes beyond its first step (in steps, or in
-        raw units for a continuous feature).
-        """
-        A, m = self.action_set, self._moves_both_ways()
-        n = len(m.feature)
-        per = np.where(m.step > 0.0, m.step, 1.0)
-        scale = np.ones(A.space.p)
-        scale[A.space.numeric] = A.space.scale_raw
+        """The same search as a mixed-integer program, which also knows rules between numbers."""
+        A, w = self.action_set, self.model.w
         # A limit that is too generous is a coefficient that the solver's tolerances make light of.
-        far = (FAR + 4.0 * abs(need) / max(float(np.abs(self.model.w).max()), 1e-6)) * scale[m.feature]
-        limit = np.minimum(m.limit, far)
-        beyond = np.where(m.step > 0.0, np.floor((limit - m.first) / per + 1e-6), limit)
-        rows, lower, upper = [np.concatenate([m.gain * m.first, m.gain * per])], [need - SLACK * abs(need)], [math.inf]
-
-        def constrain(made: Float[np.ndarray, "n"], further: Float[np.ndarray, "n"], low: float, high: float) -> None:
-            rows.append(np.concatenate([made, further]))
-            lower.append(low)
-            upper.append(high)
-
-        for i in range(n):  # no distance without a move
-            constrain(-beyond[i] * np.eye(n)[i], np.eye(n)[i], -math.inf, 0.0)
-        for j in np.unique(m.feature):  # one direction at a time
-            constrain((m.feature == j).astype(float), np.zeros(n), 0.0, 1.0)
-        if A.max_changes is not None:
-            constrain(1.0 - self.forced[m.feature], np.zeros(n), 0.0, float(self.uses))
-        for rule in A.rules:
-            slope = np.array(rule.coefficients_raw)[m.feature] * m.sign
-            rest = rule.limit - float(np.dot(rule.coefficients_raw, self.start_raw))
-            constrain(slope * m.first, slope * per, rest if rule.equality else -math.inf, rest)
-        x = mixed_integer_program(
-            np.concatenate([m.cost * m.first, m.cost * per]),
-            np.array(rows),
-            np.array(lower),
-            np.array(upper),
-            limit=np.concatenate([np.ones(n), beyond]),
-            integer=np.concatenate([np.ones(n, dtype=bool), m.step > 0.0]),
-            time_limit_s=None if self.deadline is None else self.deadline - time.monotonic(),
-        )
-        if x is None:
-            return None
-        made, further = x[:n], x[n:]
-        row_raw = self.start_raw.copy()
-        np.add.at(row_raw, m.feature, m.sign * (made * m.first + further * per))
-        changed = (m.level >= 0) & (made > 0.5)
-        row_raw[m.feature[changed]] = m.level[changed]
-        row_raw = np.clip(row_raw, A.lower_raw, A.upper_raw)  # the solver keeps limits up to a tolerance
-        return A.round(row_raw[None], toward_raw=row_raw[None])[0]
-
-    def _moves_both_ways(self) -> "Moves":
-        """Every move of every number: a rule may ask for one that the score would not."""
-        w, space = self.model.w, self.action_set.space
-        helping = self.moves
-        against = self._moves(-w)
-        against = against.take(np.flatnonzero(against.level < 0))
-        against = replace(against, gain=-against.gain)
-        idle = np.zeros_like(w)
-        idle[space.numeric_columns] = w[space.numeric_columns] == 0.0
-        sideways = [self._moves(sign * idle) for sign in (1.0, -1.0)]
-        sideways = [replace(moves, gain=np.zeros(len(moves.gain))) for moves in sideways]
-        return Moves.concatenate([helping, against, *sideways])
+        far = FAR + 4.0 * float(np.abs(needs).max(initial=0.0)) / max(float(np.abs(w).max()), 1e-6)
+        program = ActionProgram(A, reach=far * float(A.weights.max()))
+        gain = (w @ program.effect)[None]
+        rows: list[np.ndarray] = []
+        for need in needs:
+            time_limit_s = None if self.deadline is None else self.deadline - time.monotonic()
+            solved = program.solve(program.cost, gain, np.array([need - SLACK * abs(need)]), time_limit_s=time_limit_s)
+            if solved is None:
+                break
+            rows.append(solved.row_raw)
+        return np.array(rows).reshape(-1, A.space.p)
 
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
