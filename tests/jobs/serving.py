@@ -2,19 +2,24 @@
 
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import glob
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.conftest import until
-from tests.processes import children
+from tests.processes import children, gone
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +53,72 @@ def database() -> Iterator[str]:
     finally:
         with psycopg.connect(POSTGRES, autocommit=True) as connection:
             connection.execute(f"drop database {name} with (force)")
+
+
+class OwnPostgres:
+    """A PostgreSQL server of the test's own, which may be killed: `run`, `kill` and `run` again."""
+
+    def __init__(self, programs: Path, directory: Path) -> None:
+        self._programs, self._data = programs, directory / "data"
+        self._log = directory / "log"
+        # PostgreSQL refuses to run as root.
+        self._user = "postgres" if os.geteuid() == 0 else None
+        if self._user:
+            shutil.chown(directory, self._user)
+        command = [programs / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "--no-sync"]
+        subprocess.run(command, user=self._user, cwd=directory, check=True, capture_output=True)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self.address = f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Start it, after a crash as well, and wait until it answers."""
+        command = [self._programs / "postgres", "-D", self._data, "-p", str(self._port), "-k", "", "-h", "127.0.0.1"]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, user=self._user, cwd=self._data, stdout=log, stderr=log, start_new_session=True
+            )
+        until(self._answers)
+
+    def kill(self) -> None:
+        """All of its processes at once, as when the machine dies."""
+        if self._process is not None:
+            pids = children(self._process.pid)
+            for pid in (self._process.pid, *pids):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.wait()
+            until(lambda: all(gone(pid) for pid in pids))
+            self._process = None
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        assert self._process is not None
+        assert self._process.poll() is None, self._log.read_text()
+        try:
+            psycopg.connect(self.address, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@contextmanager
+def own_postgres() -> Iterator[OwnPostgres]:
+    """A running PostgreSQL server of the test's own; skips the test where its programs are not installed."""
+    path = os.pathsep.join([*sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True), os.environ.get("PATH", "")])
+    program = shutil.which("initdb", path=path)
+    if program is None:
+        pytest.skip("initdb is neither in PATH nor in /usr/lib/postgresql")
+    with tempfile.TemporaryDirectory() as directory:
+        postgres = OwnPostgres(Path(program).resolve().parent, Path(directory))
+        postgres.run()
+        try:
+            yield postgres
+        finally:
+            postgres.kill()
 
 
 def drop_connections(address: str) -> int:

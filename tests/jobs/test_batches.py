@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.api.asking import APPLICANT, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import until
 from tests.jobs.conftest import Start
-from tests.jobs.serving import Server, drop_connections
+from tests.jobs.serving import OwnPostgres, Server, drop_connections, own_postgres
 from tests.processes import gone
 
 PATH = "/recourse/batch"
@@ -32,6 +33,11 @@ def rows(count: int) -> list[dict[str, Any]]:
         {"reference": f"case-{i}", "applicant": {**APPLICANT, "income": 1000.0 + i % 700, "age": 20 + i % 60}}
         for i in range(count)
     ]
+
+
+def many(chunks: int) -> list[dict[str, Any]]:
+    """Rows for some chunks, or as many as TEST_BATCH_ROWS says: how long a batch is must not matter."""
+    return rows(int(os.environ.get("TEST_BATCH_ROWS", chunks * CHUNK)))
 
 
 def submit(server: Server, applicants: list[Any], **common: Any) -> str:
@@ -217,7 +223,7 @@ def in_the_middle(server: Server, address: str, ledger: Path) -> None:
 @pytest.mark.slow
 @linux
 def test_a_batch_survives_its_killed_server(start: Start, ledger: Path) -> None:
-    applicants = rows(5 * CHUNK)
+    applicants = many(5)
     server = start(TEST_LEDGER=str(ledger)).ready()
     address = submit(server, applicants)
     for _ in range(2):
@@ -233,7 +239,7 @@ def test_a_batch_survives_its_killed_server(start: Start, ledger: Path) -> None:
 
 @pytest.mark.slow
 def test_a_batch_survives_its_killed_children(start: Start, ledger: Path) -> None:
-    applicants = rows(3 * CHUNK)
+    applicants = many(3)
     server = start(TEST_LEDGER=str(ledger)).ready()
     address = submit(server, applicants)
     in_the_middle(server, address, ledger)
@@ -245,7 +251,7 @@ def test_a_batch_survives_its_killed_children(start: Start, ledger: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["postgres"], indirect=True)
 def test_a_batch_survives_a_database_that_drops_all_connections(start: Start, ledger: Path) -> None:
-    applicants = rows(4 * CHUNK)
+    applicants = many(4)
     server = start(TEST_LEDGER=str(ledger)).ready()
     address = submit(server, applicants)
     for _ in range(2):
@@ -254,3 +260,27 @@ def test_a_batch_survives_a_database_that_drops_all_connections(start: Start, le
         until(lambda: server.client.get(address).status_code == 200)
     each_exactly_once(server, address, applicants)
     assert server.ready()
+
+
+@pytest.fixture
+def postgres() -> Iterator[OwnPostgres]:
+    """A database server that may be killed."""
+    with own_postgres() as running:
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["sqlite"], indirect=True)
+def test_a_batch_survives_its_killed_database(start: Start, ledger: Path, postgres: OwnPostgres) -> None:
+    applicants = many(4)
+    server = start(TEST_LEDGER=str(ledger), RECOURSE_DATABASE_URL=postgres.address).ready()
+    address = submit(server, applicants)
+    for _ in range(2):
+        in_the_middle(server, address, ledger)
+        postgres.kill()
+        problem(server.client.get(address), 503, "not-ready")
+        postgres.run()
+        until(lambda: server.client.get(address).status_code == 200, within_s=PATIENCE_S)
+    each_exactly_once(server, address, applicants)
+    assert server.client.get("/recourse", params={"reference": "case-0"}).json()["recourse"]
+    server.stop()

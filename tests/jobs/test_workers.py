@@ -8,13 +8,12 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import NotReady
-from app.jobs.chunks import CHUNK
 from app.jobs.database import Claim
 from app.settings import Settings
 from app.store.engine import open_engine
 from tests.conftest import until
 from tests.jobs.serving import Server, Worker, database, drop_connections, postgres_missing
-from tests.jobs.test_batches import PATIENCE_S, each_exactly_once, in_the_middle, rows, submit
+from tests.jobs.test_batches import PATIENCE_S, each_exactly_once, in_the_middle, many, submit
 
 StartWorker = Callable[[], Worker]
 
@@ -55,7 +54,7 @@ def test_what_a_dead_worker_had_begun_is_finished_by_another(cluster: tuple[Serv
     assert {line["executor"] for worker in (one, two) for line in worker.lines("job-store-opened")} == {
         "slot-0", "slot-1",
     }  # fmt: skip
-    applicants = rows(8 * CHUNK)
+    applicants = many(8)
     address = submit(server, applicants)
     in_the_middle(server, address, ledger)
     until(lambda: len({line.split()[1] for line in ledger.read_text().splitlines()}) == 2, within_s=PATIENCE_S)
@@ -71,7 +70,7 @@ def test_workers_that_lose_their_connections_keep_their_slots(
 ) -> None:
     server, start = cluster
     one, two = start(), start()
-    applicants = rows(6 * CHUNK)
+    applicants = many(6)
     address = submit(server, applicants)
     in_the_middle(server, address, ledger)
     assert drop_connections(server.database) > 0
