@@ -43,6 +43,12 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True, use_attribute_docstrings=True)
 
 
+class _Derived(Strict):
+    """Made of a record, whose sentences come with it, so pydantic need not search the source for any."""
+
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+
 def _number(value: object) -> object:
     if isinstance(value, bool | str):
         raise PydanticCustomError("not_a_number", "must be a number")
@@ -87,7 +93,7 @@ def derive(record: type[Any], **more: Any) -> type[Strict]:
         f.name: (_strict(hints[f.name]), Field(**_default(f), description=sentences.get(f.name)))
         for f in fields(record)
     }
-    return create_model(record.__name__, __base__=Strict, __doc__=record.__doc__, **(more | definitions))
+    return create_model(record.__name__, __base__=_Derived, __doc__=record.__doc__, **(more | definitions))
 
 
 def to_record(record: type[Record], request: BaseModel) -> Record:
