@@ -169,7 +169,7 @@ def tradeoff() -> None:
         axis.legend(fontsize=7)
         head = ("prediction", "R, beta 0", "0.5", "1", "C, beta 0", "0.5", "1", "ROAR by gradient: R", "C")
         show(f"Robustness and consistency, {data.name}, logistic regression, lambda {weight}", head, rows)
-    _save(figure, "tradeoff.png")
+    papers.save_figure(figure, "tradeoff.png")
 
 
 def _signs(d: int) -> dict[str, np.ndarray]:
@@ -255,7 +255,7 @@ def smoothness() -> None:
         axis.legend(fontsize=7)
         head = ("prediction", *(f"beta {share:g}" for share in (0, 0.2, 0.4, 0.6, 0.8, 0.9, 1)))
         show(f"Smoothness, {data.name}, logistic regression, alpha 1, lambda {weight}", head, rows)
-    _save(figure, "smoothness.png")
+    papers.save_figure(figure, "smoothness.png")
 
 
 # --- cost against worst-case validity --------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def validity() -> None:
             "ours at equal cost: a worst model each", "one worst model",
         )  # fmt: skip
         show(f"Worst-case validity within {EVALUATED}, {data.name}, logistic regression", head, rows)
-    _save(figure, "validity.png")
+    papers.save_figure(figure, "validity.png")
 
 
 def _baselines(data: PaperData, folded: list[Fold]) -> Iterable[tuple[str, str, list[np.ndarray]]]:
@@ -374,11 +374,3 @@ def _one_worst(model: LinearModel, X: np.ndarray) -> LinearModel:
         accepted = float((one.score(X) >= -1e-9).mean())
         best = min(best, (accepted, one), key=lambda pair: pair[0])
     return best[1]
-
-
-def _save(figure: Any, name: str) -> None:
-    papers.FIGURES.mkdir(exist_ok=True)
-    figure.tight_layout()
-    figure.savefig(papers.FIGURES / name, dpi=80)
-    plt.close(figure)
-    print(f"Figure: benchmarks/figures/{name}\n")

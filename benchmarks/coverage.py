@@ -53,7 +53,7 @@ def fidelity() -> None:
         axes[0, column].legend(fontsize=6)
         head = ("surrogate", *(f"{samples} samples: fidelity / stability" for samples in SAMPLES))
         show(f"Fidelity and stability, {setting.data.name}", head, rows)
-    _save(figure, "fidelity.png")
+    papers.save_figure(figure, "fidelity.png")
 
 
 def _measured(setting: Setting, kind: str, samples: int) -> tuple[float, float]:
@@ -135,7 +135,7 @@ def futures() -> None:
             "published cost / current / future",
         )
         show(f"Cost and validity, {setting.data.name}, {papers.FUTURES} future networks", head, rows)
-    _save(figure, "futures.png")
+    papers.save_figure(figure, "futures.png")
 
 
 def _published_setting() -> dict[str, Any]:
@@ -153,11 +153,3 @@ def _reached(setting: Setting, name: str, params: dict[str, Any]) -> tuple[float
     X = setting.data.space.encode(np.array([one.row_raw for one in found]))
     later = float(np.mean([decide(X).mean() for decide in setting.futures]))
     return float(np.mean([one.cost for one in found])), len(found) / len(setting.refused_raw), later
-
-
-def _save(figure: Any, name: str) -> None:
-    papers.FIGURES.mkdir(exist_ok=True)
-    figure.tight_layout()
-    figure.savefig(papers.FIGURES / name, dpi=80)
-    plt.close(figure)
-    print(f"Figure: benchmarks/figures/{name}\n")

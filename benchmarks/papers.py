@@ -208,3 +208,14 @@ def _future(data: PaperData, seed: int) -> Predict:
     X = data.space.encode(data.shifted_raw[chosen])
     network = train_mlp(X, data.shifted_labels[chosen], 100 + seed, hidden=HIDDEN, epochs=EPOCHS)
     return lambda points: probability(network, points) >= 0.5
+
+
+def save_figure(figure: Any, name: str) -> None:
+    """Write a figure beside the tables, say where, and forget it."""
+    import matplotlib.pyplot as plt  # only here: most tables have no figure
+
+    FIGURES.mkdir(exist_ok=True)
+    figure.tight_layout()
+    figure.savefig(FIGURES / name, dpi=80)
+    plt.close(figure)
+    print(f"Figure: benchmarks/figures/{name}\n")

@@ -20,6 +20,17 @@ BODY = (
 LANE = (errors.Overloaded, errors.LaneCrashed)
 """How a computation can fail."""
 
+QUESTION = (
+    errors.InvalidRecord,
+    errors.UnknownModel,
+    errors.ModelUnusable,
+    errors.ModelOutputInvalid,
+    errors.ModelUnavailable,
+    *LANE,
+    errors.LaneTimeout,
+)
+"""How a question about a record can fail, once its body is understood."""
+
 GATE = (
     errors.KeyRequired,
     errors.InvalidKey,

@@ -9,13 +9,14 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app import errors
+from app.api import paging
 from app.api.deps import ServiceDep
 from app.api.documented import refusals
 from app.api.errors import problem
 from app.api.json_route import NDJSON, guarded
 from app.api.later import MOST_LISTED, described, lines, page
+from app.api.paging import Cursor, Limit
 from app.api.schemas.jobs import JobAnswer, JobList
-from app.errors import Fault, InvalidRequest
 from app.jobs.batch import REFUSED, line_of, refusal
 from app.jobs.job import BATCH, JOB_ID, Job
 from app.store.keys import Scope
@@ -23,6 +24,9 @@ from app.store.keys import Scope
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 
 EXAMPLE = "/jobs/job_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
+
+POSITION = re.compile("[0-9]{1,9}", re.ASCII)
+"""What a cursor within a result looks like."""
 
 RECONNECT_MS = 2000
 """Asked of clients whose event stream breaks off."""
@@ -39,17 +43,14 @@ JobId = Annotated[str, Path(alias="id", openapi_examples={"job": {"value": EXAMP
 )
 async def list_jobs(
     service: ServiceDep,
-    limit: Annotated[int, Query(ge=1, le=200, openapi_examples={"few": {"value": 10}})] = 50,
-    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.", max_length=100)] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
 ) -> JSONResponse:
     """A page of them; pages neither overlap nor leave out anything while new jobs come in."""
-    if cursor is not None and not JOB_ID.fullmatch(cursor):
-        raise InvalidRequest(faults=[Fault("", "the query parameter cursor is not one that was given out")])
-    # One more than asked for tells whether there is another page.
-    jobs = await service.jobs.newest(limit + 1, before=cursor)
-    page = jobs[:limit]
-    following = page[-1].id if len(jobs) > limit else None
-    return JSONResponse({"jobs": [described(job) for job in page], "next_cursor": following})
+    paging.check(cursor, JOB_ID)
+    found = await service.jobs.newest(limit + 1, before=cursor)
+    listed, following = paging.split(found, limit, lambda job: job.id)
+    return JSONResponse({"jobs": [described(job) for job in listed], "next_cursor": following})
 
 
 @router.get(
@@ -106,8 +107,7 @@ async def get_job_results(
     promises in the result of an audit comes in parts; with `Accept: application/x-ndjson` it comes as a whole, in
     lines, after one with the rest.
     """
-    if cursor is not None and not re.fullmatch("[0-9]{1,9}", cursor, re.ASCII):
-        raise InvalidRequest(faults=[Fault("", "the query parameter cursor is not one that was given out")])
+    paging.check(cursor, POSITION)
     job = await service.jobs.get(job_id)
     if job.kind == BATCH:
         answers = service.jobs.lines(job)

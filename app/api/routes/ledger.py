@@ -6,15 +6,16 @@ from fastapi import APIRouter, Body, Path, Query
 from starlette.responses import JSONResponse, Response
 
 from app import errors
+from app.api import paging
 from app.api.deps import ServiceDep
 from app.api.documented import BODY, LANE, refusals
 from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
 from app.api.json_route import guarded
 from app.api.later import ACCEPTED, answer_later
+from app.api.paging import Cursor, Limit
 from app.api.prefer import PreferDep
 from app.api.schemas.ledger import AuditAnswer, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
 from app.api.schemas.recourse import RecourseAnswer, Reference
-from app.errors import Fault, InvalidRequest
 from app.jobs.ids import RECOURSE_ID
 from app.service import AuditQuery
 from app.store.keys import Scope
@@ -41,16 +42,13 @@ READING = (errors.InvalidRequest, errors.UnknownRecourse, errors.Erased, errors.
 async def list_recourse(
     service: ServiceDep,
     reference: Annotated[Reference | None, Query(description="Only what was asked with this `reference`.")] = None,
-    limit: Annotated[int, Query(ge=1, le=200, openapi_examples={"few": {"value": 10}})] = 50,
-    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.", max_length=100)] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
 ) -> JSONResponse:
     """A page of them; pages neither overlap nor leave out anything while new recourse is given."""
-    if cursor is not None and not RECOURSE_ID.fullmatch(cursor):
-        raise InvalidRequest(faults=[Fault("", "the query parameter cursor is not one that was given out")])
-    # One more than asked for tells whether there is another page.
+    paging.check(cursor, RECOURSE_ID)
     found = await service.newest(limit + 1, reference=reference, before=cursor)
-    page = found[:limit]
-    following = page[-1]["id"] if len(found) > limit else None
+    page, following = paging.split(found, limit, lambda entry: entry["id"])
     return JSONResponse({"recourse": page, "next_cursor": following})
 
 

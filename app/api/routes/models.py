@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from app import errors
 from app.api.deps import ModelName, ServiceDep
-from app.api.documented import BODY, LANE, refusals
+from app.api.documented import BODY, LANE, QUESTION, refusals
 from app.api.examples import PREDICT_EXAMPLES
 from app.api.fresh import UNCHANGED, IfNoneMatch, if_changed
 from app.api.json_route import guarded
@@ -70,15 +70,9 @@ async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: 
     responses=refusals(
         "/models/consumer-loan/predict",
         *BODY,
-        errors.InvalidRecord,
-        errors.UnknownModel,
-        errors.ModelUnusable,
-        errors.ModelOutputInvalid,
-        errors.ModelUnavailable,
+        *QUESTION,
         errors.BudgetExceeded,
         errors.DeadlineExceeded,
-        *LANE,
-        errors.LaneTimeout,
     ),
 )
 async def predict(

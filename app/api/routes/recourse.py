@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 from app import errors
 from app.api.deps import ServiceDep
-from app.api.documented import BODY, LANE, refusals
+from app.api.documented import BODY, QUESTION, refusals
 from app.api.errors import faults_of
 from app.api.examples import CORRECT_EXAMPLES, FRONTIER_EXAMPLES, RECOURSE_EXAMPLES, VALIDITY_EXAMPLES
 from app.api.json_route import guarded
@@ -41,14 +41,8 @@ router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
     | refusals(
         "/recourse",
         *BODY,
-        errors.InvalidRecord,
+        *QUESTION,
         errors.ConstraintClash,
-        errors.UnknownModel,
-        errors.ModelUnusable,
-        errors.ModelOutputInvalid,
-        errors.ModelUnavailable,
-        *LANE,
-        errors.LaneTimeout,
         errors.NotReady,
         errors.LedgerUnavailable,
     ),
@@ -98,14 +92,8 @@ def query_of(request: RecourseQuestion) -> RecourseQuery:
     | refusals(
         "/recourse/frontier",
         *BODY,
-        errors.InvalidRecord,
+        *QUESTION,
         errors.ConstraintClash,
-        errors.UnknownModel,
-        errors.ModelUnusable,
-        errors.ModelOutputInvalid,
-        errors.ModelUnavailable,
-        *LANE,
-        errors.LaneTimeout,
         errors.NotReady,
     ),
 )
@@ -156,13 +144,7 @@ def _swept_values(request: FrontierRequest) -> tuple[float, ...]:
     | refusals(
         "/recourse/validity",
         *BODY,
-        errors.InvalidRecord,
-        errors.UnknownModel,
-        errors.ModelUnusable,
-        errors.ModelOutputInvalid,
-        errors.ModelUnavailable,
-        *LANE,
-        errors.LaneTimeout,
+        *QUESTION,
         errors.DeadlineExceeded,
         errors.BudgetExceeded,
         errors.NotReady,
@@ -200,15 +182,9 @@ async def validity(
     | refusals(
         "/recourse/correct",
         *BODY,
-        errors.InvalidRecord,
+        *QUESTION,
         errors.ConstraintClash,
-        errors.UnknownModel,
-        errors.ModelUnusable,
-        errors.ModelOutputInvalid,
-        errors.ModelUnavailable,
         errors.BudgetExceeded,
-        *LANE,
-        errors.LaneTimeout,
         errors.DeadlineExceeded,
         errors.NotReady,
     ),

@@ -1,0 +1,27 @@
+"""Long lists, a page at a time: `limit` entries, and the `next_cursor` with which the next page begins."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
+
+from fastapi import Query
+
+from app.errors import Fault, InvalidRequest
+
+Limit = Annotated[int, Query(ge=1, le=200, openapi_examples={"few": {"value": 10}})]
+
+Cursor = Annotated[str | None, Query(description="`next_cursor` of the page before.", max_length=100)]
+
+Entry = TypeVar("Entry")
+
+
+def check(cursor: str | None, given_out: re.Pattern[str]) -> None:
+    """Refuse a cursor that no page can have ended with."""
+    if cursor is not None and not given_out.fullmatch(cursor):
+        raise InvalidRequest(faults=[Fault("", "the query parameter cursor is not one that was given out")])
+
+
+def split(found: Sequence[Entry], limit: int, key: Callable[[Entry], str]) -> tuple[Sequence[Entry], str | None]:
+    """A page and the cursor of the next one, of as many entries as were found up to one more than `limit`."""
+    page = found[:limit]
+    return page, key(page[-1]) if len(found) > limit else None
