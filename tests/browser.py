@@ -1,7 +1,8 @@
 """A real browser for the tests of pages; they are skipped, with the reason, where there is none."""
 
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,3 +30,56 @@ def chromium() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield browser
         browser.close()
+
+
+Page = Any
+Open = Callable[..., Page]
+
+REFUSED = re.compile(r"status of 40[13] ")
+"""What a browser says of a request that lacks a key, or its scope; no page can keep it from saying so."""
+
+WATCH_SHIFTS = """
+window.shifts = 0;
+const count = (shift) => { if (!shift.hadRecentInput) shifts += shift.value; };
+new PerformanceObserver((list) => list.getEntries().forEach(count)).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+@contextmanager
+def workbench_of(browser: Any, url: str) -> Iterator[Open]:
+    """Opens the page of a service. Whatever it did, it has asked nobody else, and the console is empty."""
+    opened: list[tuple[Any, list[str], list[str]]] = []
+
+    def open_page(*, prepare: Callable[[Page], None] = lambda page: None, **options: Any) -> Page:
+        context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        page = context.new_page()
+        said: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.add_init_script(WATCH_SHIFTS)
+        opened.append((context, said, asked))
+        prepare(page)
+        page.goto(f"{url}/workbench")
+        return page
+
+    yield open_page
+    for context, said, asked in opened:
+        context.close()
+        assert [line for line in said if not REFUSED.search(line)] == []
+        assert asked
+        assert [address for address in asked if not address.startswith(f"{url}/")] == []
+
+
+def ask(page: Page) -> None:
+    """The two clicks to a first recourse."""
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    page.click("#ask")
+    page.wait_for_selector("#answer-body h3")
+
+
+def text(page: Page, selector: str) -> str:
+    """What is to be read there."""
+    return " ".join(page.inner_text(selector).split())

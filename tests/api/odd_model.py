@@ -7,6 +7,8 @@ import numpy as np
 
 LOOPS, DIES, STUMBLES = 91, 92, 93
 GIVES_NAN, GIVES_TOO_MUCH, GIVES_TOO_FEW = 94, 95, 96
+BROODS = 97
+"""Decides on one record at once, and never on several."""
 
 
 class OddModel:
@@ -18,7 +20,7 @@ class OddModel:
     def predict_proba(self, X: object) -> np.ndarray:
         table = np.asarray(X)
         ages = {int(age) for age in table[:, 0].astype(float)}
-        if LOOPS in ages:
+        if LOOPS in ages or (BROODS in ages and len(table) > 1):
             sum(range(10**13))
         if DIES in ages:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -9,21 +9,12 @@ import httpx
 import pytest
 
 from app.api.routes.methods import DESCRIPTIONS
-from tests.browser import chromium
+from tests.browser import Open, Page, ask, chromium, text, workbench_of
 from tests.conftest import Running
 from tests.optional import library
 
 MOST_BYTES = 50_000
 """Of everything that is loaded before the page can be used, as it is sent."""
-
-Page = Any
-Open = Callable[..., Any]
-
-WATCH_SHIFTS = """
-window.shifts = 0;
-const count = (shift) => { if (!shift.hadRecentInput) shifts += shift.value; };
-new PerformanceObserver((list) => list.getEntries().forEach(count)).observe({ type: "layout-shift", buffered: true });
-"""
 
 
 @pytest.fixture(scope="module")
@@ -34,41 +25,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def workbench(browser: Any, demo: Running) -> Iterator[Open]:
-    """Opens the page. Whatever it did, it has asked nobody but the service, and the console is empty."""
-    opened: list[tuple[Any, list[str], list[str]]] = []
-
-    def open_page(*, prepare: Callable[[Page], None] = lambda page: None, **options: Any) -> Page:
-        context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-        page = context.new_page()
-        said: list[str] = []
-        asked: list[str] = []
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        page.add_init_script(WATCH_SHIFTS)
-        opened.append((context, said, asked))
-        prepare(page)
-        page.goto(f"{demo.url}/workbench")
-        return page
-
-    yield open_page
-    for context, said, asked in opened:
-        context.close()
-        assert [text for text in said if "401 (Unauthorized)" not in text] == []
-        assert asked
-        assert [url for url in asked if not url.startswith(f"{demo.url}/")] == []
-
-
-def ask(page: Page) -> None:
-    """The two clicks."""
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
-    page.click("#ask")
-    page.wait_for_selector("#answer-body h3")
-
-
-def text(page: Page, selector: str) -> str:
-    return " ".join(page.inner_text(selector).split())
+    """The page of a service with the demo model; it takes jobs but computes none."""
+    with workbench_of(browser, demo.url) as open_page:
+        yield open_page
 
 
 def stub(page: Page, path: str, answer: Callable[[Any], None]) -> None:
@@ -268,20 +227,6 @@ def test_a_point_of_the_frontier_shows_its_changes(workbench: Open) -> None:
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 
-def test_work_in_the_background_can_be_cancelled(workbench: Open) -> None:
-    # This service takes jobs but computes none.
-    page = workbench()
-    page.wait_for_selector("#example:enabled")
-    page.click("#how summary")
-    page.check("#background")
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
-    page.click("#ask")
-    page.get_by_text("Waiting for its turn.").wait_for()
-    page.get_by_role("button", name="Cancel").click()
-    page.get_by_text("Cancelled. Nothing was changed.").wait_for()
-
-
 def test_progress_is_shown_until_the_answer_is_there(workbench: Open, demo: Running) -> None:
     steps = [("progress", "queued", 0), ("progress", "running", 3), ("succeeded", "succeeded", 7)]
 
@@ -319,94 +264,6 @@ def test_progress_is_shown_until_the_answer_is_there(workbench: Open, demo: Runn
     page.click("#ask")
     page.get_by_text("Working: 3 of 7 done.").wait_for()
     page.wait_for_selector(".promise")
-
-
-def fulfilled(answer: dict[str, Any]) -> Callable[[Any], None]:
-    """Answers with this, whatever was asked."""
-    return lambda route: route.fulfill(**answer)
-
-
-# --- the ledger ------------------------------------------------------------------------------------------------------
-
-
-def with_ledger(page: Page) -> None:
-    """Let the service keep one answer, which version 2 would break."""
-    given = {"id": "rec_1", "status": "found", "reference": "case-1", "model": {"id": "consumer-loan", "version": "1"}}
-    times = {"created_at": "2026-01-05T10:00:00Z", "expires_at": "2026-04-05T10:00:00Z"}
-    broken = {"id": "rec_1", "reason": "refused"}
-    audit = {"promises": 4, "still_valid": 3, "broken": 1, "promised_lower": 0.82, "broken_promises": [broken]}
-    job = {"id": "job_2", "progress": {"done": 4, "total": 4}, "error": None, "result": "/jobs/job_2/results"}
-    ended = json.dumps({**job, "status": "succeeded"})
-    refused = {
-        "still_valid": False,
-        "counterfactuals": [{"reason": "refused", "probability": 0.71, "favourable": False}],
-    }
-    answers: dict[str, dict[str, Any]] = {
-        "/openapi.json": {"json": {"paths": {"/recourse/{id}/verify": {}}}},
-        "/recourse": {"json": {"recourse": [given | times]}},
-        "/recourse/rec_1/verify": {"json": refused},
-        "/models/consumer-loan/audits": {"status": 202, "json": {**job, "status": "queued"}},
-        "/jobs/job_2/events": {"content_type": "text/event-stream", "body": f"event: succeeded\ndata: {ended}\n\n"},
-        "/jobs/job_2/results": {"json": audit},
-    }
-    for path, answer in answers.items():
-        stub(page, path, fulfilled(answer))
-
-
-def test_a_promise_is_found_and_checked_against_another_version(workbench: Open) -> None:
-    page = workbench(prepare=with_ledger)
-    page.wait_for_selector("#ledger")
-    page.fill("#reference", "case-1")
-    with page.expect_request("**/recourse?*") as asked:
-        page.click("#find button")
-    assert asked.value.url.endswith("reference=case-1")
-    page.click("text=Does it still say yes?")
-    page.get_by_text("Broken.").wait_for()
-    page.click("#audit button")
-    page.wait_for_selector(".audit")
-    assert text(page, "#audited").startswith("Of 4 promises, 3 kept and 1 broken by this version: 75 in 100 kept.")
-
-
-def test_no_ledger_is_offered_where_there_is_none(workbench: Open) -> None:
-    none = {"json": {"paths": {"/recourse": {}}}}
-    page = workbench(prepare=lambda page: stub(page, "/openapi.json", lambda route: route.fulfill(**none)))
-    ask(page)
-    assert page.is_hidden("#ledger")
-    assert page.locator("#keep").count() == 0
-
-
-# --- keys ------------------------------------------------------------------------------------------------------------
-
-
-def lock(page: Page) -> None:
-    """Let the service ask for a key."""
-
-    def guard(route: Any) -> None:
-        if route.request.headers.get("authorization") == "Bearer rk_1_secret":
-            route.fallback()
-        else:
-            detail = "This service wants to know who asks."
-            route.fulfill(status=401, json={"title": "API key required", "detail": detail, "status": 401})
-
-    page.route(re.compile(r"/(models|methods|recourse|jobs)"), guard)
-
-
-def test_a_key_is_asked_for_once_and_kept_in_the_session_only(workbench: Open) -> None:
-    page = workbench(prepare=lock)
-    page.wait_for_selector("#key[open]")
-    assert text(page, "#key-says") == "This service wants to know who asks."
-    page.fill("#key-value", "wrong")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#key[open]")
-    page.fill("#key-value", "rk_1_secret")
-    page.keyboard.press("Enter")
-    ask(page)
-    assert page.evaluate("() => Object.values(sessionStorage)") == ["rk_1_secret"]
-    assert page.evaluate("() => localStorage.length + document.cookie.length") == 0
-    page.click("#forget")
-    page.wait_for_selector("#key[open]")
-    page.click("#key-cancel")
-    page.wait_for_selector("#verdict .bad")
 
 
 # --- everybody -------------------------------------------------------------------------------------------------------

@@ -292,7 +292,6 @@ const now = {
   /** @type {Applicant | null} */ sample: null,
   /** @type {any} the latest decision on the applicant */ decision: null,
   /** @type {any} the latest answer */ answer: null,
-  /** Whether answers can be kept and found again. */ ledger: false,
 };
 
 const model = () => /** @type {Model} */ (now.models.find((m) => fullName(m) === $("model").value));
@@ -804,7 +803,7 @@ async function answer(attended = true) {
   $("said").textContent = "Asking";
   try {
     const background = $("background").checked;
-    const body = { ...question(), ...(now.ledger && { store: false }) };
+    const body = { ...question(), store: false };
     const found = await put("recourse", body, $("answer-job"), { background, signal: mine.signal });
     if (mine.signal.aborted || found === null) return;
     now.answer = found;
@@ -1316,9 +1315,9 @@ function table(points, knob) {
 
 // --- the ledger ------------------------------------------------------------------------------------------------------
 
-/** A form that keeps an answer; nothing where answers cannot be kept. @param {any} found */
+/** A form that keeps an answer; nothing for one that is kept already. @param {any} found */
 function keepForm(found) {
-  if (!now.ledger || found.stored) return null;
+  if (found.stored) return null;
   const reference = h("input", {
     id: "keep-as",
     maxlength: 200,
@@ -1482,11 +1481,9 @@ function audited({ promises, still_valid: kept, broken, promised_lower: least, b
   ].filter(Boolean);
 }
 
-/** Show what belongs to the ledger, if this service keeps one. */
-async function offerLedger() {
-  const { paths } = await ask("openapi.json");
-  now.ledger = Boolean(paths["/recourse/{id}/verify"]);
-  $("ledger").hidden = !now.ledger;
+/** The versions that promises can be held against. */
+function offerLedger() {
+  $("ledger").hidden = false;
   $("candidate").replaceChildren(
     ...now.models.map((m) =>
       h("option", { value: fullName(m) }, `${m.title}, version ${m.version}${m.active ? "" : ", not in use"}`),
@@ -1567,7 +1564,7 @@ async function start() {
   offerMethods();
   $("method").value = usual;
   await chooseModel();
-  await offerLedger();
+  offerLedger();
 }
 
 listen();

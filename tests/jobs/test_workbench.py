@@ -1,0 +1,122 @@
+"""The workbench in a real browser before a service with jobs, a ledger and keys."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.registry.registry import Registry
+from tests.api.odd_model import BROODS
+from tests.browser import Open, ask, chromium, text, workbench_of
+from tests.jobs.conftest import Start, starting
+from tests.jobs.serving import ROOT, Server
+from tests.registry.loan import make_linear
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def server(models_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with starting("sqlite", models_store, tmp_path_factory.mktemp("server")) as start:
+        yield start().ready()
+
+
+@pytest.fixture
+def workbench(browser: Any, server: Server) -> Iterator[Open]:
+    with workbench_of(browser, str(server.client.base_url).rstrip("/")) as open_page:
+        yield open_page
+
+
+def choose(page: Any, model: str) -> None:
+    """Pick a model and wait for its form."""
+    page.wait_for_selector("#model:enabled")
+    with page.expect_response(f"**/models/{model}%401/schema"):
+        page.select_option("#model", f"{model}@1")
+    page.wait_for_selector("#example:enabled")
+
+
+def test_work_under_way_is_cancelled_at_a_click(workbench: Open, server: Server) -> None:
+    page = workbench()
+    choose(page, "odd")
+    page.click("#how summary")
+    page.check("#background")
+    page.click("#example")
+    page.fill("#f-age", str(BROODS))
+    page.get_by_text("The model says no").wait_for()
+    page.click("#ask")
+    page.get_by_text("Working.").wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled. Nothing was changed.").wait_for()
+    (job, *_) = server.client.get("/jobs").json()["jobs"]
+    assert job["status"] == "cancelled"
+    # The child that computed it is dead, and another one answers.
+    choose(page, "loan")
+    ask(page)
+    page.wait_for_selector(".promise")
+
+
+def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, start: Start, tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "versions")
+    registry.register(make_linear(tmp_path / "1").write())
+    registry.register(make_linear(tmp_path / "2").write(version="2", threshold=0.999), active=False)
+    registry.register(make_linear(tmp_path / "3").write(version="3"), active=False)
+    server = start(RECOURSE_MODELS_STORE=str(registry.root)).ready()
+    with workbench_of(browser, str(server.client.base_url).rstrip("/")) as workbench:
+        page = workbench()
+        page.wait_for_selector("#example:enabled")
+        ask(page)
+        assert server.client.get("/recourse").json()["recourse"] == [], "what is only tried out is not kept"
+        page.fill("#keep-as", "case-1")
+        page.click("#keep button")
+        page.get_by_text("It can be found below").wait_for()
+        (kept,) = server.client.get("/recourse", params={"reference": "case-1"}).json()["recourse"]
+        page.fill("#reference", "case-2")
+        page.click("#find button")
+        page.get_by_text("No kept answer has this reference.").wait_for()
+        page.fill("#reference", "case-1")
+        page.click("#find button")
+        page.get_by_text(kept["id"]).first.wait_for()
+        for version, said in [("loan@2", "Broken."), ("loan@3", "Kept.")]:
+            page.select_option(f"[aria-label='Version to ask about {kept['id']}']", version)
+            page.click("text=Does it still say yes?")
+            page.get_by_text(said).wait_for()
+        for version, said in [("loan@2", "0 kept and 1 broken"), ("loan@3", "1 kept and 0 broken")]:
+            page.select_option("#candidate", version)
+            page.click("#audit button")
+            page.get_by_text(said).wait_for()
+            assert text(page, "#audited").startswith("Of 1 promise,")
+
+
+@pytest.mark.parametrize("start", ["sqlite"], indirect=True)
+def test_a_key_is_asked_for_once_and_kept_in_the_session_only(browser: Any, start: Start, tmp_path: Path) -> None:
+    server = start(RECOURSE_AUTH="required").ready()
+    command = [sys.executable, "-m", "app.cli", "keys", "create", "officer", "--scope=recourse", "--scope=models"]
+    environment = {"RECOURSE_STATE_DIR": str(server.state), "PATH": ""}
+    made = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True)
+    secret = made.stdout.strip()
+    with workbench_of(browser, str(server.client.base_url).rstrip("/")) as workbench:
+        page = workbench()
+        page.wait_for_selector("#key[open]")
+        page.fill("#key-value", "wrong")
+        page.keyboard.press("Enter")
+        page.get_by_text("The API key is unknown or was revoked").wait_for()
+        page.fill("#key-value", secret)
+        page.keyboard.press("Enter")
+        choose(page, "loan")
+        ask(page)
+        page.wait_for_selector(".promise")
+        assert page.evaluate("() => Object.values(sessionStorage)") == [secret]
+        assert page.evaluate("() => localStorage.length + document.cookie.length") == 0
+        page.click("#audit button")
+        page.wait_for_selector("#audited .bad")
+        page.click("#forget")
+        page.wait_for_selector("#key[open]")
+        page.click("#key-cancel")
+        page.wait_for_selector("#verdict .bad")
