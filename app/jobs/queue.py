@@ -41,8 +41,11 @@ LONGEST_RETRY_S = 15.0
 PING_S = 3.0
 """The database answers a check within this time, or it counts as lost."""
 
-TAKE_UP_S = 0.1
-"""How often this process looks for new jobs."""
+TAKE_UP_S = 0.15
+"""How often this process looks for new jobs; each look costs some milliseconds."""
+
+TAKE_UP_BATCHES_S = 0.3
+"""How often it looks for new batches and chunks, of which a child has another one in work while this waits."""
 
 BATCHES_AT_ONCE = 8
 """Batches whose chunks one process puts into the line side by side."""
@@ -486,9 +489,13 @@ class Jobs:
         )
         size = self._settings.lanes_bounds
         # A child that has finished a chunk finds the next one waiting in the lane, not in the database.
-        for queue, at_once in ((QUEUE, size), (BATCHES, BATCHES_AT_ONCE), (CHUNKS, 2 * size)):
+        for queue, at_once, seconds in (
+            (QUEUE, size, TAKE_UP_S),
+            (BATCHES, BATCHES_AT_ONCE, TAKE_UP_BATCHES_S),
+            (CHUNKS, 2 * size, TAKE_UP_BATCHES_S),
+        ):
             client.register_queue(
-                queue, worker_concurrency=at_once, polling_interval_sec=TAKE_UP_S, on_conflict="always_update"
+                queue, worker_concurrency=at_once, polling_interval_sec=seconds, on_conflict="always_update"
             )
         self._client = client
         self._chunks = Chunks(self._engine)

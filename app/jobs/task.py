@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -106,7 +106,7 @@ class Question:
             "constraints": _CONSTRAINTS.dump_python(self.constraints, mode="json"),
             "cost_weights": dict(self.cost_weights),
             "method": self.method,
-            "params": TypeAdapter(type(self.params)).dump_python(self.params, mode="json"),
+            "params": _params(self.method).dump_python(self.params, mode="json"),
             "certificate": _CERTIFICATE.dump_python(self.certificate, mode="json"),
             "seed": self.seed,
         }
@@ -114,13 +114,12 @@ class Question:
     @classmethod
     def from_json(cls, data: Json) -> "Question":
         """The question that `to_json` described."""
-        params: type[MethodParams] = METHODS[data["method"]].params
         return cls(
             factual_raw=np.array(data["factual_raw"], dtype=float),
             constraints=_CONSTRAINTS.validate_python(data["constraints"]),
             cost_weights=data["cost_weights"],
             method=data["method"],
-            params=TypeAdapter(params).validate_python(data["params"]),
+            params=_params(data["method"]).validate_python(data["params"]),
             certificate=_CERTIFICATE.validate_python(data["certificate"]),
             seed=data["seed"],
         )
@@ -184,6 +183,13 @@ class Counterfactuals:
             cost_weights=data.get("cost_weights", {}),
             correction=_CORRECTION.validate_python(data.get("correction")),
         )
+
+
+@cache
+def _params(method: str) -> TypeAdapter[MethodParams]:
+    """Made once for each method: making one takes longer than an answer."""
+    params: type[MethodParams] = METHODS[method].params
+    return TypeAdapter(params)
 
 
 _CONSTRAINTS = TypeAdapter(Constraints)
