@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from app.access import refuse_open
 from app.api.examples import APPLICANT
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
@@ -251,6 +252,16 @@ def test_the_container_is_reachable_from_this_machine_only_and_can_do_little() -
     assert service()["read_only"] is True
     assert service()["cap_drop"] == ["ALL"]
     assert re.search(r"^USER 10001", DOCKERFILE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("part", ["recourse", "api"])
+def test_what_publishes_a_port_starts_without_a_key_and_says_where_it_is_published(part: str) -> None:
+    one = COMPOSE["services"][part]
+    environment = {key.removeprefix("RECOURSE_").lower(): value for key, value in one["environment"].items()}
+    environment.pop("database_url", None)  # its password is a variable of compose
+    settings = Settings.model_validate(environment)
+    refuse_open(settings, lambda: False)
+    assert all(port.startswith(f"{settings.published_on}:") for port in one["ports"])
 
 
 def test_the_cluster_is_a_server_and_two_workers_on_one_database() -> None:
