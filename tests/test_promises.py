@@ -170,7 +170,7 @@ def lender(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         decide = lambda points: fitted.decision_function(points) >= 0.0  # noqa: E731
     model = Registry(folder / "store").register(folder / "model").load()
     rejected = trained.test_raw[~decide(trained.space.encode(trained.test_raw))]
-    return Asked(model, rejected[: 6 if request.param == "forest" else 25], decide)
+    return Asked(model, rejected[: {"forest": 6, "network": 12, "linear": 25}[request.param]], decide)
 
 
 def test_noise_undoes_no_answer_more_often_than_was_asked(lender: Asked) -> None:

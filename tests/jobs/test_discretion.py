@@ -35,7 +35,7 @@ def break_ledger(server: Server, *, away: bool) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("level", ["debug", "info"])
+@pytest.mark.parametrize("level", ["debug", pytest.param("info", marks=pytest.mark.slow)])
 def test_no_log_line_holds_a_value_a_key_or_a_reference(start: Start, level: str) -> None:
     server = start(RECOURSE_LOG_LEVEL=level).ready()
     client = server.client

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
+import pytest
 
 from app.store.replays import LEASE
 from tests.api.asking import APPLICANT, problem, question
@@ -27,6 +28,7 @@ def busy(server: Server) -> bool:
     return 'recourse_lane_children{lane="sync",state="busy"} 1.0' in server.client.get("/metrics").text
 
 
+@pytest.mark.slow
 def test_two_servers_carry_a_request_out_once(start: Start) -> None:
     first, second = start().ready(), start(RECOURSE_EXECUTOR_ID="other", RECOURSE_RUN_JOBS="false").ready()
     key = str(uuid.uuid4())
@@ -45,6 +47,7 @@ def test_two_servers_carry_a_request_out_once(start: Start) -> None:
     assert len(first.client.get("/recourse").json()["recourse"]) >= 1
 
 
+@pytest.mark.slow
 def test_a_killed_server_locks_no_key(start: Start) -> None:
     server = start().ready()
     key = str(uuid.uuid4())
