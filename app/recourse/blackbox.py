@@ -95,8 +95,8 @@ class BlackBox:
     piecewise_linear: bool = False
     """Whether the gradient is constant but for kinks, so that it never turns."""
     rowwise: bool = False
-    """Whether the output for a row is the same, to the last bit, whatever other rows it is asked with: then several
-    applicants can share a call."""
+    """Whether several applicants can share a call: the output for a row is the same, to the last bit, whatever other
+    rows it is asked with, or the call goes over a network, where it costs too much to mind the last bit."""
     boxes: Boxes | None = None
     """The leaves, where the model is a single decision tree over encoded points; their scores are those of `score`."""
     remote: Remote | None = None

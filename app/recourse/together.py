@@ -7,20 +7,21 @@ method shares calls without knowing of it, and every answer is the one that the 
 That holds to the last bit only where the model's output for a row does not depend on which others it is asked with
 (`BlackBox.rowwise`). A matrix product does not promise that: BLAS sums in another order for another number of rows.
 Such models are in this process, where a call costs less than a hand-over between threads, so for them the applicants
-simply follow one another.
+simply follow one another. A model behind a network is shared all the same: there a call is what costs, and how its
+server sums is not ours to say.
 """
 
 import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from app.errors import RecourseError
-from app.recourse.blackbox import Predict
+from app.errors import ModelOutputInvalid, RecourseError
+from app.recourse.blackbox import Predict, Remote
 from app.recourse.certificate import CertificateParams
 from app.recourse.method import Method, MethodParams
 from app.recourse.problem import RecourseProblem
@@ -58,12 +59,37 @@ def solve_many(
         return solve(replace(problem, deadline=deadline), method, params, certificate, plan_s=plan_s)
 
     def answer_asking(problem: RecourseProblem, predict: Predict) -> RecourseResult:
-        asking = replace(problem, black_box=replace(black_box, predict=predict))
+        remote = None if black_box.remote is None else _Shared(black_box.remote, predict)
+        asking = replace(problem, black_box=replace(black_box, predict=predict, remote=remote))
         return answer(asking, deadline_s * len(problems))
 
     if black_box.rowwise and len(problems) > 1:
-        return _in_step([partial(answer_asking, problem) for problem in problems], black_box.predict)
+        shared_s = deadline_s * len(problems)
+        predict = black_box.by(None if math.isinf(shared_s) else time.monotonic() + shared_s).predict
+        return _in_step([partial(answer_asking, problem) for problem in problems], predict)
     return [_outcome(partial(answer, problem, deadline_s)) for problem in problems]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A remote model for one of several applicants, who asks together with the others and pays as if alone."""
+
+    remote: Remote
+    ask: Predict
+
+    @property
+    def max_calls(self) -> int:
+        return self.remote.max_calls
+
+    @property
+    def max_rows(self) -> int:
+        return self.remote.max_rows
+
+    def price(self, rows: int) -> tuple[int, int]:
+        return self.remote.price(rows)
+
+    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:  # noqa: ARG002 - all have the same
+        return self.ask(rows)
 
 
 def _outcome(work: Callable[[], RecourseResult]) -> Outcome:
@@ -93,12 +119,15 @@ Reply = np.ndarray | RecourseError | None
 
 
 def _replies(predict: Predict, questions: Sequence[np.ndarray]) -> list[Reply]:
-    """Of one call; of one call for each where that fails, so that one applicant's trouble stays theirs."""
+    """Of one call; of one call for each where the records may be to blame, so that one's trouble stays theirs."""
     rows = np.concatenate(questions)
     try:
         output = np.asarray(predict(rows))
-    except RecourseError:
+    except ModelOutputInvalid:
         output = np.empty(0)
+    except RecourseError as error:
+        # A server that is away, or time that is over: asking once more for each would only take longer.
+        return [error] * len(questions)
     if output.shape == (len(rows),):
         return list(np.split(output, np.cumsum([len(question) for question in questions])[:-1]))
     return [_reply(predict, question) for question in questions]

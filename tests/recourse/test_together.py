@@ -1,14 +1,15 @@
 """Many applicants at once: the answers are those that each alone would have had, in far fewer calls."""
 
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from app.errors import ModelOutputInvalid, RecourseError
+from app.errors import ModelOutputInvalid, ModelUnavailable, RecourseError
 from app.recourse.actionability import action_set
 from app.recourse.certificate import CertificateParams
 from app.recourse.methods import METHODS
@@ -78,6 +79,54 @@ def test_all_of_them_ask_no_more_often_than_one_does() -> None:
     assert all(isinstance(outcome, RecourseResult) for outcome in outcomes)
     assert len(spy.asked) <= MAX_CALLS + 1, "and one for the noisy copies"
     assert sum(map(len, spy.asked)) == sum(o.diagnostics.model_rows for o in outcomes if isinstance(o, RecourseResult))
+
+
+@dataclass
+class Far:
+    """A model behind a network, with a budget for each answer."""
+
+    predict: Callable[[np.ndarray], np.ndarray]
+    max_calls: int = 20
+    max_rows: int = 100_000
+    deadlines: list[float] = field(default_factory=list)
+    away: bool = False
+
+    def price(self, rows: int) -> tuple[int, int]:
+        return 1, rows
+
+    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
+        self.deadlines.append(deadline)
+        if self.away:
+            raise ModelUnavailable("the server of the model does not answer")
+        return self.predict(rows)
+
+
+def far_away(problems: list[RecourseProblem], far: Far) -> list[RecourseProblem]:
+    black_box = replace(problems[0].black_box, remote=far)
+    return [replace(problem, black_box=black_box) for problem in problems]
+
+
+def test_a_remote_model_is_asked_by_all_at_once_and_each_pays_as_if_alone() -> None:
+    problems, spy = questions(10)
+    far = Far(spy)
+    began = time.monotonic()
+    outcomes = solve_many(far_away(problems, far), METHODS["robust_mpm"], PARAMS, deadline_s=5.0)
+    assert [comparable(one) for one in outcomes] == [
+        comparable(solve(problem, METHODS["robust_mpm"], PARAMS)) for problem in problems
+    ]
+    assert len(far.deadlines) <= MAX_CALLS
+    assert all(began + 50.0 <= deadline <= time.monotonic() + 50.0 for deadline in far.deadlines)
+    poor = solve_many(far_away(problems, Far(spy, max_calls=2)), METHODS["robust_mpm"], PARAMS)
+    reasons = {one.verdict.reason for one in poor if isinstance(one, RecourseResult) and one.verdict}
+    assert reasons == {Reason.BUDGET}
+
+
+def test_a_server_that_is_away_is_not_asked_again_for_each() -> None:
+    problems, spy = questions(10)
+    far = Far(spy, away=True)
+    outcomes = solve_many(far_away(problems, far), METHODS["robust_mpm"], PARAMS, deadline_s=5.0)
+    assert all(isinstance(one, ModelUnavailable) for one in outcomes)
+    assert len(far.deadlines) == 1
 
 
 def test_a_model_whose_sums_depend_on_the_number_of_rows_is_asked_as_if_by_each_alone() -> None:

@@ -49,7 +49,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     model = RemoteModel(wire=wire, dialect=dialect(manifest, endpoint, space), endpoint=endpoint)
     return BlackBox(
         space=space, predict=model.predict, input=manifest.input, output=manifest.output,
-        threshold=manifest.threshold, remote=model,
+        threshold=manifest.threshold, remote=model, rowwise=True,
     )  # fmt: skip
 
 

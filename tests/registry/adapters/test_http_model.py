@@ -20,7 +20,12 @@ from app.errors import (
     ModelUnusable,
     RecourseError,
 )
+from app.recourse.actionability import action_set
 from app.recourse.blackbox import BlackBox, Meter
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import RecourseResult, Status
+from app.recourse.solve import MAX_CALLS, METHODS
+from app.recourse.together import solve_many
 from app.registry.adapters import wire
 from app.registry.manifest import PINS
 from app.registry.registered import LoadedModel
@@ -534,3 +539,18 @@ def test_records_that_pin_the_model_are_paid_for_too(store: Registry, tmp_path: 
     with pytest.raises(BudgetExceeded):
         meter.score_raw(rows(black_box))
     assert [request["rows"] for request in server.asked()] == [60 + PINS]
+
+
+def test_applicants_of_a_batch_share_requests(installed: Registry, server: ModelServer) -> None:
+    model = installed.find("oip-v2").load()
+    refused = rows(model.black_box)[model.black_box.score_raw(rows(model.black_box)) < 0.0][:8]
+    problems = [
+        RecourseProblem(
+            black_box=model.black_box, reference=model.reference, action_set=action_set(model.black_box.space, row_raw)
+        )
+        for row_raw in refused
+    ]
+    server.behave()
+    outcomes = solve_many(problems, METHODS["robust_mpm"], METHODS["robust_mpm"].params(), deadline_s=10.0)
+    assert all(isinstance(one, RecourseResult) and one.status is Status.FOUND for one in outcomes)
+    assert len(server.asked()) <= MAX_CALLS
