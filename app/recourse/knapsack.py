@@ -7,7 +7,9 @@ and the cap on the number of moves relaxed to a price.
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,9 @@ class _Branching:
         n = len(items)
         self.items, self.effort = items, effort
         self.full = [item.gain * item.limit for item in items]
+        self.full_before = list(accumulate(self.full, initial=0.0))
+        self.cost_before = list(accumulate((item.cost * item.limit for item in items), initial=0.0))
+        self.finite = self.full_before[-1] < math.inf
         self.capped = uses < sum(item.uses for item in items)
         caps = range(uses + 1) if self.capped else [n]
         self.most = [[most_gain(items[i:], cap) for cap in caps] for i in range(n + 1)]
@@ -121,6 +126,7 @@ class _Branching:
             for i, item in enumerate(items)
         ]
         self.left_out = [0] * n
+        self.any_left_out = 0
         self.usable: list[int] = []
         self.amounts = [0.0] * n
         self.best: list[float] | None = [0.0] * n if need <= 0.0 else None
@@ -132,13 +138,15 @@ class _Branching:
             self.price = self._best_price(need, uses)
             self._sort_by(self.price)
         if need > 0.0:
-            self._branch(0, need, 0.0, uses)
+            self._consider(0, need, 0.0, uses)
 
     def _fill(self, i: int, rest: float, amounts: list[float] | None = None) -> float:
         """Least cost of covering `rest` with the usable items and, as if they were continuous, items i.. on."""
         items, full, left_out, cost = self.items, self.full, self.left_out, 0.0
         if rest <= 0.0:
             return 0.0
+        if amounts is None and self.finite and not self.usable and not self.any_left_out:
+            return self._fill_from(i, rest)
         for k in (*self.usable, *range(i, len(items))):
             if left_out[k]:
                 continue
@@ -151,6 +159,16 @@ class _Branching:
             if amounts is not None:
                 amounts[k] = items[k].limit
         return math.inf
+
+    def _fill_from(self, i: int, rest: float) -> float:
+        """`_fill` where all of items i.. on may be used, and no others."""
+        target = self.full_before[i] + rest
+        last = bisect_left(self.full_before, target, i + 1) - 1
+        if last == len(self.items):
+            return math.inf
+        item = self.items[last]
+        partly = (target - self.full_before[last]) / item.gain * item.cost
+        return self.cost_before[last] - self.cost_before[i] + partly
 
     def _sort_by(self, price: float) -> None:
         self.by_price = sorted(
@@ -206,16 +224,20 @@ class _Branching:
     def _hopeless(self, cost: float) -> bool:
         return cost >= self.best_cost * (1.0 - self.effort.gap) or self.nodes > self.effort.nodes
 
+    def _consider(self, i: int, rest: float, cost: float, left: int) -> None:
+        """Branch unless that is hopeless."""
+        self.nodes += 1
+        if not self._hopeless(cost + self._bound(i, rest, left)):
+            self._branch(i, rest, cost, left)
+
     def _branch(self, i: int, rest: float, cost: float, left: int) -> None:
         """Try everything that items i.. can do; those before cost `cost` and leave `rest` to gain."""
-        self.nodes += 1
-        if self._hopeless(cost + self._bound(i, rest, left)):
-            return
         if i == len(self.items) or rest <= 0.0:
             self.best = self.amounts.copy()
             self.best_cost = cost + self._fill(len(self.items), rest, self.best)
             return
-        if self.most[i][left if self.capped else 0] + sum(self.full[k] for k in self.usable) < rest:
+        usable = sum(self.full[k] for k in self.usable) if self.usable else 0.0
+        if self.most[i][left if self.capped else 0] + usable < rest:
             return
         item = self.items[i]
         if item.step == 0.0:
@@ -224,24 +246,27 @@ class _Branching:
         if left >= item.uses and not self.left_out[i]:
             # The bound is convex in the amount, least where this item takes over from the usable ones, so each way
             # out from there ends at the first amount that cannot win.
-            above = item.ceil((rest - sum(self.full[k] for k in self.usable)) / item.gain)
+            above = item.ceil((rest - usable) / item.gain)
             self._try_amounts(i, rest, cost, left, above, item.step)
             self._try_amounts(i, rest, cost, left, item.floor(above - item.step), -item.step)
         self.amounts[i] = 0.0
-        for k in self.dominated[i]:
-            self.left_out[k] += 1
-        self._branch(i + 1, rest, cost, left)
-        for k in self.dominated[i]:
-            self.left_out[k] -= 1
+        self._leave_out(self.dominated[i], 1)
+        self._consider(i + 1, rest, cost, left)
+        self._leave_out(self.dominated[i], -1)
+
+    def _leave_out(self, items: list[int], more: int) -> None:
+        self.any_left_out += more * len(items)
+        for k in items:
+            self.left_out[k] += more
 
     def _branch_continuous(self, i: int, rest: float, cost: float, left: int) -> None:
         item = self.items[i]
         if left >= item.uses:
             self.usable.append(i)
-            self._branch(i + 1, rest, cost, left - item.uses)
+            self._consider(i + 1, rest, cost, left - item.uses)
             self.usable.pop()
         if self.capped and item.uses:
-            self._branch(i + 1, rest, cost, left)
+            self._consider(i + 1, rest, cost, left)
 
     def _try_amounts(self, i: int, rest: float, cost: float, left: int, amount: float, stride: float) -> None:
         """Branch on amounts of lattice item `i` from `amount` on, `stride` apart."""
@@ -251,6 +276,7 @@ class _Branching:
             if self._hopeless(spent + self._bound(i + 1, after, left - item.uses)):
                 return
             self.amounts[i] = amount
+            self.nodes += 1
             self._branch(i + 1, after, spent, left - item.uses)
             if stride > 0.0 and after <= 0.0:
                 return
