@@ -604,10 +604,15 @@ class _Question:
             _thread.interrupt_main()
 
     def _ask(self, client: "httpx.Client") -> str:
+        import httpx
+
         from app.api.examples import DEMO_MODEL
 
         self._wait(client)
-        schema = _json(client.get(f"/models/{DEMO_MODEL}/schema"))
+        described = client.get(f"/models/{DEMO_MODEL}/schema")
+        if described.status_code == httpx.codes.UNAUTHORIZED:
+            return f"\nThis service asks everybody for an API key, so the demo asks nothing.{_pages(self.url)}"
+        schema = _json(described)
         body = {"model": DEMO_MODEL, "applicant": schema["sample"]}
         return _told(self.url, body, _json(client.post("/recourse", json=body)))
 
@@ -647,7 +652,12 @@ def _told(url: str, body: dict[str, Any], answer: dict[str, Any]) -> str:
         lines += [answer["detail"]]
     curl = f"curl -s {url}/recourse -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
     lines += ["", "The same question from another terminal:", "", curl]
-    return "\n".join([*lines, "", f"All of it to try out: {url}/docs", "Stop with Ctrl-C.", ""])
+    return "\n".join(lines) + _pages(url)
+
+
+def _pages(url: str) -> str:
+    """Where to go on from here."""
+    return "\n".join(["", "", f"As a page: {url}/workbench", f"Every request: {url}/docs", "Stop with Ctrl-C.", ""])
 
 
 def _decision(decision: dict[str, Any]) -> str:

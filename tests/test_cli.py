@@ -317,9 +317,23 @@ def test_the_demo_answers_then_keeps_serving_until_interrupted(
     answer = httpx.post(curl[2], content=curl[-1], headers={"Content-Type": "application/json"}).json()
     assert answer["status"] == "found"
     assert all(change["text"] in said for change in answer["counterfactuals"][0]["changes"])
-    docs = re.search(r"All of it to try out: (\S+/docs)", said)
-    assert docs
-    assert httpx.get(docs[1]).status_code == 200
+    pages = re.findall(r"(?:As a page|Every request): (\S+)", said)
+    assert [httpx.get(page).status_code for page in pages] == [200, 200]
+    demo.send_signal(signal.SIGINT)
+    demo.communicate(timeout=20)
+    assert demo.returncode == 0
+
+
+def test_a_demo_where_everybody_needs_a_key_serves_and_says_so(start: Callable[..., subprocess.Popen[str]]) -> None:
+    demo = start("demo", RECOURSE_MODELS_STORE=str(ROOT / "models_store"), RECOURSE_AUTH="required")
+    assert demo.stdout
+    said = ""
+    while "Ctrl-C" not in said:
+        line = demo.stdout.readline()
+        assert line, demo.communicate()
+        said += line
+    assert "This service asks everybody for an API key" in said
+    assert "The demo failed" not in said
     demo.send_signal(signal.SIGINT)
     demo.communicate(timeout=20)
     assert demo.returncode == 0
