@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.serving import Server, database, postgres_missing
+from tests.jobs.serving import Server, Worker, database, postgres_missing
 
 Start = Callable[..., Server]
+StartWorker = Callable[[], Worker]
 
 
 @contextmanager
@@ -46,6 +47,35 @@ def server(
     """A server that several tests use; what they leave behind must not be in the way of the next one."""
     with starting(request.param, models_store, tmp_path_factory.mktemp("server")) as start:
         yield start().ready()
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """A PostgreSQL database."""
+    if missing := postgres_missing():
+        pytest.skip(missing)
+    with database() as address:
+        yield address
+
+
+@pytest.fixture
+def cluster(address: str, models_store: Path, tmp_path: Path, ledger: Path) -> Iterator[tuple[Server, StartWorker]]:
+    """A server that answers requests and computes no jobs, and a way to start workers."""
+    settings = {
+        "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_LANES_SYNC": "1",
+        "RECOURSE_LANES_BOUNDS": "1", "RECOURSE_DATABASE_URL": address, "TEST_LEDGER": str(ledger),
+        "RECOURSE_STATE_DIR": str(tmp_path / "state"),
+    }  # fmt: skip
+    with ExitStack() as stack:
+        server = Server(tmp_path, {**settings, "RECOURSE_RUN_JOBS": "false"})
+        stack.callback(server.end)
+
+        def start() -> Worker:
+            worker = Worker(tmp_path, settings)
+            stack.callback(worker.end)
+            return worker
+
+        yield server.ready(), start
 
 
 SQLITE_FIRST = ("test_batches.py", "test_ledger.py", "test_promises.py")

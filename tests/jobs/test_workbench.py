@@ -11,7 +11,7 @@ import pytest
 from app.registry.registry import Registry
 from tests.api.odd_model import BROODS
 from tests.browser import Open, ask, chromium, text, workbench_of
-from tests.jobs.conftest import Start, starting
+from tests.jobs.conftest import Start, StartWorker, starting
 from tests.jobs.serving import ROOT, Server
 from tests.registry.loan import make_linear
 
@@ -92,6 +92,20 @@ def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, 
             page.click("#audit button")
             page.get_by_text(said).wait_for()
             assert text(page, "#audited").startswith("Of 1 promise,")
+
+
+def test_work_in_the_background_is_done_by_workers(browser: Any, cluster: tuple[Server, StartWorker]) -> None:
+    server, start_worker = cluster
+    start_worker(), start_worker()
+    with workbench_of(browser, str(server.client.base_url).rstrip("/")) as workbench:
+        page = workbench()
+        choose(page, "loan")
+        page.click("#how summary")
+        page.check("#background")
+        ask(page)
+        page.wait_for_selector(".promise")
+    (job,) = server.client.get("/jobs").json()["jobs"]
+    assert job["status"] == "succeeded"
 
 
 @pytest.mark.parametrize("start", ["sqlite"], indirect=True)

@@ -1,7 +1,5 @@
 """Several workers on one database: they share the work, and finish what a dead one had begun."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,39 +10,9 @@ from app.jobs.database import Claim
 from app.settings import Settings
 from app.store.engine import open_engine
 from tests.conftest import until
-from tests.jobs.serving import Server, Worker, database, drop_connections, postgres_missing
+from tests.jobs.conftest import StartWorker
+from tests.jobs.serving import Server, drop_connections
 from tests.jobs.test_batches import PATIENCE_S, each_exactly_once, in_the_middle, many, submit
-
-StartWorker = Callable[[], Worker]
-
-
-@pytest.fixture
-def address() -> Iterator[str]:
-    """A PostgreSQL database."""
-    if missing := postgres_missing():
-        pytest.skip(missing)
-    with database() as address:
-        yield address
-
-
-@pytest.fixture
-def cluster(address: str, models_store: Path, tmp_path: Path, ledger: Path) -> Iterator[tuple[Server, StartWorker]]:
-    """A server that answers requests and computes no jobs, and a way to start workers."""
-    settings = {
-        "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_LANES_SYNC": "1",
-        "RECOURSE_LANES_BOUNDS": "1", "RECOURSE_DATABASE_URL": address, "TEST_LEDGER": str(ledger),
-        "RECOURSE_STATE_DIR": str(tmp_path / "state"),
-    }  # fmt: skip
-    with ExitStack() as stack:
-        server = Server(tmp_path, {**settings, "RECOURSE_RUN_JOBS": "false"})
-        stack.callback(server.end)
-
-        def start() -> Worker:
-            worker = Worker(tmp_path, settings)
-            stack.callback(worker.end)
-            return worker
-
-        yield server.ready(), start
 
 
 @pytest.mark.slow
