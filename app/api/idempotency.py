@@ -107,10 +107,14 @@ async def _renewed(service: Service, attempt: Attempt) -> AsyncIterator[None]:
 
 
 async def _canonical(request: Request) -> bytes:
-    """The body, however its JSON was written; a body that is something else as it is."""
+    """The body, however its JSON was written; a body that is something else, whatever it says it is, as it is."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return await request.body()
-    return json.dumps(await request.json(), sort_keys=True, separators=(",", ":")).encode()
+    try:
+        value = await request.json()
+    except (ValueError, RecursionError):
+        return await request.body()  # who answers it will say what is wrong
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _recourse(response: Response) -> str | None:

@@ -43,6 +43,16 @@ def test_how_the_json_was_written_makes_no_difference(client: httpx.Client, key:
     assert client.post("/recourse", content=body, headers=headers).content == first.content
 
 
+@pytest.mark.parametrize("path", ["/recourse", "/recourse/batch"])
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000], ids=["nothing", "half", "bytes", "deep"])
+def test_a_body_that_is_not_json_is_refused_as_without_a_key(
+    client: httpx.Client, key: str, path: str, body: bytes
+) -> None:
+    for _ in range(2):
+        headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
+        problem(client.post(path, content=body, headers=headers), 400, "malformed-json")
+
+
 def test_another_request_is_refused(client: httpx.Client, key: str) -> None:
     assert ask(client, key).status_code == 200
     problem(ask(client, key, seed=1), 422, "idempotency-key-reused")
