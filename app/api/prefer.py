@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Header
+from fastapi import Depends, Header, Request
 
 LONGEST_WAIT_S = 30
 """Longest time that a response is held back."""
@@ -49,8 +49,9 @@ class Prefer:
 
 
 async def _prefer(
-    prefer: Annotated[
-        list[str] | None,
+    request: Request,
+    prefer: Annotated[  # noqa: ARG001 - for the description
+        str | None,
         Header(
             description="`respond-async`: answer 202 with a job at once. `wait=N`: wait at most N seconds (30 at most) "
             "for the answer, then tell the job. Without either the answer comes directly.",
@@ -58,7 +59,7 @@ async def _prefer(
     ] = None,
 ) -> Prefer:
     # A header that is sent several times means the same as its values with commas between them.
-    return Prefer.parse(", ".join(prefer or ()))
+    return Prefer.parse(", ".join(request.headers.getlist("prefer")))
 
 
 PreferDep = Annotated[Prefer, Depends(_prefer)]
