@@ -345,13 +345,15 @@ def test_the_server_answers_before_its_jobs_are_there(start: Start, tmp_path: Pa
 
 
 @pytest.mark.parametrize("start", ["sqlite"], indirect=True)
-def test_a_database_that_is_away_costs_jobs_only(start: Start) -> None:
-    server = start(RECOURSE_DATABASE_URL="postgresql://nobody@127.0.0.1:9/nowhere")
+def test_a_database_that_is_away_costs_jobs_and_the_ledger_only(start: Start) -> None:
+    # Where keys may be asked for, nobody is let in: they are in the same database.
+    server = start(RECOURSE_DATABASE_URL="postgresql://nobody@127.0.0.1:9/nowhere", RECOURSE_AUTH="off")
     until(lambda: server.lines("job-store-not-opened"))
     until(lambda: server.client.post("/recourse", json=question(store=False)).status_code == 200)
     answer = server.client.post("/recourse", json=question(), headers={"Prefer": "respond-async"})
     problem(answer, 503, "not-ready")
     assert answer.headers["retry-after"] == "1"
+    problem(server.client.post("/recourse", json=question()), 503, "ledger-unavailable")
     problem(server.client.get("/health/ready"), 503, "not-ready")
     server.stop()
 
