@@ -251,7 +251,7 @@ def test_a_batch_survives_its_killed_children(start: Start, ledger: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["postgres"], indirect=True)
 def test_a_batch_survives_a_database_that_drops_all_connections(start: Start, ledger: Path) -> None:
-    applicants = many(4)
+    applicants = many(8)
     server = start(TEST_LEDGER=str(ledger)).ready()
     address = submit(server, applicants)
     for _ in range(2):
@@ -270,9 +270,9 @@ def postgres() -> Iterator[OwnPostgres]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("start", ["postgres"], indirect=True)
 def test_a_batch_survives_its_killed_database(start: Start, ledger: Path, postgres: OwnPostgres) -> None:
-    applicants = many(4)
+    applicants = many(8)
     server = start(TEST_LEDGER=str(ledger), RECOURSE_DATABASE_URL=postgres.address).ready()
     address = submit(server, applicants)
     for _ in range(2):
