@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -14,19 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psycopg
 
 from benchmarks.http import CLIENTS, questions, server
 from benchmarks.tables import show
 from benchmarks.tasks import ROOT
+from tests.jobs.serving import database, postgres_missing
 
 APPLICANTS = 2000
 BY_ONE = 500
 """Of them, those whom one client asks about, a request after another."""
 SEED = 11
 LONGEST_S = 600.0
-POSTGRES = os.environ.get("TEST_POSTGRES_URL", "postgresql://postgres@127.0.0.1:5432/postgres")
-"""A server where databases may be created; without it there is no table of workers."""
 
 Body = dict[str, Any]
 
@@ -42,7 +39,7 @@ def table() -> None:
         "same answers",
     )
     show(f"Batch: {APPLICANTS:,} applicants over HTTP, one server, loopback", ("model", *rates), _batch_rows())
-    if reason := _no_postgres():
+    if reason := postgres_missing():
         print(f"No table of workers: {reason}\n")
         return
     head = ("model", "one worker: applicants/s", "two workers: applicants/s", "ratio")
@@ -79,7 +76,7 @@ def _worker_rows() -> Iterator[tuple[str, ...]]:
 
 def _with_workers(store: Path, model: str, applicants: list[Body], count: int) -> float:
     with ExitStack() as stack:
-        shared = {"RECOURSE_DATABASE_URL": stack.enter_context(_database()), "RECOURSE_LANES_BOUNDS": "1"}
+        shared = {"RECOURSE_DATABASE_URL": stack.enter_context(database()), "RECOURSE_LANES_BOUNDS": "1"}
         url = stack.enter_context(server(store, **shared, RECOURSE_RUN_JOBS="false", RECOURSE_LANES_SYNC="1"))
         for _ in range(count):
             stack.enter_context(_worker(store, shared))
@@ -137,24 +134,3 @@ def _worker(store: Path, settings: dict[str, str]) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-
-
-def _no_postgres() -> str:
-    try:
-        psycopg.connect(POSTGRES, connect_timeout=2).close()
-    except psycopg.Error as error:
-        return f"no PostgreSQL at {POSTGRES}: {type(error).__name__}"
-    return ""
-
-
-@contextmanager
-def _database() -> Iterator[str]:
-    """The address of a new database, which is dropped afterwards."""
-    name = f"recourse_benchmark_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(POSTGRES, autocommit=True) as connection:
-        connection.execute(f"create database {name}")
-    try:
-        yield f"{POSTGRES.rpartition('/')[0]}/{name}"
-    finally:
-        with psycopg.connect(POSTGRES, autocommit=True) as connection:
-            connection.execute(f"drop database {name} with (force)")
