@@ -247,7 +247,7 @@ class Service:
                     "seed": batch.seed(payload, i),
                 }
                 request = {"applicant": row["applicant"], "question": question, "deadline_ms": deadline_ms}
-                gifts.append(given(json.loads(line), request, job_id))
+                gifts.append(given(json.loads(line), request, job_id, told=line.encode()))
         await asyncio.gather(*map(self.ledger.record, gifts))
 
     async def _finish(self, job_id: str, kind: str, payload: Json, result: Json) -> Json:

@@ -45,8 +45,8 @@ def kept_request(space: FeatureSpace, question: task.Question, deadline_ms: int)
     }
 
 
-def given(answer: Json, request: Json, job: str | None = None) -> Given:
-    """What the ledger keeps of an answer that is about to be sent."""
+def given(answer: Json, request: Json, job: str | None = None, *, told: bytes | None = None) -> Given:
+    """What the ledger keeps of an answer that is about to be sent; `told` is its bytes, where they are known."""
     model = answer["model"]
     return Given(
         id=answer["id"],
@@ -57,7 +57,10 @@ def given(answer: Json, request: Json, job: str | None = None) -> Given:
         sha256=model["sha256"],
         status=answer["status"],
         particulars=Particulars(
-            reference=answer["reference"], job=job, request=encoded(request), answer=encoded(answer)
+            reference=answer["reference"],
+            job=job,
+            request=encoded(request),
+            answer=encoded(answer) if told is None else told,
         ),
     )
 
