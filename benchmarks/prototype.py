@@ -12,7 +12,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from app.errors import DegenerateSurrogate
 from app.recourse.features import Change
 from app.recourse.methods.robust_mpm import RobustMpmParams
-from app.recourse.surrogate.mpm import class_moments, fit
+from app.recourse.surrogate.classes import class_moments
+from app.recourse.surrogate.mpm import fit
 from benchmarks.recourse import future_validity
 from benchmarks.tasks import Task
 
@@ -51,7 +52,7 @@ def _answer(task: Task, row_raw: np.ndarray, params: RobustMpmParams, rng: np.ra
     X = centre + lengths * directions / np.linalg.norm(directions, axis=1, keepdims=True)
     try:
         machine = fit(
-            *class_moments(X, task.black_box.score(X) >= 0.0),
+            class_moments(X, task.black_box.score(X) >= 0.0),
             params.divergence,
             radius_unfavourable=params.radius_unfavourable,
         )

@@ -17,7 +17,7 @@ from annotated_types import Ge
 from jaxtyping import Bool, Float, Int
 
 from app.errors import ConstraintClash, Fault, InvalidRequest
-from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, escape
+from app.recourse.features import Change, Feature, FeatureSpace, escape
 
 RULE_TOLERANCE = 1e-9
 """A rule may be missed by rounding only, relative to the size of its terms."""
@@ -122,7 +122,10 @@ class ActionSet:
             named = _named_ranges(feature, self.constraints, fact)
             for k, (name, _) in enumerate(named):
                 others = [bounds for i, (_, bounds) in enumerate(named) if i != k]
-                low, high = _reachable_range(feature, others, fact)
+                alone = (
+                    np.array([number], dtype=float) for number in (*_intersect(others), fact, *feature.lattice_raw)
+                )
+                (low,), (high,) = (end.tolist() for end in _reachable(*alone))
                 if name != "range" and (low < self.lower_raw[j] or high > self.upper_raw[j]):
                     found.append(Limit(feature=feature.name, constraint=name, lower_raw=low, upper_raw=high))
         return found
@@ -133,7 +136,7 @@ class ActionSet:
         arrays = (self.lower_raw, self.upper_raw, self.step_raw, self.anchor_raw, self.movable)
         lower, upper, step, anchor, movable = (array.copy() for array in arrays)
         lower[j], upper[j] = limit.lower_raw, limit.upper_raw
-        step[j], anchor[j] = _lattice(self.space.features[j])
+        step[j], anchor[j] = self.space.features[j].lattice_raw
         movable[j] = True
         return replace(self, lower_raw=lower, upper_raw=upper, step_raw=step, anchor_raw=anchor, movable=movable)
 
@@ -221,40 +224,24 @@ def action_set(
     rules: Sequence[LinearRule] = (),
     cost_weights: Mapping[str, float] | None = None,
 ) -> ActionSet:
-    """The action set of one applicant.
-
-    Raises
-    ------
-    InvalidRequest : a constraint or weight names an unknown feature or a value that is not in the schema
-    ConstraintClash : a constraint would allow what the model's own actionability forbids
-    Both carry every fault with its pointer into the request.
-    """
+    """The action set of one applicant. Errors as `check_constraints`."""
     constraints = constraints or Constraints()
-    invalid, clashes = _faults(space, constraints, cost_weights or {})
-    if invalid:
-        raise InvalidRequest("The constraints do not fit the feature schema of the model.", faults=invalid)
-    if clashes:
-        raise ConstraintClash(faults=clashes)
-    lower, upper = np.empty(space.p), np.empty(space.p)
-    step, anchor, movable = np.zeros(space.p), np.zeros(space.p), np.zeros(space.p, dtype=bool)
-    for j, feature in enumerate(space.features):
-        fact = float(factual_raw[j])
-        ranges = _named_ranges(feature, constraints, fact)
-        lower[j], upper[j] = _reachable_range(feature, [bounds for _, bounds in ranges], fact)
-        movable[j] = not lower[j] == upper[j] == fact
-        if movable[j]:
-            step[j], anchor[j] = _lattice(feature)
+    check_constraints(space, constraints, cost_weights or {})
+    named = (
+        _named_ranges(feature, constraints, fact)
+        for feature, fact in zip(space.features, factual_raw.tolist(), strict=True)
+    )
+    ends = np.array([_intersect([bounds for _, bounds in ranges]) for ranges in named], dtype=float)
+    low, high = ends.reshape(-1, 2).T
+    step, anchor = space.lattice_raw
+    lower, upper = _reachable(low, high, factual_raw, step, anchor)
+    movable = (lower != upper) | (upper != factual_raw)
+    step, anchor = np.where(movable, step, 0.0), np.where(movable, anchor, 0.0)
     weights = np.array([f.cost * (cost_weights or {}).get(f.name, 1.0) for f in space.features])
     return ActionSet(
         space=space, factual_raw=factual_raw, lower_raw=lower, upper_raw=upper, movable=movable, step_raw=step,
         anchor_raw=anchor, weights=weights, constraints=constraints, rules=tuple(rules),
     )  # fmt: skip
-
-
-def _lattice(feature: Feature) -> tuple[float, float]:
-    if feature.type is FeatureType.CONTINUOUS:
-        return (0.0 if feature.decimals is None else 10.0**-feature.decimals), 0.0
-    return (feature.step or 1.0), (feature.min if feature.is_number and feature.min is not None else 0.0)
 
 
 def _named_ranges(feature: Feature, constraints: Constraints, fact: float) -> list[tuple[str, tuple[float, float]]]:
@@ -286,17 +273,37 @@ def _intersect(ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
     )
 
 
-def _reachable_range(feature: Feature, ranges: Sequence[tuple[float, float]], fact: float) -> tuple[float, float]:
-    """The intersection shrunk to its outermost reachable values: lattice points, or the factual itself."""
-    low, high = _intersect(ranges)
-    step, anchor = _lattice(feature)
-    if step == 0.0:
-        return low, high
-    ticks = np.array([np.ceil((low - anchor) / step - 1e-6), np.floor((high - anchor) / step + 1e-6)])
-    inner_low, inner_high = lattice_points(ticks, anchor, step).tolist()
-    if low <= fact <= high:
-        return min(inner_low, fact), max(inner_high, fact)
-    return inner_low, inner_high
+def _reachable(
+    low_raw: Float[np.ndarray, "p"],
+    high_raw: Float[np.ndarray, "p"],
+    factual_raw: Float[np.ndarray, "p"],
+    step: Float[np.ndarray, "p"],
+    anchor: Float[np.ndarray, "p"],
+) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
+    """Ranges shrunk to their outermost reachable values: lattice points, or the factual itself."""
+    unit = np.where(step > 0.0, step, 1.0)
+    inner_low = lattice_points(np.ceil((low_raw - anchor) / unit - 1e-6), anchor, unit)
+    inner_high = lattice_points(np.floor((high_raw - anchor) / unit + 1e-6), anchor, unit)
+    inside = (low_raw <= factual_raw) & (factual_raw <= high_raw)
+    lower = np.where(inside, np.minimum(inner_low, factual_raw), inner_low)
+    upper = np.where(inside, np.maximum(inner_high, factual_raw), inner_high)
+    return np.where(step > 0.0, lower, low_raw), np.where(step > 0.0, upper, high_raw)
+
+
+def check_constraints(space: FeatureSpace, constraints: Constraints, cost_weights: Mapping[str, float]) -> None:
+    """Whether constraints and weights make sense for a model, whoever the applicant is.
+
+    Raises
+    ------
+    InvalidRequest : a constraint or weight names an unknown feature or a value that is not in the schema
+    ConstraintClash : a constraint would allow what the model's own actionability forbids
+    Both carry every fault with its pointer into the request.
+    """
+    invalid, clashes = _faults(space, constraints, cost_weights)
+    if invalid:
+        raise InvalidRequest("The constraints do not fit the feature schema of the model.", faults=invalid)
+    if clashes:
+        raise ConstraintClash(faults=clashes)
 
 
 def _faults(

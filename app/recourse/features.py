@@ -114,6 +114,13 @@ class Feature:
             return 0.0, len(self.levels) - 1.0
         return (-math.inf if self.min is None else self.min), (math.inf if self.max is None else self.max)
 
+    @property
+    def lattice_raw(self) -> tuple[float, float]:
+        """Step between raw values and one of these; the step is 0 where any number may be told."""
+        if self.type is FeatureType.CONTINUOUS:
+            return (0.0 if self.decimals is None else 10.0**-self.decimals), 0.0
+        return (self.step or 1.0), (self.min if self.is_number and self.min is not None else 0.0)
+
     def faults(self) -> list[str]:
         """What is wrong with the description itself; empty when all is well."""
         numbers = {key: getattr(self, key) for key in ("min", "max", "step", "center", "scale", "cost")}
@@ -232,6 +239,12 @@ class FeatureSpace:
     def feature_of_column(self) -> Int[np.ndarray, "d"]:
         """Index of the feature that each encoded column belongs to."""
         return np.repeat(np.arange(self.p), [span.stop - span.start for span in self.spans])
+
+    @cached_property
+    def lattice_raw(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
+        """`Feature.lattice_raw` of all features: steps and anchors."""
+        step, anchor = np.array([feature.lattice_raw for feature in self.features], dtype=float).reshape(-1, 2).T
+        return step, anchor
 
     @cached_property
     def whole(self) -> Int[np.ndarray, "k"]:

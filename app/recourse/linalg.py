@@ -1,6 +1,7 @@
 """Linear algebra that more than one room needs."""
 
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -12,9 +13,15 @@ SAME = 1e-12
 """Distances below this are none."""
 
 
+DiagonalPair: TypeAlias = tuple[
+    Float[np.ndarray, "d k"], Float[np.ndarray, "k"], Float[np.ndarray, "k"], Float[np.ndarray, "d"] | None
+]
+"""``V, s, t, outside`` of `diagonalise_pair`."""
+
+
 def diagonalise_pair(
     S: Float[np.ndarray, "d d"], T: Float[np.ndarray, "d d"], a: Float[np.ndarray, "d"]
-) -> tuple[Float[np.ndarray, "d k"], Float[np.ndarray, "k"], Float[np.ndarray, "k"], Float[np.ndarray, "d"] | None]:
+) -> DiagonalPair:
     """Coordinates of the range of ``S + T`` in which both positive semidefinite matrices are diagonal.
 
     Returns

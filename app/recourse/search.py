@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.recourse.action_program import FAR, ActionProgram
 from app.recourse.actionability import ActionSet
-from app.recourse.knapsack import EXACT, QUICK, SLACK, Item, cover
+from app.recourse.knapsack import QUICK, SLACK, THOROUGH, Item, Knapsack
 from app.recourse.linear import LinearModel
 from app.recourse.result import Relaxation
 
@@ -66,7 +66,7 @@ class Search:
     model : with unit-norm weights, so that margins are distances in encoded units
     kind : `actionable` respects lattices while searching, `projection` moves numbers freely and rounds them away from
         the boundary afterwards; `auto` is `actionable` where there are lattices or categories
-    deadline : `time.monotonic()` at which the general solver has to stop
+    deadline : `time.monotonic()` at which a search has to stop
     """
 
     def __init__(
@@ -117,12 +117,13 @@ class Search:
         return moves.take((moves.cost / moves.gain).argsort(kind="stable"))
 
     @cached_property
-    def items(self) -> list[Item]:
-        """The moves as knapsack items; raw units for numbers, 1 for a change of category."""
+    def knapsack(self) -> Knapsack:
+        """The moves as items; raw units for numbers, 1 for a change of category."""
         m = self.moves
         uses = 1 - self.forced[m.feature].astype(int)
         columns = (m.gain, m.cost, m.first, m.step, m.limit, uses)
-        return [Item(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+        items = [Item(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+        return Knapsack(items, self.uses)
 
     @cached_property
     def uses(self) -> int:
@@ -154,7 +155,7 @@ class Search:
         Parameters
         ----------
         margins : increasing
-        exact_up_to : rows for larger margins may cost a little more than they need to (`app.recourse.knapsack.QUICK`)
+        exact_up_to : for larger margins good rows will do where the cheapest are hard to find
 
         Raises
         ------
@@ -172,16 +173,22 @@ class Search:
         if self.uses >= len(self.moves.feature) and not self.moves.step.any():
             return self._apply(self._fill(needs))
         amounts: list[list[float]] = []
-        for need, exact in zip(needs.tolist(), margins <= exact_up_to, strict=False):
-            moves, settled = cover(self.items, need, self.uses, EXACT if exact else QUICK)
-            if moves is None or (exact and not settled):
-                # Too many branches: the general solver knows more tricks, and keeps to the deadline.
-                return np.concatenate([self._apply_all(amounts), self._rows_by_program(needs[len(amounts) :])])
-            amounts.append(moves)
-        return self._apply_all(amounts)
-
-    def _apply_all(self, amounts: list[list[float]]) -> Float[np.ndarray, "k p"]:
-        return self._apply(np.array(amounts).reshape(len(amounts), len(self.moves.feature)))
+        programmed: dict[int, np.ndarray] = {}
+        for i, (need, exact) in enumerate(zip(needs.tolist(), (margins <= exact_up_to).tolist(), strict=False)):
+            moves, settled = self.knapsack.cover(need, THOROUGH if exact else QUICK, deadline=self.deadline)
+            if not settled and (exact or moves is None):
+                # Too many branches, or too late: the general solver knows more tricks, and says when it is too late.
+                solved = self._rows_by_program(needs[i : i + 1])
+                if not len(solved):
+                    break
+                programmed[i] = solved[0]
+            elif moves is None:
+                break
+            amounts.append(moves or [0.0] * len(self.moves.feature))
+        rows = self._apply(np.array(amounts).reshape(len(amounts), len(self.moves.feature)))
+        for i, row_raw in programmed.items():
+            rows[i] = row_raw
+        return rows
 
     def _fill(self, needs: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k n"]:
         """Amounts of the fractional knapsack for each need."""

@@ -41,7 +41,8 @@ from app.recourse.result import (
 )
 from app.recourse.search import Search
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, Survey, sample_boundary, survey
-from app.recourse.surrogate.mpm import class_moments, fit
+from app.recourse.surrogate.classes import class_moments
+from app.recourse.surrogate.mpm import fit
 
 __all__ = ["METHODS", "solve"]
 
@@ -452,7 +453,7 @@ def _relaxation(problem: RecourseProblem) -> Relaxation | None:
     order = distance.argsort(kind="stable")
     near = np.concatenate([order[accepted[order]][:RELAXATION_RECORDS], order[~accepted[order]][:RELAXATION_RECORDS]])
     try:
-        search = Search(fit(*class_moments(reference.X[near], accepted[near]), "none").model, problem.action_set)
+        search = Search(fit(class_moments(reference.X[near], accepted[near]), "none").model, problem.action_set)
     except DegenerateSurrogate:
         return None
     return search.relaxation(max(search.start_score, 0.0))

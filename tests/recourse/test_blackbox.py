@@ -1,8 +1,8 @@
 """Any model as one score per point, in logit space."""
 
 import math
+import time
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -187,7 +187,7 @@ def test_calls_rows_and_silence_are_counted() -> None:
 
 def test_no_call_is_begun_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("app.recourse.blackbox.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     meter = Meter(saying(0.4), deadline=101.0)
     meter.score(NOWHERE)
     now = 101.0

@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import InvalidRequest
 from app.jobs import task
+from app.jobs.asked import ModelRef, Question, Store
 from app.recourse.actionability import Constraints, action_set
 from app.recourse.assess import assess
 from app.recourse.certificate import CertificateParams
@@ -81,8 +82,8 @@ def test_its_bounds_hold_for_models_trained_on_new_records(loaded: LoadedModel, 
 
 
 def test_a_child_answers_with_it(labelled: RegisteredModel) -> None:
-    store = task.Store(root=str(labelled.directory.parents[1]), trust_pickle=False)
-    question = task.Question(
+    store = Store(root=str(labelled.directory.parents[1]), trust_pickle=False)
+    question = Question(
         factual_raw=labelled.space.read(APPLICANT),
         constraints=Constraints(),
         cost_weights={},
@@ -91,7 +92,7 @@ def test_a_child_answers_with_it(labelled: RegisteredModel) -> None:
         certificate=ASKED,
         seed=0,
     )
-    found: dict[str, Any] = task.recourse(task.ModelRef.of(store, labelled), question, deadline_s=30.0)
+    found: dict[str, Any] = task.recourse(ModelRef.of(store, labelled), question, deadline_s=30.0)
     (one,) = found["counterfactuals"]
     assert one["validity"]["shift"]["gelbrich"]["moments"] == "registered"
 

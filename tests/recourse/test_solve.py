@@ -5,7 +5,6 @@ import math
 import pickle
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import Counterfactual, Reason, RecourseResult, Status
 from app.recourse.solve import FALLBACK_WARNING, MAX_CALLS, solve
 from tests.recourse import oracle
+from tests.recourse.certified import Clock
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, questions, rows
 from tests.recourse.toys import LOAN, Predict, Spy, ask, loan_rows, loan_score, plane
 
@@ -449,39 +449,14 @@ def test_a_model_that_refuses_every_try_is_a_target_not_reached() -> None:
 # --- deadlines -------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Clock:
-    """Time that passes only while a model is asked: one second per call."""
-
-    now: float = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def slow(self, predict: Predict) -> Predict:
-        def predict_slowly(X: Points) -> Scores:
-            self.now += 1.0
-            return np.asarray(predict(X))
-
-        return predict_slowly
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for module in ("blackbox", "search"):
-        monkeypatch.setattr(f"app.recourse.{module}.time", SimpleNamespace(monotonic=clock.monotonic))
-    return clock
-
-
 @pytest.mark.parametrize("calls_in_time", range(6))
-def test_no_call_is_begun_after_the_deadline(clock: Clock, calls_in_time: int) -> None:
-    toy = TOYS["loans, encoded"]
-    problem, spy = ask(LOAN, clock.slow(toy.predict), toy.people()[0].tolist(), rows_raw=toy.rows_raw, **toy.options)
-    deadline = clock.now + calls_in_time - 0.5
-    object.__setattr__(problem, "deadline", deadline)
+def test_no_call_is_begun_after_the_deadline(monkeypatch: pytest.MonkeyPatch, calls_in_time: int) -> None:
+    toy, clock = TOYS["loans, encoded"], Clock.installed(monkeypatch)
+    question = ask(LOAN, toy.predict, toy.people()[0].tolist(), rows_raw=toy.rows_raw, **toy.options)
+    problem, spy = clock.limit(question, calls=calls_in_time)
     result = answer(problem)
-    asked, late = len(spy.asked), clock.now - deadline
+    assert problem.deadline is not None
+    asked, late = len(spy.asked), clock.now - problem.deadline
     assert asked <= calls_in_time
     assert late <= 1.0
     check(problem, spy, result)

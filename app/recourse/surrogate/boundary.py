@@ -20,7 +20,7 @@ Vlassopoulos et al., "Explaining Predictions by Approximating the Local Decision
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from app.errors import BoundaryNotFound, DegenerateSurrogate
 from app.recourse.actionability import ActionSet
 from app.recourse.blackbox import Meter, favourable
 from app.recourse.problem import RecourseProblem, Reference
+from app.recourse.surrogate.classes import Classes, class_moments
 
 GRID = 16
 """Points per segment in each of the two calls; the crossing is known to 1/256 of the segment."""
@@ -78,7 +79,7 @@ class Survey:
     """Scores along each segment, from the factual (excluded) to the neighbour (included)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class BoundarySample:
     """Scored points around the decision boundary."""
 
@@ -90,6 +91,16 @@ class BoundarySample:
     """Encoded columns that the person can change; the others are constant in `X`."""
     deviation: float
     """Standard deviation of the samples along one numeric column, encoded units."""
+
+    @cached_property
+    def X_free(self) -> Float[np.ndarray, "n k"]:
+        """The free columns of `X`."""
+        return self.X if len(self.free) == self.X.shape[1] else self.X.take(self.free, axis=1)
+
+    @cached_property
+    def classes(self) -> Classes:
+        """The two decisions in the free columns; every machine of these samples is made of them."""
+        return class_moments(self.X_free, self.favourable)
 
 
 def survey(problem: RecourseProblem, meter: Meter, params: SamplerParams) -> Survey:

@@ -20,13 +20,14 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from app.recourse.blackbox import BlackBox, favourable
 from app.recourse.features import FeatureSpace
 from app.recourse.linear import LinearModel, WeightMoments
 from app.recourse.surrogate.boundary import BoundarySample
-from app.recourse.surrogate.mpm import Moments, class_moments, fit
+from app.recourse.surrogate.classes import Classes, class_moments
+from app.recourse.surrogate.mpm import fit
 
 MomentsKind: TypeAlias = Literal["surrogate", "registered", "ensemble", "isotropic"]
 
@@ -49,20 +50,14 @@ def surrogate(sample: BoundarySample) -> tuple[LinearModel, WeightMoments]:
 
     Columns that the person cannot change have weight and variance 0.
     """
-    X = sample.X.take(sample.free, axis=1)
-    plus, minus = class_moments(X, sample.favourable)
-    machine = fit(plus, minus, "none")
-    influence = _influence(X, sample, plus, minus, machine.model)
+    machine = fit(sample.classes, "none")
     theta = np.append(machine.model.w, machine.model.c)
     length = float(np.linalg.norm(theta))
-    theta /= length
-    influence = (influence - np.outer(influence @ theta, theta)) / length
     d = sample.X.shape[1]
     where = np.append(sample.free, d)
-    mean, root = np.zeros(d + 1), np.zeros((d + 1, len(X)))
-    mean[where] = theta
-    root[where] = influence.T
-    w = np.zeros(d)
+    mean, root, w = np.zeros(d + 1), np.zeros((d + 1, len(sample.X))), np.zeros(d)
+    mean[where] = theta / length
+    root[where] = _influence(sample, machine.model)
     w[sample.free] = machine.model.w
     return LinearModel(w, machine.model.c), WeightMoments(mean=mean, root=root, kind="surrogate")
 
@@ -74,65 +69,72 @@ def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[Bla
     ------
     DegenerateSurrogate : a sibling decides alike about nearly all samples
     """
-    thetas = [_theta(sample, sample.favourable)]
+    thetas = [_theta(sample, sample.classes)]
     for sibling in siblings:
         decisions = favourable(sibling.score(sibling.space.recode(sample.X, space)))
-        thetas.append(_theta(sample, decisions))
+        thetas.append(_theta(sample, class_moments(sample.X_free, decisions)))
     mean = np.mean(thetas, axis=0)
     length = float(np.linalg.norm(mean))
     root = (np.array(thetas) - mean).T / (length * math.sqrt(len(thetas) - 1))
     return WeightMoments(mean=mean / length, root=root, kind="ensemble")
 
 
-def _theta(sample: BoundarySample, decisions: Bool[np.ndarray, "n"]) -> Float[np.ndarray, "m"]:
-    machine = fit(*class_moments(sample.X.take(sample.free, axis=1), decisions), "none")
+def _theta(sample: BoundarySample, classes: Classes) -> Float[np.ndarray, "m"]:
+    machine = fit(classes, "none")
     theta = np.zeros(sample.X.shape[1] + 1)
     theta[np.append(sample.free, sample.X.shape[1])] = np.append(machine.model.w, machine.model.c)
     return theta / np.linalg.norm(theta)
 
 
-def _influence(
-    X: Float[np.ndarray, "n k"], sample: BoundarySample, plus: Moments, minus: Moments, model: LinearModel
-) -> Float[np.ndarray, "n m"]:
-    """Derivative of ``(w, c)``, ``|w| = 1``, by the weight of each sample.
+def _influence(sample: BoundarySample, model: LinearModel) -> Float[np.ndarray, "m n"]:
+    """Derivative of ``theta = (w, c) / |(w, c)|`` in the free columns by the weight of each sample.
 
     From the conditions of the optimum in the scale ``a.w = 1``: ``S+ w/tau+ + S- w/tau- = total a``. A sample of class
     k moves its mean by ``u/n_k``, ``u = x - mean_k``, and its covariance by ``(u u' - S_k)/n_k``; the system for what
-    that does to ``w`` and ``total = tau+ + tau-`` is the same for all samples. Where each class is a single point, none
-    of them moves anything.
+    that does to ``w`` and ``total = tau+ + tau-`` is the same for all samples. So is all that follows, the intercept
+    and the length of 1, and as all of it is linear it is put together first, into `onto`; the samples themselves are
+    touched once. Where each class is a single point, none of them moves anything.
     """
-    a = plus.mean - minus.mean
+    X, a = sample.X_free, sample.classes.between
+    plus, minus = sample.classes.favourable, sample.classes.unfavourable
+    n, k = X.shape
+    if max(float(moments.covariance.trace()) for moments in (plus, minus)) < POINTS * k * float(a @ a):
+        return np.zeros((k + 1, n))
     scale = float(a @ model.w)
     w = model.w / scale
-    k = len(w)
-    if max(float(moments.covariance.trace()) for moments in (plus, minus)) < POINTS * k * float(a @ a):
-        return np.zeros((len(X), k + 1))
-    taus = [math.sqrt(w @ moments.covariance @ w) for moments in (plus, minus)]
+    Sw = [moments.covariance @ w for moments in (plus, minus)]
+    taus = [math.sqrt(w @ one) for one in Sw]
     total = sum(taus)
     system = np.zeros((k + 1, k + 1))
     system[:k, k], system[k, :k] = -a, a
-    for moments, tau in zip((plus, minus), taus, strict=True):
-        Sw = moments.covariance @ w
-        system[:k, :k] += moments.covariance / tau - np.outer(Sw, Sw) / tau**3
-    right = np.empty((len(X), k + 1))
-    mean_shift = np.zeros(len(X))
-    tau_shift = np.zeros(len(X))
-    for moments, tau, sign, members in (
-        (plus, taus[0], 1.0, sample.favourable),
-        (minus, taus[1], -1.0, ~sample.favourable),
+    for moments, one, tau in zip((plus, minus), Sw, taus, strict=True):
+        system[:k, :k] += moments.covariance / tau - np.outer(one, one) / tau**3
+    # c = tau+/total - w.mean+, by w and total; what a sample does to tau+ and mean+ by itself is added below.
+    by_solution = np.eye(k + 1)
+    by_solution[k, :k] = Sw[0] / (taus[0] * total) - plus.mean
+    by_solution[k, k] = -taus[0] / total**2
+    theta = np.append(model.w, model.c)
+    length = float(np.linalg.norm(theta))
+    theta /= length
+    across = (np.eye(k + 1) - np.outer(theta, theta)) * (scale / length)
+    onto = across @ by_solution @ np.linalg.inv(system)
+    # The right side of the system for a sample x of a class is ``along_x x + along_mean mean + along_Sw Sw``, and last
+    # the change of a.w; zero where the sample is of the other class.
+    projected = X @ w
+    along_x, last, intercept = np.empty(n), np.empty(n), np.zeros(n)
+    along_mean, along_Sw = np.zeros((2, n)), np.zeros((2, n))
+    for i, (moments, tau, sign, members) in enumerate(
+        ((plus, taus[0], 1.0, sample.favourable), (minus, taus[1], -1.0, ~sample.favourable))
     ):
-        n = int(np.count_nonzero(members))
-        U, Sw = X[members] - moments.mean, moments.covariance @ w
-        along = U @ w
+        size = int(np.count_nonzero(members))
+        along = projected[members] - float(moments.mean @ w)
         excess = along**2 - tau**2
-        change = (U * along[:, None] - Sw) / tau - np.outer(excess, Sw) / (2.0 * tau**3)
-        right[members, :k] = (sign * total * U - change) / n
-        right[members, k] = -sign * along / n
+        along_x[members] = (sign * total - along / tau) / size
+        along_mean[i, members] = -along_x[members]
+        along_Sw[i, members] = (1.0 / tau + excess / (2.0 * tau**3)) / size
+        last[members] = -sign * along / size
         if sign > 0.0:
-            mean_shift[members], tau_shift[members] = along / n, excess / (2.0 * tau * n)
-    solved = right @ np.linalg.inv(system).T
-    dw, dtotal = solved[:, :k], solved[:, k]
-    dtau = tau_shift + dw @ (plus.covariance @ w) / taus[0]
-    # c = tau+/total - w.mean+
-    dc = dtau / total - taus[0] * dtotal / total**2 - dw @ plus.mean - mean_shift
-    return np.column_stack([dw, dc]) * scale
+            intercept[members] = (excess / (2.0 * tau * total) - along) / size
+    few = np.vstack([along_mean, along_Sw, last, intercept])
+    onto_few = np.column_stack([onto[:, :k] @ np.array([plus.mean, minus.mean, *Sw]).T, onto[:, k], across[:, k]])
+    return np.asarray(onto[:, :k] @ (X * along_x[:, None]).T + onto_few @ few)

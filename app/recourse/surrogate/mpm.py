@@ -30,35 +30,24 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy.special import lambertw
 
 from app.errors import DegenerateSurrogate
-from app.recourse.linalg import diagonalise_pair
+from app.recourse.linalg import DiagonalPair, diagonalise_pair
 from app.recourse.linear import LinearModel
 from app.recourse.surrogate.boundary import BoundarySample
+from app.recourse.surrogate.classes import Classes
 
 Divergence: TypeAlias = Literal["none", "quadratic", "bures", "fisher_rao", "logdet"]
 
-RIDGE = 1e-6
-"""Share of the wider class's mean variance added to each covariance: samples may lie in a plane by chance."""
 TINY = 1e-30
 """Stands for zero where a logarithm is taken; far below what rounding leaves of zero."""
 EXTREME = 1e100
 """Ratio of two scales beyond which the machine does not change any more."""
 GRID = np.linspace(0.0, 1.0, 97)
-ROUNDING = 1e-12
-"""Share of the whole variance that may be rounding."""
 MAX_DESCENT_STEPS = 10_000
 DESCENT_TOLERANCE = 1e-14
-
-
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """Mean and covariance of one class of samples."""
-
-    mean: Float[np.ndarray, "d"]
-    covariance: Float[np.ndarray, "d d"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +98,7 @@ def _logdet_factor(radius: float) -> float:
 
 
 def fit(
-    favourable: Moments,
-    unfavourable: Moments,
+    classes: Classes,
     divergence: Divergence,
     *,
     radius_favourable: float = 0.0,
@@ -125,12 +113,13 @@ def fit(
     ------
     DegenerateSurrogate : the class means coincide
     """
-    a = favourable.mean - unfavourable.mean
+    favourable, unfavourable, a = classes.favourable, classes.unfavourable, classes.between
     if not np.linalg.norm(a) > 0.0:
         raise DegenerateSurrogate("The mean of the favourable samples equals the mean of the unfavourable ones.")
     plus = spread(favourable.covariance, divergence, radius_favourable)
     minus = spread(unfavourable.covariance, divergence, radius_unfavourable)
-    w = minimise_spread(a, plus, minus)
+    only_scaled = plus.covariance is favourable.covariance and minus.covariance is unfavourable.covariance
+    w = minimise_spread(a, plus, minus, classes.diagonal if only_scaled else None)
     tau_plus, tau_minus = plus(w), minus(w)
     total = tau_plus + tau_minus
     share = tau_plus / total if total > 0.0 else 0.5
@@ -140,27 +129,32 @@ def fit(
     return MinimaxMachine(LinearModel(w, -b).unit(), accuracy)
 
 
-def minimise_spread(a: Float[np.ndarray, "d"], plus: Spread, minus: Spread) -> Float[np.ndarray, "d"]:
-    """``argmin plus(w) + minus(w)`` subject to ``a.w = 1``, exactly."""
+def minimise_spread(
+    a: Float[np.ndarray, "d"], plus: Spread, minus: Spread, diagonal: DiagonalPair | None = None
+) -> Float[np.ndarray, "d"]:
+    """``argmin plus(w) + minus(w)`` subject to ``a.w = 1``, exactly.
+
+    Parameters
+    ----------
+    diagonal : `diagonalise_pair` of the two covariances and `a`, where that is known
+    """
     if plus.norm + minus.norm > 0.0:
         w = _minimise_three(a, plus, minus)
     else:
         ratio = min(max(minus.scale / plus.scale, 1.0 / EXTREME), EXTREME)
-        w = _minimise_two(a, plus.covariance, minus.covariance, ratio)
+        w = _minimise_two(a, diagonal or diagonalise_pair(plus.covariance, minus.covariance, a), ratio)
     return w / (a @ w)
 
 
-def _minimise_two(
-    a: Float[np.ndarray, "d"], S: Float[np.ndarray, "d d"], T: Float[np.ndarray, "d d"], ratio: float
-) -> Float[np.ndarray, "d"]:
-    """A positive multiple of ``argmin sqrt(w'Sw) + ratio sqrt(w'Tw)`` subject to ``a.w = 1``.
+def _minimise_two(a: Float[np.ndarray, "d"], diagonal: DiagonalPair, ratio: float) -> Float[np.ndarray, "d"]:
+    """A positive multiple of ``argmin sqrt(w'Sw) + ratio sqrt(w'Tw)`` subject to ``a.w = 1``; S and T as a pair.
 
     ``(|Aw| + |Bw|)^2 = min_t |Aw|^2/t + |Bw|^2/(1-t)``, so the minimum is reached at
     ``w ~ (S/t + ratio^2 T/(1-t))^-1 a`` for the one ``t`` where the two deviations are in proportion to ``t`` and
     ``1 - t``. In coordinates where S and T are diagonal, that is the root of a decreasing function of
     ``u = log(ratio t / (1 - t))``.
     """
-    V, s, t, outside = diagonalise_pair(S, T, a)
+    V, s, t, outside = diagonal
     if outside is not None:
         return outside
     squares = (V.T @ a) ** 2
@@ -218,39 +212,13 @@ def _minimise_three(a: Float[np.ndarray, "d"], plus: Spread, minus: Spread) -> F
     return w
 
 
-def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]) -> tuple[Moments, Moments]:
-    """Sample moments of the favourable and the unfavourable points, with a ridge of `RIDGE`.
-
-    Raises
-    ------
-    DegenerateSurrogate : fewer than two points in a class
-    """
-    if not 2 <= np.count_nonzero(favourable) <= len(X) - 2:
-        raise DegenerateSurrogate("Almost all samples around the decision boundary have the same decision.")
-    n, k = len(X), int(np.count_nonzero(favourable))
-    centre = X.sum(axis=0) / n
-    X = X - centre
-    members = X.take(np.flatnonzero(favourable), axis=0)
-    total, scatter = members.sum(axis=0), members.T @ members
-    # The centred points sum to zero, so the other class needs no pass of its own.
-    whole = X.T @ X
-    sums = ((k, total, scatter), (n - k, -total, whole - scatter))
-    plus, minus = (Moments(centre + s / m, (S - s[:, None] * (s / m)) / (m - 1.0)) for m, s, S in sums)
-    within = max(float(plus.covariance.trace()), float(minus.covariance.trace()))
-    # Where each class is a single point, what is left within them is rounding, and must not look like structure.
-    ridge = max(RIDGE * within, ROUNDING * float(whole.trace()) / n) / X.shape[1]
-    for moments in (plus, minus):
-        np.einsum("ii->i", moments.covariance)[:] += ridge
-    return plus, minus
-
-
 def fit_sample(
     sample: BoundarySample, divergence: Divergence, *, radius_favourable: float, radius_unfavourable: float
 ) -> MinimaxMachine:
     """The machine of a boundary sample; columns that the person cannot change get weight 0."""
-    X = sample.X if len(sample.free) == sample.X.shape[1] else sample.X.take(sample.free, axis=1)
-    plus, minus = class_moments(X, sample.favourable)
-    machine = fit(plus, minus, divergence, radius_favourable=radius_favourable, radius_unfavourable=radius_unfavourable)
+    machine = fit(
+        sample.classes, divergence, radius_favourable=radius_favourable, radius_unfavourable=radius_unfavourable
+    )
     w = np.zeros(sample.X.shape[1])
     w[sample.free] = machine.model.w
     return MinimaxMachine(LinearModel(w, machine.model.c), machine.worst_case_accuracy)

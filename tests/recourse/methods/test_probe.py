@@ -2,7 +2,6 @@
 
 import math
 import pickle
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
@@ -569,22 +568,12 @@ def test_no_call_is_begun_after_the_deadline(
     problem, spy = clock.limit(make(), calls=calls_in_time)
     result = answer(problem)
     assert len(spy.asked) <= calls_in_time
+    assert problem.deadline is not None
+    assert clock.now - problem.deadline <= 1.0
     check(replace(problem, deadline=None), result, 0.35, 0.1)
     if not result.counterfactuals:
         assert result.verdict is not None
         assert result.verdict.reason is Reason.DEADLINE
-
-
-def test_a_slow_model_is_no_reason_to_hang() -> None:
-    def slowly(X: Points) -> Scores:
-        time.sleep(0.05)
-        return circle(X)
-
-    problem, _ = ask(plane(2), slowly, [-1.0, 0.0])
-    started = time.monotonic()
-    result = answer(replace(problem, deadline=started + 0.3))
-    assert time.monotonic() - started < 0.6
-    assert result.status is Status.FOUND or (result.verdict and result.verdict.reason is Reason.DEADLINE)
 
 
 def test_noise_of_features_that_are_none_is_a_fault() -> None:

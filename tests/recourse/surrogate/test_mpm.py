@@ -15,7 +15,8 @@ from scipy.optimize import minimize
 
 from app.errors import DegenerateSurrogate
 from app.recourse.surrogate.boundary import BoundarySample
-from app.recourse.surrogate.mpm import RIDGE, Divergence, Moments, class_moments, fit, fit_sample, spread
+from app.recourse.surrogate.classes import RIDGE, Classes, Moments, class_moments
+from app.recourse.surrogate.mpm import Divergence, fit, fit_sample, spread
 
 Matrix: TypeAlias = Float[np.ndarray, "d d"]
 Vector: TypeAlias = Float[np.ndarray, "d"]
@@ -94,8 +95,7 @@ class Problem:
     def machine(self) -> tuple[Vector, float, float]:
         """Weights with ``a.w = 1``, threshold, worst-case accuracy of the core."""
         found = fit(
-            self.plus,
-            self.minus,
+            Classes(favourable=self.plus, unfavourable=self.minus),
             self.divergence,
             radius_favourable=self.radius_plus,
             radius_unfavourable=self.radius_minus,
@@ -393,7 +393,7 @@ def test_no_distribution_in_the_ambiguity_sets_is_classified_worse_and_one_is_as
 def test_equal_means_determine_no_machine(divergence: Divergence) -> None:
     moments = Moments(np.ones(3), np.eye(3))
     with pytest.raises(DegenerateSurrogate, match="equals"):
-        fit(moments, moments, divergence)
+        fit(Classes(favourable=moments, unfavourable=moments), divergence)
 
 
 def test_classes_that_do_not_vary_where_they_differ_are_separated_for_certain() -> None:
@@ -436,7 +436,9 @@ def test_moments_of_samples_are_unbiased_with_a_small_ridge() -> None:
     found = class_moments(X, favourable)
     covariances = [np.cov(members.T) for members in (X[favourable], X[~favourable])]
     ridge = RIDGE * max(covariance.trace() for covariance in covariances) / 3
-    for moments, members, covariance in zip(found, (X[favourable], X[~favourable]), covariances, strict=True):
+    for moments, members, covariance in zip(
+        (found.favourable, found.unfavourable), (X[favourable], X[~favourable]), covariances, strict=True
+    ):
         np.testing.assert_allclose(moments.mean, members.mean(axis=0))
         np.testing.assert_allclose(moments.covariance, covariance + ridge * np.eye(3), rtol=1e-6, atol=1e-9)
     assert np.array_equal(X, before)
@@ -463,6 +465,6 @@ def test_columns_that_cannot_change_get_no_weight() -> None:
 
 def test_two_single_points_are_separated_along_their_difference() -> None:
     one = np.random.default_rng(0).integers(2, size=200)
-    machine = fit(*class_moments(np.eye(2)[one], one == 1), "none")
+    machine = fit(class_moments(np.eye(2)[one], one == 1), "none")
     assert machine.model.w == pytest.approx(np.array([-1.0, 1.0]) / np.sqrt(2.0), rel=1e-4)
     assert machine.worst_case_accuracy == pytest.approx(1.0)
