@@ -7,7 +7,7 @@ says nothing about what it was made of.
 import hashlib
 import hmac
 import json
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 FIRST = "0" * 64
@@ -45,7 +45,8 @@ class Entry:
 
     def hash(self, before: str) -> str:
         """Hexadecimal SHA-256 over the hash before it and all its fields."""
-        content = json.dumps([before, *astuple(self)], separators=(",", ":"))
+        fields = (getattr(self, field) for field in self.__slots__)
+        content = json.dumps([before, *fields], separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()
 
 

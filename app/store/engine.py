@@ -22,7 +22,10 @@ WRITERS = (7306, 0)
 def database_url(settings: Settings, file: str) -> str:
     """The address of a database: `file` in the directory of the state, unless there is a PostgreSQL for everything."""
     if settings.database_url is not None:
-        return settings.database_url.get_secret_value()
+        url = sa.make_url(settings.database_url.get_secret_value())
+        # A database that was made without an encoding (SQL_ASCII) would give bytes, and nobody expects those.
+        query = {"client_encoding": "utf8"} | dict(url.query)
+        return url.set(query=query).render_as_string(hide_password=False)
     return f"sqlite:///{settings.state_dir.absolute() / file}"
 
 

@@ -6,7 +6,7 @@ Errors of the database are SQLAlchemy's `DBAPIError`.
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,6 +37,14 @@ _RECORDS: sa.Select[Any] = sa.select(
         _erasures, (_erasures.c.id == entries.c.id) & (_erasures.c.kind == Kind.ERASED)
     )
 )
+
+# Made once: to put a statement together takes as long as to run it.
+_KNOWN = sa.select(entries.c.id).where(
+    entries.c.id.in_(sa.bindparam("ids", expanding=True)), entries.c.kind == Kind.GIVEN
+)
+_LAST = sa.select(entries.c.number, entries.c.hash).order_by(entries.c.number.desc()).limit(1)
+_ADD_ENTRIES = sa.insert(entries)
+_ADD_PARTICULARS = sa.insert(particulars)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +83,16 @@ class Promises:
     until: str | None = None
     """Those given before this moment."""
 
+    @classmethod
+    def unexpired(cls, model: str, *, since: datetime | None, until: datetime | None) -> "Promises":
+        """Those of all versions of a model that have not expired now; `since` and `until` know their time zone."""
+        return cls(
+            model=model,
+            as_of=timestamp(datetime.now(UTC)),
+            since=None if since is None else timestamp(since),
+            until=None if until is None else timestamp(until),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
@@ -107,39 +125,14 @@ class Ledger:
 
     def append(self, gifts: Sequence[Given]) -> None:
         """Add entries, all or none; one whose id is there already stays as it is."""
-        with writing(self._engine) as connection:
-            there = entries.c.id.in_([given.id for given in gifts]) & (entries.c.kind == Kind.GIVEN)
-            known = set(connection.scalars(sa.select(entries.c.id).where(there)))
-            new = [given for given in gifts if given.id not in known]
-            salts = [secrets.token_bytes(32) for _ in new]
-            links = [
-                {
-                    "kind": Kind.GIVEN,
-                    "id": given.id,
-                    "at": given.at,
-                    "expires_at": given.expires_at,
-                    "model": given.model,
-                    "version": given.version,
-                    "sha256": given.sha256,
-                    "status": given.status,
-                    "digest": given.particulars.digest(salt),
-                }
-                for given, salt in zip(new, salts, strict=True)
-            ]
-            numbers = _link(connection, links)
-            rows = [
-                {
-                    "number": number,
-                    "salt": salt,
-                    "reference": given.particulars.reference,
-                    "job": given.particulars.job,
-                    "request": given.particulars.request,
-                    "answer": given.particulars.answer,
-                }
-                for number, given, salt in zip(numbers, new, salts, strict=True)
-            ]
-            if rows:
-                connection.execute(sa.insert(particulars), rows)
+        try:
+            with writing(self._engine) as connection:
+                _give(connection, gifts)
+        except sa.exc.IntegrityError:
+            # Only what is computed once more after a crash is there already; asking first would cost everybody.
+            with writing(self._engine) as connection:
+                known = set(connection.scalars(_KNOWN, {"ids": [given.id for given in gifts]}))
+                _give(connection, [given for given in gifts if given.id not in known])
 
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
         """Delete the personal data of recourses and add entries that say so; how many still had some."""
@@ -273,10 +266,42 @@ class Ledger:
         return [broken for recourse_id, broken in missing.items() if recourse_id not in explained]
 
 
+def _give(connection: sa.Connection, gifts: Sequence[Given]) -> None:
+    """Add gifts and their entries. The connection must be the only writer."""
+    salts = [secrets.token_bytes(32) for _ in gifts]
+    links = [
+        {
+            "kind": Kind.GIVEN,
+            "id": given.id,
+            "at": given.at,
+            "expires_at": given.expires_at,
+            "model": given.model,
+            "version": given.version,
+            "sha256": given.sha256,
+            "status": given.status,
+            "digest": given.particulars.digest(salt),
+        }
+        for given, salt in zip(gifts, salts, strict=True)
+    ]
+    numbers = _link(connection, links)
+    rows = [
+        {
+            "number": number,
+            "salt": salt,
+            "reference": given.particulars.reference,
+            "job": given.particulars.job,
+            "request": given.particulars.request,
+            "answer": given.particulars.answer,
+        }
+        for number, given, salt in zip(numbers, gifts, salts, strict=True)
+    ]
+    if rows:
+        connection.execute(_ADD_PARTICULARS, rows)
+
+
 def _link(connection: sa.Connection, links: Sequence[dict[str, Any]]) -> list[int]:
     """Add entries to the end of the chain; their numbers. The connection must be the only writer."""
-    last = sa.select(entries.c.number, entries.c.hash).order_by(entries.c.number.desc()).limit(1)
-    number, before = connection.execute(last).one_or_none() or (0, FIRST)
+    number, before = connection.execute(_LAST).one_or_none() or (0, FIRST)
     rows = []
     for link in links:
         number += 1
@@ -284,7 +309,7 @@ def _link(connection: sa.Connection, links: Sequence[dict[str, Any]]) -> list[in
         before = entry.hash(before)
         rows.append({field: getattr(entry, field) for field in Entry.__slots__} | {"hash": before})
     if rows:
-        connection.execute(sa.insert(entries), rows)
+        connection.execute(_ADD_ENTRIES, rows)
     return [row["number"] for row in rows]
 
 

@@ -57,7 +57,7 @@ class Recorder:
         self._opening: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[None] | None = None
-        self._waiting: list[tuple[Given, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Sequence[Given], asyncio.Future[None]]] = []
         self._closing = asyncio.Event()
 
     def start(self) -> None:
@@ -80,14 +80,19 @@ class Recorder:
             raise LedgerUnavailable
         return self._ledger
 
-    async def record(self, given: Given) -> None:
-        """Return once it is on disk; one that has been recorded before stays as it was. Raises `LedgerUnavailable`."""
+    async def record(self, *gifts: Given) -> None:
+        """Return once they are on disk; one that has been recorded before stays as it was.
+
+        Raises `LedgerUnavailable`.
+        """
+        if not gifts:
+            return
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 # A job may have ended before the ledger was open.
                 await self._opened.wait()
-                self._waiting.append((given, written))
+                self._waiting.append((gifts, written))
                 if self._writing is None or self._writing.done():
                     self._writing = asyncio.get_running_loop().create_task(self._write())
                 await written
@@ -145,7 +150,7 @@ class Recorder:
             group, self._waiting = self._waiting, []
             error: LedgerUnavailable | None = None
             try:
-                await self.ask(partial(Ledger.append, gifts=[given for given, _ in group]))
+                await self.ask(partial(Ledger.append, gifts=[given for gifts, _ in group for given in gifts]))
             except LedgerUnavailable as caught:
                 error = caught
             for _, written in group:

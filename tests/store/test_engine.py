@@ -1,15 +1,20 @@
 """Where things are kept."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from app.errors import StateUnusable
 from app.settings import Settings
 from app.store.engine import database_url, open_engine
-from app.store.ledger import FILE
+from app.store.ledger import FILE, Ledger
+from app.store.migrate import upgrade
 from app.store.state import require_state
+from tests.jobs.serving import database, postgres_missing
+from tests.store.gifts import gift
 
 PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1, "busy_timeout": 5000}
 
@@ -46,4 +51,25 @@ def test_a_database_elsewhere_needs_no_directory(tmp_path: Path) -> None:
     settings = Settings.model_validate({"state_dir": tmp_path / "state", "database_url": "postgresql://h/n"})
     require_state(settings)
     assert not (tmp_path / "state").exists()
-    assert database_url(settings, FILE) == "postgresql://h/n"
+    assert make_url(database_url(settings, FILE)).set(query={}) == make_url("postgresql://h/n")
+
+
+def test_a_database_that_knows_no_encoding_holds_every_character(tmp_path: Path) -> None:
+    if missing := postgres_missing():
+        pytest.skip(missing)
+    with database("encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C' template template0") as url:
+        engine = open_engine(database_url(Settings.model_validate({"database_url": url}), FILE))
+        upgrade(engine)
+        given = gift(1)
+        reference = "Fräulein № 7 😀"
+        Ledger(engine).append([replace(given, particulars=replace(given.particulars, reference=reference))])
+        (found,) = Ledger(engine).newest(1, reference=reference)
+        engine.dispose()
+    assert found.particulars
+    assert found.particulars.reference == reference
+
+
+def test_what_an_address_says_about_the_connection_stays() -> None:
+    said = "postgresql://me:a%2Fb%40c@h:5433/n?sslmode=require&client_encoding=latin1"
+    settings = Settings.model_validate({"database_url": said})
+    assert make_url(database_url(settings, FILE)) == make_url(said)
