@@ -18,8 +18,9 @@ from typing import Any
 
 from app.api.errors import problem
 from app.api.routes.batch import line_to_row, to_row
-from app.jobs import task
+from app.jobs import kinds, task
 from app.jobs.answer import Json
+from app.jobs.asked import Store
 from app.jobs.batch import GROUP, line_of, refusal
 from app.jobs.groups import lines_of
 from app.jobs.pool import Lane
@@ -95,7 +96,7 @@ class Batch:
         return sum(1 for _ in _records(self.source))
 
     def rows(self) -> Iterator[Json]:
-        """The applicants as `task.batch_job` takes them."""
+        """The applicants as `kinds.batch_job` takes them."""
         read = line_to_row if self.source.suffix == LINES else Reader(self.model.space.features).row
         return map(read, _records(self.source))
 
@@ -134,7 +135,7 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
     ----------
     on_progress : is told how many rows are done
     """
-    store = task.Store(root=str(settings.models_store.absolute()), trust_pickle=settings.trust_pickle)
+    store = Store.of(settings)
     lane = Lane("batch", settings.lanes_bounds, task.prepare, (store,))
     lane.start()
     try:
@@ -150,7 +151,7 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
 
 
 async def _in_order(
-    lane: Lane, store: task.Store, common: Json, rows: Iterator[Json], first: int
+    lane: Lane, store: Store, common: Json, rows: Iterator[Json], first: int
 ) -> AsyncIterator[list[str]]:
     """The lines of each group in turn, while the next ones are being computed."""
     running: deque[asyncio.Task[list[str]]] = deque()
@@ -158,7 +159,7 @@ async def _in_order(
         while True:
             while len(running) < AHEAD * lane.size and (group := list(islice(rows, GROUP))):
                 payload = {**common, "first": first, "rows": group}
-                running.append(asyncio.create_task(lines_of(lane, task.batch_job, store, payload)))
+                running.append(asyncio.create_task(lines_of(lane, kinds.batch_job, store, payload)))
                 first += len(group)
             if not running:
                 return

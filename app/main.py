@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from app.access import refuse_open
 from app.api.openapi import http_api
-from app.jobs.task import JOB_KINDS, JobKind
+from app.jobs.kinds import JOB_KINDS, JobKind
 from app.observability import configure_logging, log
 from app.service import Service
 from app.settings import Settings

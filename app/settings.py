@@ -14,7 +14,12 @@ class Settings(BaseSettings):
     """Settings of one service process."""
 
     model_config = SettingsConfigDict(
-        env_prefix="RECOURSE_", use_attribute_docstrings=True, frozen=True, extra="forbid", env_ignore_empty=True
+        env_prefix="RECOURSE_",
+        use_attribute_docstrings=True,
+        frozen=True,
+        extra="forbid",
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
     )
 
     models_store: Path = Path("models_store")
@@ -83,6 +88,16 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _is_postgresql(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None and not url.get_secret_value().startswith("postgresql://"):
+        if url is None:
+            return None
+        if not url.get_secret_value().startswith("postgresql://"):
             raise ValueError("must begin with postgresql://")
+        # Most services have their files instead, and need not wait for this.
+        from sqlalchemy import make_url
+
+        try:
+            make_url(url.get_secret_value())
+        except ValueError:
+            # Not what the parser says of it, which may hold the password.
+            raise ValueError("must be of the form postgresql://user:password@host:port/name") from None
         return url

@@ -7,12 +7,13 @@ from collections.abc import Callable
 # As in the service's children; numeric libraries read it when they are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from benchmarks import augmented, batch, certificates, coverage, http, invalidation, plans, tables
+from benchmarks import augmented, batch, certificates, coverage, http, invalidation, knapsack, plans, tables
 
 TABLES: dict[str, Callable[[], None]] = {
     "methods": tables.methods,
     "frontier": tables.frontier,
     "mpm": tables.mpm,
+    "knapsack": knapsack.table,
     "certificates": certificates.table,
     "plans": plans.table,
     "optimum": augmented.speed,

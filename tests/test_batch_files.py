@@ -15,6 +15,7 @@ from tests.conftest import until
 from tests.jobs.test_batches import same
 from tests.optional import library
 from tests.registry.loan import loan_records, make_linear
+from tests.remote.serving import make_remote, shared
 from tests.test_cli import COMMAND, ROOT, Run, environment, refused, run
 
 __all__ = ["environment", "run"]
@@ -72,6 +73,17 @@ def test_a_table_out_has_a_row_for_each_applicant_and_says_what_is_wrong(run: Ru
     assert (broken["status"], broken["reason"]) == ("refused", "invalid-record")
     assert "/applicant/age" in broken["detail"]
     assert "/applicant/guarantor" in broken["detail"]
+
+
+def test_a_remote_model_is_asked_where_it_is(run: Run, folder: Path) -> None:
+    server = shared()
+    server.behave()
+    allowed = {"RECOURSE_REMOTE_HOSTS": f"http://127.0.0.1:{server.port}=127.0.0.1"}
+    source = make_remote(folder / "remote", server).write(id="remote")
+    assert run("models", "register", source, **allowed).returncode == 0
+    done = run(*command(folder, "in.ndjson", "out.ndjson"), "--model", "remote", **allowed)
+    assert done.returncode == 0, done.stderr
+    assert {line["status"] for line in read(folder / "out.ndjson")} == {"found", "already_favourable"}
 
 
 def test_what_was_stopped_goes_on_with_the_same_answers(environment: dict[str, str], run: Run, folder: Path) -> None:

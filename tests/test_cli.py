@@ -20,15 +20,18 @@ import pytest
 
 from app.jobs import promises, task
 from app.jobs.answer import framed
+from app.jobs.asked import ModelRef, Question, Store
 from app.jobs.ids import new_id
 from app.recourse.actionability import Constraints
 from app.recourse.certificate import CertificateParams
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
+from app.remote_hosts import RemoteHost
 from app.store.engine import open_engine
 from app.store.ledger import Ledger
 from tests.api.asking import APPLICANT
 from tests.registry.loan import ModelDirectory, make_linear
+from tests.remote.serving import make_remote, shared
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-W", "error", "-m", "app.cli"]
@@ -185,14 +188,16 @@ def test_a_wrong_setting_is_named(run: Run) -> None:
 # --- the ledger ------------------------------------------------------------------------------------------------------
 
 
-def promise(environment: dict[str, str], source: ModelDirectory, seeds: range) -> list[str]:
+def promise(
+    environment: dict[str, str], source: ModelDirectory, seeds: range, hosts: tuple[RemoteHost, ...] = ()
+) -> list[str]:
     """Record recourse as the service does, by the model `loan@1`; the ids. Those of even seeds have expired."""
-    store = task.Store(root=environment["RECOURSE_MODELS_STORE"], trust_pickle=False)
-    model = Registry(Path(store.root)).register(source.write())
+    store = Store(root=environment["RECOURSE_MODELS_STORE"], trust_pickle=False, remote_hosts=hosts)
+    model = Registry(Path(store.root), remote_hosts=hosts).register(source.write())
     engine = open_engine(f"sqlite:///{environment['RECOURSE_STATE_DIR']}/ledger.sqlite")
     method, ids = METHODS["robust_mpm"], []
     for seed in seeds:
-        question = task.Question(
+        question = Question(
             factual_raw=model.space.read(APPLICANT), constraints=Constraints(), cost_weights={}, method=method.name,
             params=method.params(), certificate=CertificateParams(), seed=seed,
         )  # fmt: skip
@@ -201,7 +206,7 @@ def promise(environment: dict[str, str], source: ModelDirectory, seeds: range) -
             "model": {"id": model.id, "version": model.version, "sha256": model.sha256},
             "created_at": "2026-01-01T00:00:00.000Z", "expires_at": f"20{26 + 20 * (seed % 2)}-04-01T00:00:00.000Z",
         }  # fmt: skip
-        answer = framed(frame, task.recourse(task.ModelRef.of(store, model), question, deadline_s=30.0))
+        answer = framed(frame, task.recourse(ModelRef.of(store, model), question, deadline_s=30.0))
         Ledger(engine).append([promises.given(answer, promises.kept_request(model.space, question, 1000))])
         ids.append(answer["id"])
     engine.dispose()
@@ -246,6 +251,21 @@ def test_a_version_is_asked_about_promises_before_it_goes_live(
     assert run("verify", "loan@3", "--id", promised).returncode == 0
     assert run("models", "activate", "loan@3").stdout == "Activated loan@3.\n"
     assert "There is no recourse" in refused(run("verify", "loan@3", "--id", "rec_none"))
+
+
+def test_promises_of_a_remote_model_are_asked_where_it_is(
+    run: Run, environment: dict[str, str], tmp_path: Path
+) -> None:
+    server = shared()
+    server.behave()
+    run("db", "upgrade")
+    (promised,) = promise(environment, make_remote(tmp_path / "source", server), range(1, 2), server.hosts)
+    allowed = {"RECOURSE_REMOTE_HOSTS": f"http://127.0.0.1:{server.port}=127.0.0.1"}
+    kept = run("verify", "loan@1", **allowed)
+    assert (kept.returncode, json.loads(kept.stdout)["still_valid"]) == (0, 1), kept.stderr
+    assert run("verify", "loan@1", "--id", promised, **allowed).returncode == 0
+    assert "same answer" in run("replay", promised, **allowed).stdout
+    assert "RECOURSE_REMOTE_HOSTS" in refused(run("replay", promised))
 
 
 def test_a_database_that_cannot_be_reached_is_one_sentence(run: Run) -> None:

@@ -18,9 +18,9 @@ from app.errors import (
     RecourseError,
     UnknownModel,
 )
+from app.jobs.asked import ModelRef, Question
 from app.jobs.ids import new_id
 from app.jobs.pool import Lane
-from app.jobs.task import ModelRef, Question
 from app.recourse.actionability import Bounds, Constraints, Direction
 from app.recourse.methods.probe import ProbeParams
 from app.recourse.solve import METHODS

@@ -54,3 +54,10 @@ def test_every_setting_is_described() -> None:
 def test_the_address_of_the_database_is_not_told() -> None:
     settings = Settings.model_validate({"database_url": "postgresql://me:secret@h/n"})
     assert "secret" not in repr(settings)
+
+
+def test_an_address_that_cannot_be_read_is_refused_without_its_password() -> None:
+    with pytest.raises(ValidationError, match="must be of the form postgresql://") as caught:
+        Settings.model_validate({"database_url": "postgresql://me:secret@h:54x2/n"})
+    assert "54x2" not in str(caught.value)
+    assert "secret" not in str(caught.value)

@@ -15,6 +15,7 @@ from typing import Any, cast
 from fastapi import Request
 from starlette.responses import JSONResponse, Response
 
+from app.api.media import JSON, media_type
 from app.errors import Fault, InvalidRequest, NotReady
 from app.jobs.ids import counting_from, new_number
 from app.observability import log
@@ -108,7 +109,7 @@ async def _renewed(service: Service, attempt: Attempt) -> AsyncIterator[None]:
 
 async def _canonical(request: Request) -> bytes:
     """The body, however its JSON was written; a body that is something else, whatever it says it is, as it is."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if media_type(request) != JSON:
         return await request.body()
     try:
         value = await request.json()

@@ -13,12 +13,9 @@ from app.api.documented import GATE, refusals
 from app.api.errors import LONGEST_TOKEN
 from app.api.gate import SCHEME, admit
 from app.api.idempotency import HEADER, PARAMETER, answer_once
+from app.api.media import JSON, media_type
 from app.errors import InvalidRequest, MalformedJson, UnsupportedMediaType
 from app.store.keys import Scope
-
-JSON = "application/json"
-
-NDJSON = "application/x-ndjson"
 
 MOST_MEMBERS = 10_000
 """Most members of one JSON object."""
@@ -86,11 +83,6 @@ async def _read(request: Request) -> _ReadRequest:
         raise UnsupportedMediaType
     body = await request.body()
     return _ReadRequest(request, body, read_json(body))
-
-
-def media_type(request: Request) -> str:
-    """What the body is said to be, without parameters."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _refuse_query(request: Request, declared: set[str]) -> None:

@@ -63,7 +63,7 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
         telemetry={"tracing": False, "metrics": False, "logs": False},
         generate_unique_id_function=_operation_id,
     )
-    for module in (batch, recourse, ledger, methods, models, jobs, health, metrics, problems, docs, workbench):
+    for module in (recourse, batch, ledger, methods, models, jobs, health, metrics, problems, docs, workbench):
         app.include_router(module.router)
     app.mount(docs.STATIC, docs.static)
     app.mount(workbench.STATIC, workbench.static)

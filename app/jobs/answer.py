@@ -24,8 +24,14 @@ from app.recourse.result import (
     Status,
     Verdict,
 )
+from app.registry.registered import RegisteredModel
 
 Json = dict[str, Any]
+
+
+def identity(model: RegisteredModel) -> Json:
+    """How answers name a model."""
+    return {"id": model.id, "version": model.version, "sha256": model.sha256}
 
 
 def answer(action_set: ActionSet, result: RecourseResult) -> Json:

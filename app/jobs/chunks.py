@@ -5,7 +5,7 @@ are SQLAlchemy's `DBAPIError`.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -17,6 +17,9 @@ from app.jobs.batch import refused
 
 CHUNK = 100
 """Rows of one chunk: a second or less of work that is done again after a crash."""
+
+LAST = 50
+"""Rows of the chunks at the end of a batch, so that those who compute it come to the end together."""
 
 _metadata = sa.MetaData()
 
@@ -54,10 +57,10 @@ class Chunks:
         _metadata.create_all(self._engine)
 
     def add(self, job: str, rows: Iterable[Json]) -> int:
-        """Store the rows of a batch, all or none, with one chunk in memory at a time; how many chunks there are."""
-        coming, count = iter(rows), 0
+        """Store the rows of a batch, all or none, with a few chunks in memory at a time; how many chunks there are."""
+        count = 0
         with self._engine.begin() as connection:
-            while part := list(islice(coming, CHUNK)):
+            for part in _parts(rows):
                 values = {"job": job, "number": count, "size": len(part), "rows": _text(part)}
                 connection.execute(sa.insert(_chunks).values(values))
                 count += 1
@@ -67,14 +70,19 @@ class Chunks:
         """A chunk to compute."""
         with self._engine.connect() as connection:
             found = connection.execute(sa.select(_chunks.c.rows, _chunks.c.lines).where(_is(job, number))).one()
+            before = sa.select(sa.func.sum(_chunks.c.size)).where(_chunks.c.job == job, _chunks.c.number < number)
+            first = connection.scalar(before) or 0
         lines = None if found.lines is None else _split(found.lines)
-        return Chunk(first=number * CHUNK, rows=json.loads(found.rows), lines=lines)
+        return Chunk(first=first, rows=json.loads(found.rows), lines=lines)
 
-    def store(self, job: str, number: int, lines: Sequence[str]) -> None:
-        """Write the results of a chunk, unless it has some."""
+    def store(self, job: str, number: int, lines: list[str]) -> list[str]:
+        """Write the results of a chunk, unless it has some; those that it has now."""
         values = {"lines": "".join(f"{line}\n" for line in lines)}
         with self._engine.begin() as connection:
-            connection.execute(sa.update(_chunks).where(_is(job, number), _chunks.c.lines.is_(None)).values(values))
+            empty = sa.update(_chunks).where(_is(job, number), _chunks.c.lines.is_(None))
+            stored = connection.execute(empty.values(values)).rowcount
+        # Whoever stored first has decided.
+        return lines if stored else _split(self.lines(job, number))
 
     def finish(self, job: str, number: int) -> None:
         """Drop the rows of a chunk with which nothing is left to do."""
@@ -114,6 +122,17 @@ class Chunks:
         """Forget all about these batches."""
         with self._engine.begin() as connection:
             connection.execute(sa.delete(_chunks).where(_chunks.c.job.in_(jobs)))
+
+
+def _parts(rows: Iterable[Json]) -> Iterator[list[Json]]:
+    """The rows in chunks."""
+    coming = iter(rows)
+    held = list(islice(coming, 2 * CHUNK))
+    while more := list(islice(coming, CHUNK)):
+        yield held[:CHUNK]
+        held = held[CHUNK:] + more
+    for start in range(0, len(held), LAST):
+        yield held[start : start + LAST]
 
 
 def _is(job: str, number: int) -> sa.ColumnElement[bool]:

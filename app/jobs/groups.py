@@ -6,8 +6,9 @@ from typing import Any
 from app.errors import InternalError, LaneCrashed, LaneTimeout, RecourseError
 from app.jobs import batch
 from app.jobs.answer import Json
+from app.jobs.asked import Store
+from app.jobs.kinds import JobKind
 from app.jobs.pool import Lane
-from app.jobs.task import JobKind, Store
 
 ATTEMPTS_ALONE = 2
 """How often a row is computed alone whose child dies, after it died with others."""

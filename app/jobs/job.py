@@ -1,6 +1,7 @@
 """What a job is, and how its record reads in the database."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -15,6 +16,10 @@ BATCH = "batch"
 """The kind of jobs that have many results."""
 
 JOB_ID = re.compile(r"job_[0-9A-HJKMNP-TV-Z]{26}")
+
+
+Progress = Callable[[int, int], None]
+"""Is told how many steps are done, and of how many."""
 
 
 class JobStatus(StrEnum):

@@ -124,7 +124,7 @@ class Lane:
     name : for the log
     size : number of children
     prepare, args : called once in each new child; imports libraries and loads models
-    nice : scheduling priority of the children, 0 to 19
+    nice : by how much the children give way to this process, 0 to 19
     """
 
     def __init__(

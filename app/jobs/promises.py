@@ -12,7 +12,9 @@ import sqlalchemy as sa
 
 from app.errors import Erased, InvalidRequest, LedgerUnavailable, ModelUnusable, RecourseError
 from app.jobs import task
-from app.jobs.answer import Json, encoded, framed
+from app.jobs.answer import Json, encoded, framed, identity
+from app.jobs.asked import ModelRef, Question, Store, model_payload
+from app.jobs.job import Progress
 from app.recourse.blackbox import Meter
 from app.recourse.features import FeatureSpace
 from app.registry.registered import RegisteredModel
@@ -36,7 +38,7 @@ DOES_NOT_FIT = "does_not_fit"
 # --- what is kept ----------------------------------------------------------------------------------------------------
 
 
-def kept_request(space: FeatureSpace, question: task.Question, deadline_ms: int) -> Json:
+def kept_request(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:
     """A request as it was resolved: the record by feature, and the question with every parameter."""
     return {
         "applicant": space.record(question.factual_raw),
@@ -65,7 +67,7 @@ def given(answer: Json, request: Json, job: str | None = None, *, told: bytes | 
     )
 
 
-def replay(store: task.Store, record: Record, plan_s: float) -> list[str]:
+def replay(store: Store, record: Record, plan_s: float) -> list[str]:
     """The fields in which the answer to a stored request differs now; ids, times and timings are not compared.
 
     An answer that had to do with a deadline, or with other versions of the model, need not come out the same.
@@ -84,7 +86,7 @@ def replay(store: task.Store, record: Record, plan_s: float) -> list[str]:
     model = store.open().find(f"{record.entry.model}@{record.entry.version}", include_inactive=True)
     if model.sha256 != record.entry.sha256:
         raise ModelUnusable(f"{model.name} is no longer the model that was asked.")
-    ref, question = task.ModelRef.of(store, model), task.Question.from_json(request["question"])
+    ref, question = ModelRef.of(store, model), Question.from_json(request["question"])
     found = task.recourse(ref, question, math.inf if kept.job else plan_s, deadline_s=REPLAY_S)
     after = framed(before, found)
     for answer in (before, after):
@@ -111,7 +113,7 @@ def promised(record: Record) -> list[Mapping[str, object]]:
     return [one["applicant"] for one in json.loads(particulars(record).answer)["counterfactuals"]]
 
 
-def verify(ref: task.ModelRef, records: Sequence[Mapping[str, object]], *, deadline_s: float) -> list[Json]:
+def verify(ref: ModelRef, records: Sequence[Mapping[str, object]], *, deadline_s: float) -> list[Json]:
     """What a model says about counterfactuals; `reason` is null where it accepts them."""
     deadline = time.monotonic() + deadline_s
     (checks,) = _checked(Meter(task.load(ref).black_box, deadline), [records])
@@ -140,7 +142,7 @@ def _check(row: Any, decisions: Iterator[Json]) -> Json:
     return {**decision, "reason": None if decision["favourable"] else REFUSED}
 
 
-def audit(ref: task.ModelRef, payload: Json, *, deadline_s: float, progress: task.Progress) -> Json:
+def audit(ref: ModelRef, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
     """The promises of an `audit_payload`, asked of another version; `app.api.schemas.ledger` describes the result."""
     deadline = time.monotonic() + deadline_s
     engine = open_engine(ref.store.ledger)
@@ -152,17 +154,16 @@ def audit(ref: task.ModelRef, payload: Json, *, deadline_s: float, progress: tas
         engine.dispose()
 
 
-def audit_payload(ref: task.ModelRef, model: RegisteredModel, which: Promises, *, reissue: bool) -> Json:
+def audit_payload(ref: ModelRef, model: RegisteredModel, which: Promises, *, reissue: bool) -> Json:
     """What `audit` is given."""
     promises = {"model": which.model, "as_of": which.as_of, "since": which.since, "until": which.until}
-    identity = {"id": model.id, "version": model.version, "sha256": model.sha256}
-    return {"model": task.model_payload(ref), "asked": identity, "promises": promises, "reissue": reissue}
+    return {"model": model_payload(ref), "asked": identity(model), "promises": promises, "reissue": reissue}
 
 
 class _Audit:
     """Counts promises that hold and those that do not."""
 
-    def __init__(self, ref: task.ModelRef, payload: Json, deadline: float) -> None:
+    def __init__(self, ref: ModelRef, payload: Json, deadline: float) -> None:
         self._ref = ref
         self._payload = payload
         self._deadline = deadline
@@ -170,7 +171,7 @@ class _Audit:
         self._certified: list[float] = []
         self._broken: list[Json] = []
 
-    def run(self, ledger: Ledger, progress: task.Progress) -> Json:
+    def run(self, ledger: Ledger, progress: Progress) -> Json:
         which = Promises(**self._payload["promises"])
         total = ledger.count(which)
         progress(0, total)
@@ -206,7 +207,7 @@ class _Audit:
         """What the same question would be answered now, by the other version."""
         try:
             factual_raw = task.load(self._ref).black_box.space.read(request["applicant"])
-            question = task.Question.from_json({**request["question"], "factual_raw": factual_raw.tolist()})
+            question = Question.from_json({**request["question"], "factual_raw": factual_raw.tolist()})
             left_s = max(self._deadline - time.monotonic(), 0.0)
             found = task.recourse(self._ref, question, 0.0, deadline_s=min(REISSUE_S, left_s))
         except RecourseError as error:

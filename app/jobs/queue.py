@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, RecourseError, UnknownJob
 from app.jobs.answer import Json
+from app.jobs.asked import Store
 from app.jobs.ids import new_id
 from app.jobs.job import BATCH, FINISHED, JOB_ID, STATUSES, Job, JobStatus
+from app.jobs.kinds import JobKind
 from app.jobs.pool import Lane
-from app.jobs.task import JobKind, Store
 from app.metrics import Metrics
 from app.observability import log, request_id, trace
 from app.settings import Settings
@@ -41,11 +42,11 @@ LONGEST_RETRY_S = 15.0
 PING_S = 3.0
 """The database answers a check within this time, or it counts as lost."""
 
-TAKE_UP_S = 0.15
-"""How often this process looks for new jobs; each look costs some milliseconds."""
+TAKE_UP_S = 0.5
+"""How often this process looks for new jobs and batches; each look costs it some milliseconds."""
 
-TAKE_UP_BATCHES_S = 0.3
-"""How often it looks for new batches and chunks, of which a child has another one in work while this waits."""
+NEXT_CHUNK_S = 0.25
+"""How often it looks for chunks: less than a child needs for one, or it would wait for the next."""
 
 BATCHES_AT_ONCE = 8
 """Batches whose chunks one process puts into the line side by side."""
@@ -252,7 +253,8 @@ class Jobs:
                 pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
                 continue
             yield (job := now)
-            pause_s = LOOK_S
+            # Towards one look or two for each change, of a job that goes on steadily.
+            pause_s = max(pause_s / 2.0, LOOK_S)
 
     async def forget(self, before: datetime) -> int:
         """Delete jobs that have ended and were asked for before a moment; how many those were."""
@@ -488,14 +490,14 @@ class Jobs:
             retry_connection_errors=False,
         )
         size = self._settings.lanes_bounds
-        # A child that has finished a chunk finds the next one waiting in the lane, not in the database.
-        for queue, at_once, seconds in (
+        # A child that has finished a chunk finds the next one waiting here, not in the database.
+        for queue, at_once, pause_s in (
             (QUEUE, size, TAKE_UP_S),
-            (BATCHES, BATCHES_AT_ONCE, TAKE_UP_BATCHES_S),
-            (CHUNKS, 2 * size, TAKE_UP_BATCHES_S),
+            (BATCHES, BATCHES_AT_ONCE, TAKE_UP_S),
+            (CHUNKS, 2 * size, NEXT_CHUNK_S),
         ):
             client.register_queue(
-                queue, worker_concurrency=at_once, polling_interval_sec=seconds, on_conflict="always_update"
+                queue, worker_concurrency=at_once, polling_interval_sec=pause_s, on_conflict="always_update"
             )
         self._client = client
         self._chunks = Chunks(self._engine)

@@ -19,10 +19,11 @@ from dbos._error import DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded
 from app.errors import InternalError, JobAbandoned, LaneCrashed, LedgerUnavailable, RecourseError
 from app.jobs import batch
 from app.jobs.answer import Json
-from app.jobs.chunks import Chunks
+from app.jobs.asked import Store
+from app.jobs.chunks import Chunk, Chunks
 from app.jobs.groups import lines_of
+from app.jobs.kinds import JobKind
 from app.jobs.pool import Lane
-from app.jobs.task import JobKind, Store
 from app.metrics import Metrics
 from app.observability import log, trace
 
@@ -107,6 +108,9 @@ class Worker:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, Future[Json]] = {}
+        # First come, first served: one chunk is computed after another, and one is stored while the next is in work. A
+        # group more than there are children waits in the lane, so that none is idle; other jobs wait for no more.
+        self._turns = asyncio.Semaphore(lane.size + 1)
 
     def start(self, url: str, executor_id: str) -> None:
         """Take up unfinished jobs of this executor, and then new ones. Blocks; not for an event loop."""
@@ -121,6 +125,8 @@ class Worker:
                     "executor_id": executor_id,
                     "serializer": DBOSPortableJSONSerializer(),
                     "enable_otlp": False,
+                    # Nobody waits for notifications; the default wakes a thread a hundred times a second.
+                    "notification_coalesce_sec": 1.0,
                     "log_level": "WARNING",
                     "run_migrations": False,
                 }
@@ -223,21 +229,26 @@ class Worker:
         began = time.monotonic()
         try:
             chunk = await self._insist(lambda: self._chunks.take(job_id, number))
-            if chunk.rows and chunk.lines is None:
-                lines: list[str] = []
-                for start in range(0, len(chunk.rows), batch.GROUP):
-                    part = {**payload, "first": chunk.first + start, "rows": chunk.rows[start : start + batch.GROUP]}
-                    lines += await lines_of(self._lane, self._known(kind), self._store, part)
-                await self._insist(lambda: self._chunks.store(job_id, number, lines))
-                # Whoever stored first has decided.
-                chunk = await self._insist(lambda: self._chunks.take(job_id, number))
-            if chunk.rows and chunk.lines is not None:
-                await self._kept(job_id, {**payload, "first": chunk.first, "rows": chunk.rows}, chunk.lines)
+            if chunk.rows:
+                lines = chunk.lines
+                if lines is None:
+                    computed = await self._lines(chunk, kind, payload)
+                    lines = await self._insist(lambda: self._chunks.store(job_id, number, computed))
+                await self._kept(job_id, {**payload, "first": chunk.first, "rows": chunk.rows}, lines)
                 await self._insist(lambda: self._chunks.finish(job_id, number))
         except RecourseError as error:
             return {"error": error.to_dict()}
         log.info("chunk-computed", job=job_id, number=number, ms=round(1000.0 * (time.monotonic() - began)))
         return {"ok": None}
+
+    async def _lines(self, chunk: Chunk, kind: str, payload: Json) -> list[str]:
+        async def group(start: int) -> list[str]:
+            part = {**payload, "first": chunk.first + start, "rows": chunk.rows[start : start + batch.GROUP]}
+            async with self._turns:
+                return await lines_of(self._lane, self._known(kind), self._store, part)
+
+        groups = await asyncio.gather(*map(group, range(0, len(chunk.rows), batch.GROUP)))
+        return [line for lines in groups for line in lines]
 
     async def _kept(self, job_id: str, payload: Json, lines: list[str]) -> None:
         """Return once the service has what it keeps of some lines, whatever becomes of the ledger meanwhile."""

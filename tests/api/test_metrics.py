@@ -43,11 +43,11 @@ def test_an_answer_is_counted_with_its_method_verdict_and_questions(client: http
 
 
 def test_what_a_client_makes_up_is_no_label(client: httpx.Client) -> None:
-    client.request("PROPFIND", "/4711-path")
-    client.get("/models/4711-model?q=4711")
-    client.post("/recourse", json=question(reference="case-4711", method={"name": "method-4711"}))
+    client.request("PROPFIND", "/tiger-path")
+    client.get("/models/tiger-model?q=tiger")
+    client.post("/recourse", json=question(reference="case-tiger", method={"name": "method-tiger"}))
     text = client.get("/metrics").text
-    assert "4711" not in text
+    assert "tiger" not in text
     assert 'method="other",route="none"' in text
 
 

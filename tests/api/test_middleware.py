@@ -62,12 +62,12 @@ def test_a_request_is_one_line_without_anything_the_client_sent(lines: io.String
     async def ask() -> None:
         app = create_app(Settings(auth="off"))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-            body = question(model="nobody-4711", reference="case-4711")
-            await client.post("/recourse?q=4711", json=body, headers={"x-request-id": "request-1"})
-            await client.get("/models/4711", headers={"x-request-id": "request-2"})
+            body = question(model="nobody-tiger", reference="case-tiger")
+            await client.post("/recourse?q=tiger", json=body, headers={"x-request-id": "request-1"})
+            await client.get("/models/tiger", headers={"x-request-id": "request-2"})
 
     asyncio.run(ask())
-    assert "4711" not in lines.getvalue()
+    assert "tiger" not in lines.getvalue()
     first, second = read(lines)
     assert first["event"] == "request"
     assert (first["method"], first["route"], first["status"]) == ("POST", "/recourse", 422)
@@ -78,13 +78,13 @@ def test_a_request_is_one_line_without_anything_the_client_sent(lines: io.String
 
 def test_lines_of_other_libraries_are_json_and_tell_of_an_exception_only_where_it_was(lines: io.StringIO) -> None:
     try:
-        raise ValueError("income 4711")
+        raise ValueError("income tiger")
     except ValueError:
         logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
     (line,) = read(lines)
     assert line["event"] == "Exception in ASGI application"
     assert line["trace"][0] == "ValueError"
-    assert "4711" not in json.dumps(line)
+    assert "tiger" not in json.dumps(line)
 
 
 def test_a_trace_names_class_file_and_line() -> None:

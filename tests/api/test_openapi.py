@@ -20,7 +20,7 @@ from app.api.examples import (
     RECOURSE_EXAMPLES,
     VERIFY_EXAMPLES,
 )
-from app.api.json_route import JSON, NDJSON
+from app.api.media import JSON, NDJSON
 from app.api.openapi import render
 from tests.conftest import Running
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import InvalidRecord
-from app.jobs.task import JOB_KINDS, JobKind, Progress, Store, batch_job
+from app.jobs.asked import Store
+from app.jobs.job import Progress
+from app.jobs.kinds import JOB_KINDS, JobKind, batch_job
 
 WORK_S = 0.05
 """Time that rows of a batch take at least, where a test counts how often they are computed."""

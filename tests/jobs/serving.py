@@ -41,13 +41,13 @@ def postgres_missing() -> str:
 
 
 @contextmanager
-def database() -> Iterator[str]:
-    """The address of a new PostgreSQL database, which is dropped afterwards."""
+def database(how: str = "") -> Iterator[str]:
+    """The address of a new PostgreSQL database, which is dropped afterwards; `how` it is made, in SQL."""
     import psycopg
 
     name = f"recourse_test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(POSTGRES, autocommit=True) as connection:
-        connection.execute(f"create database {name}")
+        connection.execute(f"create database {name} {how}")
     try:
         yield f"{POSTGRES.rpartition('/')[0]}/{name}"
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.jobs.chunks import CHUNK
+from app.jobs.chunks import CHUNK, LAST
 from tests.api.asking import APPLICANT, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import until
@@ -79,11 +79,11 @@ def test_each_row_has_the_answer_that_a_request_of_its_own_would_have_had(server
         "seed": 5, "constraints": {"immutable": ["age"], "bounds": {"amount": {"min": 100}}}, "deadline_ms": 30_000,
         "cost": {"weights": {"income": 2.0}}, "method": {"name": "robust_mpm", "radius_unfavourable": 2.0},
     }  # fmt: skip
-    applicants = rows(CHUNK + 5)
+    applicants = rows(2 * CHUNK + 5)
     found = lines(server, submit(server, applicants, **common))
     assert [line["reference"] for line in found] == [row["reference"] for row in applicants]
     assert len({line["id"] for line in found}) == len(found)
-    for i in (0, 1, 19, 20, CHUNK - 1, CHUNK, CHUNK + 4):
+    for i in (0, 1, 19, 20, CHUNK - 1, CHUNK, CHUNK + LAST, 2 * CHUNK + 4):
         assert same(found[i]) == directly(server, applicants[i], **{**common, "seed": 5 + i})
 
 
@@ -186,7 +186,7 @@ def test_progress_is_told_and_a_batch_can_be_cancelled(start: Start, ledger: Pat
     address = submit(server, rows(6 * CHUNK))
     until(lambda: server.job(address)["progress"]["done"] > 0, within_s=PATIENCE_S)
     job = server.job(address)
-    assert job["progress"]["done"] in range(CHUNK, 6 * CHUNK, CHUNK)
+    assert job["progress"]["done"] in range(LAST, 6 * CHUNK, LAST)
     assert (job["kind"], job["status"], job["progress"]["total"]) == ("batch", "running", 6 * CHUNK)
     problem(server.client.get(f"{address}/results"), 409, "job-unfinished")
     assert server.client.delete(address).json()["status"] == "cancelled"

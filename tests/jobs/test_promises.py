@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from app.api.schemas.ledger import AuditAnswer, VerifyAnswer
-from app.jobs import promises, task
+from app.jobs import promises
+from app.jobs.asked import Store
 from app.jobs.ids import new_id
 from app.registry.registry import Registry
 from app.store.engine import open_engine
@@ -283,7 +284,7 @@ def test_a_stored_request_has_the_same_answer_again(
         cost={"weights": {"income": 2.0}},
         certificate={"ambiguity_radius": 0.02, "noise_samples": 500}, seed=11,
     )  # fmt: skip
-    store = task.Store(root=str(versions), trust_pickle=False)
+    store = Store(root=str(versions), trust_pickle=False)
     engine = open_engine(server.database or f"sqlite:///{server.state / FILE}")
     ledger = Ledger(engine)
     for answer in (*promised, nothing, full):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import NotReady, UnknownJob
-from app.jobs import task
+from app.jobs.asked import Store
 from app.jobs.pool import Lane
 from app.jobs.queue import Jobs
 from app.settings import Settings
@@ -20,7 +20,7 @@ from tests.jobs.kinds import KINDS
 @asynccontextmanager
 async def jobs(directory: Path) -> AsyncIterator[Jobs]:
     settings = Settings(state_dir=directory, run_jobs=False)
-    store = task.Store(root=str(directory), trust_pickle=False)
+    store = Store(root=str(directory), trust_pickle=False)
     queue = Jobs(settings, Lane("test", 1, chores.prepare), store, KINDS)
     queue.start()
     try:
@@ -79,7 +79,7 @@ def test_who_waits_is_let_go_when_the_service_stops(tmp_path: Path) -> None:
 
 def test_nothing_can_be_had_before_the_start(tmp_path: Path) -> None:
     queue = Jobs(
-        Settings(state_dir=tmp_path), Lane("test", 1, chores.prepare), task.Store(root="", trust_pickle=False), KINDS
+        Settings(state_dir=tmp_path), Lane("test", 1, chores.prepare), Store(root="", trust_pickle=False), KINDS
     )
     with pytest.raises(NotReady):
         asyncio.run(queue.check())

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from app.errors import ModelUnusable, UnknownModel
-from app.jobs import task
+from app.jobs import kinds, task
+from app.jobs.asked import ModelRef, Question, Store, job_payload
 from app.recourse.actionability import Bounds, Constraints, Direction
 from app.recourse.certificate import CertificateParams
 from app.recourse.solve import METHODS
@@ -20,49 +21,49 @@ METHOD = METHODS["robust_mpm"]
 
 
 @pytest.fixture
-def store(models_store: Path) -> task.Store:
-    return task.Store(root=str(models_store), trust_pickle=True)
+def store(models_store: Path) -> Store:
+    return Store(root=str(models_store), trust_pickle=True)
 
 
 @pytest.fixture
-def loan(store: task.Store) -> task.ModelRef:
-    return task.ModelRef.of(store, store.open().find("loan"))
+def loan(store: Store) -> ModelRef:
+    return ModelRef.of(store, store.open().find("loan"))
 
 
-def question(ref: task.ModelRef) -> task.Question:
+def question(ref: ModelRef) -> Question:
     space = ref.store.open().find(ref.name).space
-    return task.Question(
+    return Question(
         factual_raw=space.read(APPLICANT), constraints=Constraints(), cost_weights={}, method=METHOD.name,
         params=METHOD.params(), certificate=CertificateParams(), seed=0,
     )  # fmt: skip
 
 
-def test_preparing_loads_every_active_model(store: task.Store) -> None:
+def test_preparing_loads_every_active_model(store: Store) -> None:
     assert task.prepare(store) == {"loan@1": "loaded", "odd@1": "loaded", "open@1": "loaded"}
 
 
 def test_preparing_survives_a_model_that_cannot_be_loaded(models_store: Path) -> None:
-    untrusting = task.Store(root=str(models_store), trust_pickle=False)
+    untrusting = Store(root=str(models_store), trust_pickle=False)
     assert task.prepare(untrusting) == {"loan@1": "loaded", "odd@1": "model-unusable", "open@1": "loaded"}
 
 
-def test_a_model_is_loaded_once_per_registration(loan: task.ModelRef) -> None:
+def test_a_model_is_loaded_once_per_registration(loan: ModelRef) -> None:
     assert task.load(loan) is task.load(replace(loan))
     assert task.load(replace(loan, registered_at="later")) is not task.load(loan)
 
 
-def test_a_model_that_is_gone_is_unknown(loan: task.ModelRef) -> None:
+def test_a_model_that_is_gone_is_unknown(loan: ModelRef) -> None:
     with pytest.raises(UnknownModel):
         task.predict(replace(loan, name="gone@1"), np.zeros((1, 6)), deadline_s=1.0)
 
 
-def test_the_answer_is_found_in_time_or_not_at_all(loan: task.ModelRef) -> None:
+def test_the_answer_is_found_in_time_or_not_at_all(loan: ModelRef) -> None:
     assert task.recourse(loan, question(loan), deadline_s=math.inf)["status"] == "found"
     late = task.recourse(loan, question(loan), deadline_s=0.0)
     assert (late["status"], late["reason"]) == ("not_found", "deadline")
 
 
-def test_a_question_survives_being_stored(loan: task.ModelRef) -> None:
+def test_a_question_survives_being_stored(loan: ModelRef) -> None:
     asked = replace(
         question(loan),
         factual_raw=np.array([30.0, 0.1 + 0.2, 1e300, 0.0, 0.0, 1.0]),
@@ -77,7 +78,7 @@ def test_a_question_survives_being_stored(loan: task.ModelRef) -> None:
         seed=2**53 - 1,
     )
     stored = json.loads(json.dumps(asked.to_json(), allow_nan=False))
-    again = task.Question.from_json(stored)
+    again = Question.from_json(stored)
     assert again.factual_raw.tolist() == asked.factual_raw.tolist()
     assert replace(again, factual_raw=asked.factual_raw) == asked
 
@@ -88,22 +89,22 @@ FRAME = {
 }  # fmt: skip
 
 
-def test_a_job_computes_the_answer_and_puts_it_into_its_frame(store: task.Store, loan: task.ModelRef) -> None:
-    payload = json.loads(json.dumps(task.job_payload(loan, question(loan), FRAME)))
+def test_a_job_computes_the_answer_and_puts_it_into_its_frame(store: Store, loan: ModelRef) -> None:
+    payload = json.loads(json.dumps(job_payload(loan, question(loan), FRAME)))
     assert str(store.root) not in json.dumps(payload)
-    found = task.recourse_job(store, payload, deadline_s=math.inf, progress=lambda _done, _total: None)
+    found = kinds.recourse_job(store, payload, deadline_s=math.inf, progress=lambda _done, _total: None)
     directly = task.recourse(loan, question(loan), deadline_s=math.inf)
     assert found["counterfactuals"] == directly["counterfactuals"]
     assert (found["id"], found["status"]) == ("rec_1", "found")
 
 
-def test_a_job_is_not_computed_with_another_model(store: task.Store, loan: task.ModelRef) -> None:
-    payload = task.job_payload(replace(loan, sha256="0" * 64), question(loan), FRAME)
+def test_a_job_is_not_computed_with_another_model(store: Store, loan: ModelRef) -> None:
+    payload = job_payload(replace(loan, sha256="0" * 64), question(loan), FRAME)
     with pytest.raises(ModelUnusable):
-        task.recourse_job(store, payload, deadline_s=math.inf, progress=lambda _done, _total: None)
+        kinds.recourse_job(store, payload, deadline_s=math.inf, progress=lambda _done, _total: None)
 
 
-def test_decisions_are_the_models_own(loan: task.ModelRef) -> None:
+def test_decisions_are_the_models_own(loan: ModelRef) -> None:
     model = loan.store.open().find("loan").load()
     rows_raw = model.reference.rows_raw[:5]
     told = task.predict(loan, rows_raw, deadline_s=1.0)
@@ -111,7 +112,7 @@ def test_decisions_are_the_models_own(loan: task.ModelRef) -> None:
     assert [d["favourable"] for d in told] == (model.reference.scores[:5] >= 0).tolist()
 
 
-def test_the_sample_is_refused_and_ordinary(loan: task.ModelRef) -> None:
+def test_the_sample_is_refused_and_ordinary(loan: ModelRef) -> None:
     registered = Registry(Path(loan.store.root)).find("loan")
     sample = task.sample(loan, deadline_s=1.0)
     assert sample is not None

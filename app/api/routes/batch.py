@@ -14,8 +14,9 @@ from app.api.deps import ServiceDep
 from app.api.documented import BODY, refusals
 from app.api.errors import faults_of
 from app.api.examples import BATCH_EXAMPLES, BATCH_LINES
-from app.api.json_route import JSON, NDJSON, guarded, media_type, read_json
+from app.api.json_route import guarded, read_json
 from app.api.later import accepted
+from app.api.media import JSON, NDJSON, media_type
 from app.api.routes.recourse import query_of
 from app.api.schemas.batch import BatchCommon, BatchRequest, BatchRow
 from app.api.schemas.jobs import JobAnswer

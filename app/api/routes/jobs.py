@@ -13,8 +13,9 @@ from app.api import paging
 from app.api.deps import ServiceDep
 from app.api.documented import refusals
 from app.api.errors import problem
-from app.api.json_route import NDJSON, guarded
+from app.api.json_route import guarded
 from app.api.later import MOST_LISTED, described, lines, page
+from app.api.media import NDJSON
 from app.api.paging import Cursor, Limit
 from app.api.schemas.jobs import JobAnswer, JobList
 from app.jobs.batch import REFUSED, line_of, refusal

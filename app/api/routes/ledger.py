@@ -47,7 +47,7 @@ async def list_recourse(
 ) -> JSONResponse:
     """A page of them; pages neither overlap nor leave out anything while new recourse is given."""
     paging.check(cursor, RECOURSE_ID)
-    found = await service.newest(limit + 1, reference=reference, before=cursor)
+    found = await service.given.newest(limit + 1, reference=reference, before=cursor)
     page, following = paging.split(found, limit, lambda entry: entry["id"])
     return JSONResponse({"recourse": page, "next_cursor": following})
 
@@ -61,7 +61,7 @@ async def list_recourse(
 )
 async def get_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
     """The answer, byte for byte as it was sent; bounds of a plan that a job was still computing then are filled in."""
-    return Response(await service.given(recourse_id), media_type="application/json")
+    return Response(await service.given.answer(recourse_id), media_type="application/json")
 
 
 @erasing.delete(
@@ -78,7 +78,7 @@ async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> JSONRe
 
     That a recourse was given stays on record, with its model and its times, and the ledger can still be proven.
     """
-    return JSONResponse(await service.erase(recourse_id))
+    return JSONResponse(await service.given.erase(recourse_id))
 
 
 @router.post(
@@ -105,7 +105,7 @@ async def verify_recourse(
     service: ServiceDep,
 ) -> JSONResponse:
     """What a version of the model says now about every counterfactual that was given."""
-    return JSONResponse(await service.verify(recourse_id, request.model))
+    return JSONResponse(await service.given.verify(recourse_id, request.model))
 
 
 @auditing.post(
@@ -148,7 +148,7 @@ async def audit(
     query = AuditQuery(
         id=model_id, candidate=request.model, since=request.since, until=request.until, reissue=request.reissue
     )
-    return await answer_later(await service.start_audit(query), prefer, service)
+    return await answer_later(await service.given.start_audit(query), prefer, service)
 
 
 router.include_router(erasing)

@@ -26,7 +26,7 @@ router = APIRouter(prefix="/models", tags=["models"], route_class=guarded(Scope.
 )
 async def list_models(service: ServiceDep, if_none_match: IfNoneMatch = None) -> Response:
     """Every version, by id and then in the order of registration; also those that are not active."""
-    return if_changed({"models": service.models()}, if_none_match)
+    return if_changed({"models": service.models.summaries()}, if_none_match)
 
 
 @router.get(
@@ -39,7 +39,7 @@ async def list_models(service: ServiceDep, if_none_match: IfNoneMatch = None) ->
 )
 async def get_model(name: ModelName, service: ServiceDep, if_none_match: IfNoneMatch = None) -> Response:
     """The newest active version of a name, or the version named; that one also where it is not active."""
-    return if_changed(service.model(name), if_none_match)
+    return if_changed(service.models.summary(name), if_none_match)
 
 
 @router.get(
@@ -59,7 +59,7 @@ async def get_model(name: ModelName, service: ServiceDep, if_none_match: IfNoneM
 )
 async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: IfNoneMatch = None) -> Response:
     """The features with their limits, what a person can do about each, and a refused record to try things out with."""
-    return if_changed(await service.schema(name), if_none_match)
+    return if_changed(await service.models.schema(name), if_none_match)
 
 
 @router.post(
@@ -79,4 +79,4 @@ async def predict(
     name: ModelName, request: Annotated[PredictRequest, Body(openapi_examples=PREDICT_EXAMPLES)], service: ServiceDep
 ) -> JSONResponse:
     """What the model says about each record, in their order."""
-    return JSONResponse(await service.predict(name, request.records))
+    return JSONResponse(await service.models.predict(name, request.records))

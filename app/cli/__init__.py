@@ -1,0 +1,49 @@
+"""The command line: ``recourse serve | worker | batch | demo | models | keys | verify | replay | db | openapi``.
+
+Everything heavy is imported by the command that needs it, so that ``--help`` answers at once. What a user can cause
+ends in one sentence on standard error and exit code 1.
+"""
+
+import sys
+
+import typer
+
+from app.cli import batch, demo, keys, ledger, models, promises, serving
+from app.cli.common import CommandError
+from app.errors import RecourseError
+
+cli = typer.Typer(
+    help="Robust algorithmic recourse: what could this person change so that the answer becomes yes, and stays yes?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (
+    serving.serve,
+    serving.worker,
+    batch.batch,
+    serving.openapi,
+    promises.verify,
+    promises.replay,
+    demo.demo,
+):
+    cli.command()(command)
+cli.add_typer(models.cli, name="models")
+cli.add_typer(keys.cli, name="keys")
+cli.add_typer(ledger.cli, name="db")
+
+
+def main() -> None:
+    """Run the command line; the entry point `recourse`."""
+    try:
+        cli()
+    except (RecourseError, CommandError) as error:
+        sys.exit(_fail(str(error)))
+    except OSError as error:
+        sys.exit(_fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"))
+
+
+def _fail(sentence: str) -> int:
+    typer.echo(sentence, err=True)
+    return 1

@@ -1,0 +1,87 @@
+"""The command ``recourse batch``."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.common import CommandError, open_registry, read_settings
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from app.service import RecourseQuery
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
+def batch(
+    source: Annotated[
+        Path,
+        typer.Option("--input", help="Applicants: .csv or .parquet with a column for each feature, .ndjson with rows."),
+    ],
+    output: Annotated[Path, typer.Option("--output", help="Where the answers go: .ndjson, .csv or .parquet.")],
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="id@version, or id for the newest version.")],
+    question: Annotated[
+        Path | None, typer.Option("--question", help="JSON file: method, constraints, cost, certificate, deadline_ms.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Row i has this seed plus i, counted from 0.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier run was stopped.")] = False,
+) -> None:
+    """Answer many applicants without a server."""
+    import asyncio
+
+    from app import batch_files
+    from app.observability import configure_logging
+    from app.service import Service
+
+    configure_logging("warning")
+    settings = read_settings()
+    service = Service(settings)
+    files = batch_files.Batch(
+        source=source,
+        output=output,
+        model=open_registry().find(model),
+        payload=service.batch_payload(_batch_question(model, question, seed)),
+    )
+    try:
+        done, total = files.begin(resume=resume), files.count()
+        with _progress_bar() as bar:
+            shown = bar.add_task("applicants", total=total, completed=done)
+            asyncio.run(batch_files.compute(settings, files, done, lambda now: bar.update(shown, completed=now)))
+    except batch_files.BatchRefused as error:
+        raise CommandError(str(error)) from None
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped. What is done is in {files.part}; --resume goes on from there.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    typer.echo(f"{batch_files.summary(files.finish())} Written to {output}.")
+
+
+def _batch_question(model: str, file: Path | None, seed: int) -> "RecourseQuery":
+    from app.api.json_route import read_json
+    from app.api.routes.batch import validated
+    from app.api.routes.recourse import query_of
+    from app.api.schemas.batch import BatchCommon
+
+    told = {} if file is None else read_json(file.read_bytes())
+    if not isinstance(told, dict):
+        raise CommandError(f"{file} must hold one JSON object.")
+    # There is no ledger without a service.
+    return replace(query_of(validated(BatchCommon, {**told, "model": model, "seed": seed})), store=False)
+
+
+def _progress_bar() -> "Progress":
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("done in"), TimeElapsedColumn())
+    return Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True))

@@ -1,0 +1,51 @@
+"""The database of the ledger and of the keys, as commands open it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from app.cli.common import CommandError, read_settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from app.store.ledger import Ledger
+
+
+@contextmanager
+def open_ledger() -> "Iterator[Ledger]":
+    """The ledger, with the tables that this release needs."""
+    from app.store.ledger import Ledger
+
+    with open_store() as engine:
+        yield Ledger(engine)
+
+
+@contextmanager
+def open_store() -> "Iterator[Engine]":
+    """The database with the tables that this release needs."""
+    from app.store.migrate import upgrade as migrate
+
+    with ledger_engine() as engine:
+        migrate(engine)
+        yield engine
+
+
+@contextmanager
+def ledger_engine() -> "Iterator[Engine]":
+    """The database as it is; what is wrong with it is one sentence."""
+    settings = read_settings()
+    import sqlalchemy as sa
+
+    from app.store.engine import database_url, open_engine
+    from app.store.ledger import FILE
+    from app.store.state import require_state
+
+    require_state(settings)
+    engine = open_engine(database_url(settings, FILE))
+    try:
+        yield engine
+    except sa.exc.DBAPIError as error:
+        raise CommandError(f"The ledger cannot be used: {error.orig}") from error
+    finally:
+        engine.dispose()

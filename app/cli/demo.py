@@ -1,0 +1,147 @@
+"""The command ``recourse demo``."""
+
+import _thread
+import json
+import shlex
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from app.cli.common import CommandError, read_settings
+from app.cli.serving import HostOption, PortOption, refuse_taken
+from app.errors import UnknownModel
+
+if TYPE_CHECKING:
+    import httpx
+
+    from app.settings import Settings
+
+READY_S = 120.0
+"""How long the demo waits for the service to be ready."""
+
+POLL_S = 0.25
+"""How often it looks."""
+
+
+def demo(host: HostOption = None, port: PortOption = None) -> None:
+    """Start the service, ask it one question, keep serving."""
+    settings = read_settings(host=host, port=port)
+    refuse_taken(settings)
+    _refuse_missing_demo(settings)
+    if settings.port == 0:
+        settings = settings.model_copy(update={"port": _free_port(settings.host)})
+    from app.main import serve as run
+
+    question = _Question(_url(settings))
+    threading.Thread(target=question.run, name="demo", daemon=True).start()
+    run(settings)
+    if question.failure is not None:
+        raise question.failure
+
+
+def _refuse_missing_demo(settings: "Settings") -> None:
+    from app.api.examples import DEMO_MODEL
+    from app.registry.registry import Registry
+
+    try:
+        Registry(settings.models_store).find(DEMO_MODEL)
+    except UnknownModel as error:
+        raise CommandError(
+            f"The demo asks {DEMO_MODEL}, which is not in {settings.models_store.absolute()}: start it in the "
+            "directory of the repository, or set RECOURSE_MODELS_STORE."
+        ) from error
+
+
+def _free_port(host: str) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _url(settings: "Settings") -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+@dataclass(slots=True)
+class _Question:
+    """The demo's client: asks the service that runs in the main thread, and stops it if there is no answer."""
+
+    url: str
+    failure: CommandError | None = field(default=None, init=False)
+
+    def run(self) -> None:
+        """Ask, and print the answer."""
+        import httpx
+
+        try:
+            with httpx.Client(base_url=self.url, timeout=30.0, trust_env=False) as client:
+                typer.echo(self._ask(client))
+        except (httpx.HTTPError, CommandError) as error:
+            self.failure = error if isinstance(error, CommandError) else CommandError(f"The demo failed: {error!r}")
+            _thread.interrupt_main()
+
+    def _ask(self, client: "httpx.Client") -> str:
+        import httpx
+
+        from app.api.examples import DEMO_MODEL
+
+        self._wait(client)
+        described = client.get(f"/models/{DEMO_MODEL}/schema")
+        if described.status_code == httpx.codes.UNAUTHORIZED:
+            return f"\nThis service asks everybody for an API key, so the demo asks nothing.{_pages(self.url)}"
+        schema = _json(described)
+        body = {"model": DEMO_MODEL, "applicant": schema["sample"]}
+        return _told(self.url, body, _json(client.post("/recourse", json=body)))
+
+    def _wait(self, client: "httpx.Client") -> None:
+        import httpx
+
+        until, said = time.monotonic() + READY_S, "it does not listen"
+        while time.monotonic() < until:
+            try:
+                response = client.get("/health/ready")
+            except httpx.TransportError:
+                pass
+            else:
+                if response.is_success:
+                    return
+                said = response.text
+            time.sleep(POLL_S)
+        raise CommandError(f"The demo failed: the service was not ready within {READY_S:g} s: {said}")
+
+
+def _json(response: "httpx.Response") -> Any:
+    if response.is_success:
+        return response.json()
+    raise CommandError(f"The demo failed: {response.request.url} answered {response.status_code}: {response.text}")
+
+
+def _told(url: str, body: dict[str, Any], answer: dict[str, Any]) -> str:
+    """The answer for people, and how to ask again."""
+    factual, found = answer["factual"], answer["counterfactuals"]
+    lines = ["", f"{answer['model']['id']} was asked about this applicant:"]
+    lines += [f"    {name:<20}{value}" for name, value in body["applicant"].items()]
+    lines += ["", f"It says {_decision(factual)}."]
+    for counterfactual in found:
+        lines += ["", f"Asked again, it says {_decision(counterfactual['validity']['current'])} after this:"]
+        lines += [f"    {change['text']}" for change in counterfactual["changes"]]
+    if not found and answer["detail"]:
+        lines += [answer["detail"]]
+    curl = f"curl -s {url}/recourse -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+    lines += ["", "The same question from another terminal:", "", curl]
+    return "\n".join(lines) + _pages(url)
+
+
+def _pages(url: str) -> str:
+    """Where to go on from here."""
+    return "\n".join(["", "", f"As a page: {url}/workbench", f"Every request: {url}/docs", "Stop with Ctrl-C.", ""])
+
+
+def _decision(decision: dict[str, Any]) -> str:
+    word = "yes" if decision["favourable"] else "no"
+    return word if decision["probability"] is None else f"{word} (probability {decision['probability']:.0%})"

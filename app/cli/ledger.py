@@ -1,0 +1,49 @@
+"""The commands ``recourse db …``: the ledger itself."""
+
+from typing import Annotated
+
+import typer
+
+from app.cli.common import CommandError, read_settings
+from app.cli.database import ledger_engine, open_ledger
+
+cli = typer.Typer(help="The ledger of recourse given.", no_args_is_help=True)
+
+
+@cli.command()
+def upgrade() -> None:
+    """Make the tables of the ledger, or bring them up to date; the service does the same when it starts."""
+    from app.store.migrate import upgrade as migrate
+
+    with ledger_engine() as engine:
+        before, after = migrate(engine)
+    typer.echo(f"The ledger is up to date ({after})." if before == after else f"The ledger is now at {after}.")
+
+
+@cli.command("verify")
+def verify_chain(
+    head: Annotated[
+        str | None, typer.Option("--head", help="A hash that this command told before; it must still be in the chain.")
+    ] = None,
+) -> None:
+    """Look at every entry of the ledger; the first one that is not as it was written is named."""
+    with open_ledger() as ledger:
+        proof = ledger.prove()
+        cut = head is not None and not ledger.holds(head)
+    if proof.broken is not None:
+        named = f" ({proof.broken.id})" if proof.broken.id else ""
+        raise CommandError(f"Entry {proof.broken.number:,}{named} {proof.broken.reason}.")
+    if cut:
+        raise CommandError(f"The chain holds, but no entry of it has the hash {head}.")
+    typer.echo(f"The chain holds: {proof.entries:,} entries, {proof.erased:,} of them erasures. Head: {proof.head}")
+
+
+@cli.command()
+def sweep() -> None:
+    """Erase the personal data of recourse that is old enough and has expired; the service does so every hour."""
+    import asyncio
+
+    settings = read_settings()
+    from app.service import sweep as sweep_ledger
+
+    typer.echo(f"Erased {asyncio.run(sweep_ledger(settings)):,}.")

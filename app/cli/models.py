@@ -1,0 +1,113 @@
+"""The commands ``recourse models …``: what is registered, and putting models in and out of use."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.common import new_table, open_registry, print_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from app.registry.registered import RegisteredModel
+
+cli = typer.Typer(help="The models that the service knows.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="id@version, or id for the newest active version.")]
+
+
+@cli.command()
+def register(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory with model.yaml and the files it names.")],
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Read .joblib and .pkl files, which can run any code.")
+    ] = False,
+    inactive: Annotated[
+        bool, typer.Option("--inactive", help="Only to be examined, until `recourse models activate`.")
+    ] = False,
+) -> None:
+    """Examine a model and install it; a bad one is refused with all its faults."""
+    model = open_registry(trust_pickle=trust_pickle or None).register(directory, active=not inactive)
+    registration = model.registration
+    typer.echo(
+        f"Registered {model.name}: accepts {registration.favourable:,} of {registration.records:,} reference records."
+    )
+    for warning in registration.warnings:
+        typer.echo(f"Warning: {warning}", err=True)
+
+
+@cli.command("list")
+def list_models() -> None:
+    """All registered versions, in the order of registration."""
+    registry = open_registry()
+    models, broken = registry.list(), registry.broken()
+    if not models and not broken:
+        typer.echo(f"No model is registered in {registry.root}.")
+        return
+    newest = {model.id: model.name for model in models if model.active}
+    table = new_table("name", "title", "format", "registered", "state")
+    for model in models:
+        state = _state(model) + (", newest" if newest.get(model.id) == model.name else "")
+        registered = f"{model.registered_at:%Y-%m-%d %H:%M}"
+        table.add_row(model.name, model.manifest.title, model.manifest.artifact.format, registered, state)
+    for version in broken:
+        table.add_row(version.name, "", "", f"{version.registered_at:%Y-%m-%d %H:%M}", "unusable")
+    print_table(table)
+    for version in broken:
+        typer.echo(str(version.error), err=True)
+
+
+@cli.command()
+def show(name: NameArgument) -> None:
+    """One version: what it decides on, and what a person can change."""
+    model = open_registry().find(name, include_inactive=True)
+    for key, value in _facts(model).items():
+        typer.echo(f"{key + ':':<14}{value}")
+    for warning in model.registration.warnings:
+        typer.echo(f"{'warning:':<14}{warning}")
+    print_table(_features(model))
+    for rule in model.rules:
+        typer.echo(f"{'rule:':<14}{rule.text}")
+
+
+@cli.command()
+def activate(name: NameArgument) -> None:
+    """Let a version answer applicants that was registered with --inactive."""
+    typer.echo(f"Activated {open_registry().activate(name)}.")
+
+
+@cli.command()
+def retire(name: NameArgument) -> None:
+    """Take a version out of use, for good; its files stay."""
+    typer.echo(f"Retired {open_registry().retire(name)}.")
+
+
+def _state(model: "RegisteredModel") -> str:
+    return "retired" if model.retired else "inactive" if model.waiting else "active"
+
+
+def _facts(model: "RegisteredModel") -> dict[str, object]:
+    from app.registry.manifest import Endpoint
+
+    manifest, registration = model.manifest, model.registration
+    artifact = manifest.artifact
+    where = artifact.url if isinstance(artifact, Endpoint) else artifact.path
+    return {
+        "name": model.name + ("" if model.active else f" ({_state(model)})"),
+        "title": manifest.title,
+        "description": manifest.description or "-",
+        "artifact": f"{artifact.format}, {where}, sha256 {model.sha256}",
+        "decision": f"{manifest.output} of {manifest.favourable!r}, favourable from {manifest.threshold:g}",
+        "reference": f"{registration.records:,} records, {registration.favourable:,} of them accepted",
+        "registered": f"{model.registered_at:%Y-%m-%d %H:%M:%S} UTC in {model.directory}",
+    }
+
+
+def _features(model: "RegisteredModel") -> "Table":
+    table = new_table("feature", "type", "values", "unit", "change")
+    for feature in model.space.features:
+        low, high = feature.range_raw
+        values = f"{low:g} to {high:g}" if feature.is_number else ", ".join(str(level) for level in feature.levels)
+        table.add_row(feature.name, feature.type, values, feature.unit or "", feature.change)
+    return table

@@ -1,0 +1,58 @@
+"""The commands that run the service, and the one that describes it: ``recourse serve | worker | openapi``."""
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.common import CommandError, read_settings
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+HostOption = Annotated[str | None, typer.Option("--host", help="Address to listen on; RECOURSE_HOST otherwise.")]
+PortOption = Annotated[int | None, typer.Option("--port", help="Port to listen on; RECOURSE_PORT otherwise.")]
+
+
+def serve(host: HostOption = None, port: PortOption = None) -> None:
+    """Answer over HTTP until told to stop."""
+    settings = read_settings(host=host, port=port)
+    refuse_taken(settings)
+    from app.main import serve as run
+
+    run(settings)
+
+
+def worker() -> None:
+    """Compute jobs until told to stop; any number of them share one RECOURSE_DATABASE_URL."""
+    settings = read_settings()
+    from app.main import work
+
+    work(settings)
+
+
+def refuse_taken(settings: "Settings") -> None:
+    """Say so before anything is started, if the address cannot be listened on."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            raise CommandError(
+                f"{settings.host}:{settings.port} cannot be listened on ({error.strerror}); "
+                "another program may be using it: choose a port with --port or RECOURSE_PORT"
+            ) from error
+
+
+def openapi(
+    output: Annotated[Path | None, typer.Option("--output", help="File to write; standard output otherwise.")] = None,
+) -> None:
+    """Write the description of the HTTP interface, openapi.json."""
+    from app.api.openapi import render
+
+    if output is None:
+        typer.echo(render(), nl=False)
+    else:
+        output.write_text(render(), encoding="utf-8")

@@ -1,0 +1,142 @@
+"""Recourse that was given: looked up, erased, and asked about again."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import cast
+
+from app.errors import RecourseError, UnknownModel, UnknownRecourse
+from app.jobs import promises
+from app.jobs.answer import Json, encoded, identity
+from app.jobs.ids import RECOURSE_ID
+from app.jobs.job import Job
+from app.jobs.promises import particulars
+from app.jobs.queue import Jobs
+from app.service.models import Models
+from app.service.queries import AuditQuery
+from app.store.ledger import Promises, Record
+from app.store.moments import timestamp
+from app.store.recorder import Recorder
+
+AUDIT_S = 3600.0
+"""Time for a job that re-verifies promises."""
+
+
+class GivenRecourse:
+    """The ledger, and what of it is kept with jobs."""
+
+    def __init__(self, ledger: Recorder, jobs: Jobs, models: Models) -> None:
+        self._ledger = ledger
+        self._jobs = jobs
+        self._models = models
+
+    async def answer(self, recourse_id: str) -> bytes:
+        """The answer as it was sent; bounds of a plan that were still being computed then are filled in.
+
+        Raises
+        ------
+        UnknownRecourse, Erased : there is none, or no longer
+        LedgerUnavailable : the ledger cannot be read
+        """
+        kept = particulars(await self._find(recourse_id)).answer
+        answer = json.loads(kept)
+        if (job_id := _pending(answer)) is None:
+            return kept
+        # A job that has failed, or is no longer there, has no bounds: the bracket stays.
+        with suppress(RecourseError):
+            result = await self._jobs.result(job_id)
+            answer["plan"]["validity"] = result["plan"]["validity"]
+            return encoded(answer)
+        return kept
+
+    async def newest(self, limit: int, *, reference: str | None, before: str | None) -> list[Json]:
+        """What was given, newest first; those before the id `before`."""
+        records = await self._ledger.ask(lambda ledger: ledger.newest(limit, reference=reference, before=before))
+        return [{**_outline(record), "reference": particulars(record).reference} for record in records]
+
+    async def erase(self, recourse_id: str) -> Json:
+        """Delete the personal data of a recourse, and the jobs that computed it; once more does no harm.
+
+        Raises
+        ------
+        UnknownRecourse : there is none
+        NotReady : ledger or jobs cannot be reached; nothing is left undone that cannot be done again
+        """
+        record = await self._find(recourse_id)
+        if record.particulars is not None:
+            await self._ledger.erase([record], "request")
+            record = await self._find(recourse_id)
+        return {**_outline(record), "status": "erased", "erased_at": record.erased_at}
+
+    async def verify(self, recourse_id: str, name: str | None) -> Json:
+        """Whether a model still accepts what was given; the newest active version of the model unless one is named.
+
+        Raises
+        ------
+        UnknownRecourse, Erased, LedgerUnavailable : as `answer`
+        UnknownModel, ModelUnusable, InvalidRequest : as `Models.version`
+        """
+        record = await self._find(recourse_id)
+        promised = promises.promised(record)
+        model = self._models.version(str(record.entry.model), name)
+        checks = await self._models.ask(model, promises.verify, promised) if promised else []
+        return {
+            "id": recourse_id,
+            "model": identity(model),
+            "still_valid": all(check["favourable"] for check in checks) if checks else None,
+            "expires_at": record.entry.expires_at,
+            "verified_at": timestamp(datetime.now(UTC)),
+            "counterfactuals": [{"rank": rank, **check} for rank, check in enumerate(checks, start=1)],
+        }
+
+    async def start_audit(self, query: AuditQuery) -> Job:
+        """A job that asks a version of a model about all promises that any version of it has made.
+
+        Raises
+        ------
+        UnknownModel, ModelUnusable, InvalidRequest : as `verify`
+        NotReady : the job store cannot be reached
+        """
+        if not self._models.known(query.id):
+            raise UnknownModel(f'No version of "{query.id[:100]}" is registered.')
+        model = self._models.version(query.id, query.candidate)
+        which = Promises.unexpired(query.id, since=query.since, until=query.until)
+        ref = self._models.ref(model)
+        payload = promises.audit_payload(ref, model, which, reissue=query.reissue)
+        return await self._jobs.submit("audit", payload, timeout_s=AUDIT_S)
+
+    async def recorded(self, recourse_id: str) -> Json:
+        """The answer as it was sent. Errors as `answer`."""
+        return cast(Json, json.loads(particulars(await self._find(recourse_id)).answer))
+
+    async def forget(self, records: Sequence[Record]) -> None:
+        """Delete the jobs in which the personal data of recourses is kept as well."""
+        for record in records:
+            if (kept := record.particulars) is not None:
+                for job in (kept.job, _pending(json.loads(kept.answer))):
+                    if job is not None:
+                        await self._jobs.erase(job, record.entry.id)
+
+    async def _find(self, recourse_id: str) -> Record:
+        if not RECOURSE_ID.fullmatch(recourse_id):
+            raise UnknownRecourse
+        return await self._ledger.ask(lambda ledger: ledger.find(recourse_id))
+
+
+def _outline(record: Record) -> Json:
+    """What the ledger says about a recourse without personal data."""
+    entry = record.entry
+    return {
+        "id": entry.id,
+        "status": entry.status,
+        "model": {"id": entry.model, "version": entry.version, "sha256": entry.sha256},
+        "created_at": entry.at,
+        "expires_at": entry.expires_at,
+    }
+
+
+def _pending(answer: Json) -> str | None:
+    """The job that computes the bounds of an answer's plan, where there was one."""
+    job = answer["plan"] and answer["plan"]["validity"]["job"]
+    return job and str(job).rpartition("/")[2]

@@ -1,0 +1,139 @@
+"""The registered models, and the child processes that ask them."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.errors import Fault, InvalidRequest, UnknownModel
+from app.jobs import task
+from app.jobs.answer import Json, identity
+from app.jobs.asked import ModelRef, Store
+from app.jobs.pool import Lane
+from app.metrics import Metrics
+from app.recourse.blackbox import Output
+from app.recourse.features import Feature
+from app.registry.registered import RegisteredModel
+from app.settings import Settings
+from app.store.moments import timestamp
+
+
+class Models:
+    """The models of one store, asked in the child processes of one lane."""
+
+    def __init__(self, settings: Settings, store: Store, lane: Lane, metrics: Metrics) -> None:
+        self._settings = settings
+        self._store = store
+        self._registry = store.open()
+        self._lane = lane
+        self._metrics = metrics
+
+    def find(self, name: str, *, pointer: str | None = None, include_inactive: bool = False) -> RegisteredModel:
+        """As `Registry.find`; an unknown model is a fault at `pointer`, where there is one."""
+        try:
+            return self._registry.find(name, include_inactive=include_inactive)
+        except UnknownModel as error:
+            if pointer is None:
+                raise
+            fault = Fault(pointer, "is not the name of an active model")
+            raise UnknownModel(error.detail, faults=[fault], **error.facts) from None
+
+    def version(self, model_id: str, name: str | None) -> RegisteredModel:
+        """A version of a model, active or not; the newest active one unless it is named.
+
+        Raises
+        ------
+        UnknownModel, ModelUnusable : there is no such version
+        InvalidRequest : it is a version of another model
+        """
+        if name is None:
+            return self.find(model_id)
+        if name.partition("@")[0] != model_id:
+            raise InvalidRequest(faults=[Fault("/model", "is not a version of the model that was asked then")])
+        return self.find(name, pointer="/model", include_inactive=True)
+
+    def known(self, model_id: str) -> bool:
+        """Whether any version of a model is registered."""
+        return any(model.id == model_id for model in self._registry.list())
+
+    def active(self) -> int:
+        """How many versions answer applicants."""
+        return sum(model.active for model in self._registry.list())
+
+    def warnings(self) -> list[str]:
+        """What is wrong with versions that should answer applicants."""
+        return [version.error.detail for version in self._registry.broken() if version.active]
+
+    def amiss(self) -> str:
+        """Why no applicant can be answered; empty if they can."""
+        if not os.access(self._settings.models_store, os.R_OK | os.X_OK):
+            return "the directory of models (RECOURSE_MODELS_STORE) cannot be read"
+        if self._registry.broken() and not self.active():
+            return "none of the registered models can be used"
+        return ""
+
+    def ref(self, model: RegisteredModel) -> ModelRef:
+        """How child processes and jobs are told which model is meant."""
+        return ModelRef.of(self._store, model)
+
+    async def ask(
+        self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
+    ) -> Any:
+        """What a function of `app.jobs` that is told the model finds in a child process. Errors as `Lane.run`."""
+        timeout_s = (timeout_ms or self._settings.default_deadline_ms) / 1000.0
+        found = await self._lane.run(work, self.ref(model), *args, timeout_s=timeout_s)
+        self._metrics.asked(model.id, found)
+        return found
+
+    def summaries(self) -> list[Json]:
+        """Every registered version."""
+        return [_summary(model) for model in self._registry.list()]
+
+    def summary(self, name: str) -> Json:
+        """One registered version, also one that is not active by its full name."""
+        return _summary(self._registry.find(name, include_inactive=True))
+
+    async def schema(self, name: str) -> Json:
+        """The features of a model, and a record to try."""
+        model = self.find(name)
+        return {
+            "model": identity(model),
+            "features": [_describe(feature) for feature in model.space.features],
+            "rules": [rule.text for rule in model.rules],
+            "sample": await self.ask(model, task.sample),
+        }
+
+    async def predict(self, name: str, records: Sequence[Mapping[str, object]]) -> Json:
+        """The model's decisions. Raises `InvalidRecord` with the faults of all records."""
+        model = self.find(name)
+        rows_raw = model.space.read_many(records, pointer="/records")
+        return {"model": identity(model), "predictions": await self.ask(model, task.predict, rows_raw)}
+
+
+def _summary(model: RegisteredModel) -> Json:
+    manifest = model.manifest
+    return {
+        **identity(model),
+        "title": manifest.title,
+        "description": manifest.description,
+        "active": model.active,
+        "registered_at": timestamp(model.registered_at),
+        "features": len(manifest.features),
+        "output": manifest.output.value,
+        "threshold": None if manifest.output is Output.LABEL else manifest.threshold,
+    }
+
+
+def _describe(feature: Feature) -> Json:
+    return {
+        "name": feature.name,
+        "type": feature.type.value,
+        "label": feature.title,
+        "unit": feature.unit,
+        "min": feature.min,
+        "max": feature.max,
+        "step": feature.step,
+        "decimals": feature.decimals,
+        "categories": None if feature.is_number else list(feature.levels),
+        "change": feature.change.value,
+        "cost": feature.cost,
+    }
