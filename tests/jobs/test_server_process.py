@@ -111,6 +111,7 @@ def test_a_child_killed_at_work_costs_one_answer(server: tuple[subprocess.Popen[
     ask_for_ever(url)
     for pid in before:
         os.kill(pid, signal.SIGKILL)
+    until(lambda: all(gone(pid) for pid in before))
     until(lambda: httpx.get(f"{url}/health/ready").json().get("workers") == 2)
-    assert httpx.post(f"{url}/recourse", json=question(), timeout=30).json()["status"] == "found"
+    assert httpx.post(f"{url}/recourse", json=question(deadline_ms=30_000), timeout=60).json()["status"] == "found"
     assert not before & set(children(process.pid))
