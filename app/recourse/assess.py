@@ -71,7 +71,8 @@ def assess(
         else:
             sample = sample_boundary(problem, meter, SAMPLER, seen)
             local = local_model(problem, sample, certificate)
-            certificates = certify(problem, meter, local, factual_score, rows_raw, scores, certificate)
+            certificates, doubts = certify(problem, meter, local, factual_score, rows_raw, scores, certificate)
+            warnings += doubts
             plan = certify_plan(problem, local[1], rows_raw, certificate, plan_s)
     except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded, BudgetExceeded) as error:
         warnings.append(f"There is no certificate. {error.detail}")

@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
-from app.errors import Fault, InvalidRequest
+from app.errors import BudgetExceeded, DeadlineExceeded, Fault, InvalidRequest
 from app.recourse.blackbox import Meter, favourable
 from app.recourse.features import FeatureSpace
 from app.recourse.linalg import diversity, proximity
@@ -39,6 +39,11 @@ from app.recourse.surrogate.moments import FEWEST_SIBLINGS, MomentsKind, ensembl
 
 JOINT_DRAWS = 500
 """Draws behind the joint bound; its interval says how well that is known."""
+
+SURROGATE_NOISE_WARNING = (
+    "How likely noise undoes this is told from a local linear model, as the model itself offers no slope; where it "
+    "decides in steps, that can be far off. certificate.noise_samples measures it on the model."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +93,12 @@ def certify(
     rows_raw: Float[np.ndarray, "n p"],
     scores: Float[np.ndarray, "n"],
     params: CertificateParams,
-) -> tuple[Certificate, ...]:
-    """The certificate of each raw row, valid or not.
+) -> tuple[tuple[Certificate, ...], list[str]]:
+    """The certificate of each raw row, valid or not, and what to warn of.
 
     Parameters
     ----------
-    meter : asked once, about noisy copies, if `noise_samples` is not 0
+    meter : asked once, about noisy copies, if `noise_samples` is not 0; what it refuses is missing, with a warning
     local : from `local_model`
     factual_score, scores : of the black box
 
@@ -107,7 +112,7 @@ def certify(
     model, moments = local
     X = space.encode(rows_raw)
     std = noise_columns(space, params.noise_std)
-    noise = _noise(problem, meter, model, X, std, factual_score, scores, params)
+    noise, warnings = _noise(problem, meter, model, X, std, factual_score, scores, params)
     points = homogeneous(X)
     lower, upper = validity_bounds(points, moments, params.ambiguity_radius)
     radii = linf_radius(points, moments)
@@ -133,7 +138,7 @@ def certify(
                 joint=JointCertificate(lower=value, interval=interval),
             )
         )
-    return tuple(certificates)
+    return tuple(certificates), warnings
 
 
 def certify_plan(
@@ -233,7 +238,7 @@ def _noise(
     factual_score: float,
     scores: Float[np.ndarray, "n"],
     params: CertificateParams,
-) -> list[NoiseCertificate]:
+) -> tuple[list[NoiseCertificate], list[str]]:
     black_box, x0 = problem.black_box, problem.x0
     if black_box.gradient is not None:
         gradients, factual_gradient = black_box.gradient(X), black_box.gradient(x0[None])[0]
@@ -241,20 +246,29 @@ def _noise(
     else:
         scores, start, of = model.score(X), float(model.score(x0[None])[0]), "surrogate"
         gradients, factual_gradient = np.broadcast_to(model.w, X.shape), model.w
+    exact = black_box.linear and of == "model"
     closed = invalidation_rate_linear(scores, gradients, std)
-    bounds = invalidation_bound(start, factual_gradient, gradients, X - x0, std)
+    # Its proof follows the slope all the way from the factual: of a curved model it bounds nothing.
+    bounds = invalidation_bound(start, factual_gradient, gradients, X - x0, std) if exact else None
     rates, intervals = None, None
+    warnings = []
     if params.noise_samples:
-        rates, intervals = invalidation_rate(meter, X, std, params.noise_samples, problem.seed)
-    return [
+        try:
+            rates, intervals = invalidation_rate(meter, X, std, params.noise_samples, problem.seed)
+        except (BudgetExceeded, DeadlineExceeded) as error:
+            warnings.append(f"The model was not asked about noisy copies. {error.detail}")
+    elif of == "surrogate":
+        warnings.append(SURROGATE_NOISE_WARNING)
+    certificates = [
         NoiseCertificate(
             std=params.noise_std,
             closed_form=float(closed[i]),
-            upper_bound=float(bounds[i]),
-            exact=black_box.linear and of == "model",
+            upper_bound=None if bounds is None else float(bounds[i]),
+            exact=exact,
             of=of,
             monte_carlo=None if rates is None else float(rates[i]),
             interval=None if intervals is None else (float(intervals[i, 0]), float(intervals[i, 1])),
         )
         for i in range(len(X))
     ]
+    return certificates, warnings

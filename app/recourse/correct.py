@@ -164,9 +164,10 @@ class _Correcting:
         sample = sample_boundary(problem, self.meter, sampler, seen)
         local = local_model(problem, sample, self.certificate)
         self._change(local[1], 0.5 * sample.deviation)
-        self.certificates = certify(
+        self.certificates, warnings = certify(
             problem, self.meter, local, self.factual_score, self.plan_raw, self.scores, self.certificate
         )
+        self.warnings += warnings
         if MemberOutcome.INFEASIBLE in self.outcomes:
             return Reason.INFEASIBLE_CONSTRAINTS
         return Reason.TARGET_NOT_REACHED if MemberOutcome.REFUSED in self.outcomes else None

@@ -89,10 +89,10 @@ class NoiseCertificate:
     """Of the noise, encoded units; by feature or for all."""
     closed_form: float
     """Probability that the noise undoes the recourse, from score and gradient."""
-    upper_bound: float
-    """A bound on it that does not use the counterfactual's own score (proposition 4 of PROBE)."""
+    upper_bound: float | None
+    """A bound on it that does not use the counterfactual's own score (proposition 4 of PROBE); None unless `exact`."""
     exact: bool
-    """Whether both are exact (the model is linear) or of first order."""
+    """Whether both are exact (the model is linear), or `closed_form` is of first order."""
     of: str
     """Whose score and gradient: `model` or `surrogate`."""
     monte_carlo: float | None

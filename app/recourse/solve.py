@@ -231,7 +231,7 @@ class _Answer:
         rows_raw = np.array([one.row_raw for one in self.found])
         try:
             local = local_model(self.problem, self.sample, self.certificate)
-            certificates = certify(
+            certificates, warnings = certify(
                 self.problem,
                 self.meter,
                 local,
@@ -241,6 +241,7 @@ class _Answer:
                 self.certificate,
             )
             self.found = [replace(one, certificate=c) for one, c in zip(self.found, certificates, strict=True)]
+            self.warnings += warnings
             if self.method.yields is Yields.PLAN:
                 self.plan = certify_plan(self.problem, local[1], rows_raw, self.certificate, self.plan_s)
         except (DegenerateSurrogate, DeadlineExceeded, BudgetExceeded) as error:

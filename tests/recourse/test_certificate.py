@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
-from app.errors import DeadlineExceeded, InvalidRequest
+from app.errors import InvalidRequest
 from app.recourse.blackbox import Meter
-from app.recourse.certificate import CertificateParams, certify, check_noise, local_model
+from app.recourse.certificate import SURROGATE_NOISE_WARNING, CertificateParams, certify, check_noise, local_model
 from app.recourse.features import FeatureSpace
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.problem import RecourseProblem
@@ -31,8 +31,10 @@ from tests.recourse.certified import (
     linear,
     linear_score,
     normal_tail,
+    rows,
     sample_of,
     silent_about_gradients,
+    space,
 )
 from tests.recourse.toys import LOAN, Spy, ask, loan_rows, loan_score, plane
 
@@ -47,7 +49,9 @@ def certified(problem: RecourseProblem, **params: Any) -> tuple[Counterfactual, 
     result = answer(problem, **params)
     (found,) = result.counterfactuals
     assert found.certificate is not None
-    assert result.warnings == ()
+    noise = found.certificate.noise
+    warned = noise.of == "surrogate" and noise.monte_carlo is None
+    assert result.warnings == ((SURROGATE_NOISE_WARNING,) if warned else ())
     return found, found.certificate
 
 
@@ -237,29 +241,35 @@ def test_where_all_samples_decide_alike_there_is_none_and_a_warning() -> None:
     assert result.warnings
 
 
-def test_a_deadline_before_the_noisy_copies_costs_the_certificate_and_not_the_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_deadline_before_the_noisy_copies_costs_their_rate_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    (quiet,) = answer(linear()[0]).counterfactuals
     calls = answer(linear()[0]).diagnostics.model_calls
     problem, spy = Clock.installed(monkeypatch).limit(linear(), calls=calls)
     result = answer(problem, noise_samples=100)
     (found,) = result.counterfactuals
     assert len(spy.asked) == calls
-    assert found.certificate is None
+    assert found.certificate == quiet.certificate
     (warning,) = result.warnings
-    assert warning.startswith("There is no certificate.")
+    assert warning.startswith("The model was not asked about noisy copies.")
 
 
-def test_a_deadline_is_kept_before_the_call() -> None:
-    problem, spy = linear()
-    local = local_model(problem, sample_of(problem), CertificateParams())
-    spy.asked.clear()
-    row = np.array([[3.0, 0.0, 0.0, 0.0]])
-    with pytest.raises(DeadlineExceeded):
-        certify(
-            problem, Meter(problem.black_box, 0.0), local, -1.0, row, np.ones(1), CertificateParams(noise_samples=10)
-        )
-    assert spy.asked == []
+def test_a_model_that_decides_in_steps_is_measured_or_warned_of() -> None:
+    """Of the local linear model's rate nothing holds there."""
+
+    def stairs(X: Points) -> Float[np.ndarray, "n"]:
+        return np.where((X[:, 0] >= 1.0) & (X[:, 0] < 1.5), 1.0, -1.0)
+
+    def asked() -> RecourseProblem:
+        return ask(space(), stairs, FACTUAL, rows_raw=rows())[0]
+
+    told, measured = answer(asked(), noise_std=0.5), answer(asked(), noise_std=0.5, noise_samples=4000)
+    assert told.warnings == (SURROGATE_NOISE_WARNING,)
+    assert measured.warnings == ()
+    (one,) = measured.counterfactuals
+    assert one.certificate is not None
+    low = (1.5 - one.row_raw[0]) / 0.5, (one.row_raw[0] - 1.0) / 0.5
+    assert one.certificate.noise.monte_carlo == pytest.approx(normal_tail(low[0]) + normal_tail(low[1]), abs=0.03)
+    assert one.certificate.noise.upper_bound is None
 
 
 # --- several at once -------------------------------------------------------------------------------------------------
@@ -273,10 +283,10 @@ def test_rows_are_certified_independently_of_each_other() -> None:
     scores = problem.black_box.score_raw(rows_raw)
     start = float(problem.black_box.score_raw(problem.factual_raw[None])[0])
     meter = Meter(problem.black_box)
-    together = certify(problem, meter, local, start, rows_raw, scores, params)
+    together, _ = certify(problem, meter, local, start, rows_raw, scores, params)
     assert (meter.calls, meter.rows) == (1, 600)
     for i, one in enumerate(together):
-        (alone,) = certify(problem, meter, local, start, rows_raw[i : i + 1], scores[i : i + 1], params)
+        (alone,), _ = certify(problem, meter, local, start, rows_raw[i : i + 1], scores[i : i + 1], params)
         assert alone.noise == one.noise
         assert alone.shift.gelbrich.lower == pytest.approx(one.shift.gelbrich.lower, abs=1e-12)
         assert alone.joint == one.joint
@@ -301,7 +311,6 @@ def test_a_model_that_depends_on_one_switch_gets_finite_numbers() -> None:
     assert found.row_raw.tolist() == [0.0, 1.0]
     numbers = [
         certificate.noise.closed_form,
-        certificate.noise.upper_bound,
         certificate.shift.gelbrich.lower,
         certificate.shift.linf_radius,
         certificate.joint.lower,

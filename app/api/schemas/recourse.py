@@ -104,10 +104,10 @@ class NoiseAnswer(Described):
     """Of the noise, in standardised units; for all numeric features, or by feature."""
     closed_form: float
     """Probability that the noise undoes the recourse, from the score and its slope."""
-    upper_bound: float
-    """A bound on it that does not use the record's own score."""
+    upper_bound: float | None
+    """A bound on it that does not use the record's own score; null unless `exact`, as it bounds nothing else."""
     exact: bool
-    """Whether both are exact, as for a linear model, or of first order."""
+    """Whether both are exact, as for a linear model, or `closed_form` is of first order."""
     of: Literal["model", "surrogate"]
     """Whose score and slope: the model's own, or the local model's where the model offers no slope."""
     monte_carlo: float | None
