@@ -121,7 +121,8 @@ class ActionProgram:
 
         Raises
         ------
-        SolverFailed : the solver ended without an answer, for example at the time limit
+        DeadlineExceeded : nothing was known at the time limit
+        SolverFailed : the solver ended without an answer
         """
         more = len(cost) - self.size
         own = np.hstack([self.rows, np.zeros((len(self.rows), more))])

@@ -1,5 +1,7 @@
 """The only caller of optimisation solvers."""
 
+import math
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from app.errors import SolverFailed
+from app.errors import DeadlineExceeded, SolverFailed
 
 _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 
@@ -30,19 +32,27 @@ def mixed_integer_program(
 
     Raises
     ------
-    SolverFailed : the solver ended without an answer, for example at the time limit
+    DeadlineExceeded : nothing was known at the time limit
+    SolverFailed : the solver ended without an answer
     """
     if not len(cost):  # nothing to choose, which the solver refuses
         return cost if ((lower <= 1e-9) & (upper >= -1e-9)).all() else None
-    options = {"mip_rel_gap": 1e-6} | ({} if time_limit_s is None else {"time_limit": max(time_limit_s, 1e-3)})
+    give_up = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
     constraints = LinearConstraint(A, lower, upper)
-    answer = milp(
-        cost, constraints=constraints, bounds=Bounds(0.0, limit), integrality=integer.astype(int), options=options
-    )
+    # Its presolve sometimes leaves a program that it then fails to solve; the program itself it can.
+    for presolve in (True, False):
+        options = {"mip_rel_gap": 1e-6, "presolve": presolve, "time_limit": max(give_up - time.monotonic(), 1e-3)}
+        answer = milp(
+            cost, constraints=constraints, bounds=Bounds(0.0, limit), integrality=integer.astype(int), options=options
+        )
+        if answer.status in (_OPTIMAL, _LIMIT, _INFEASIBLE):
+            break
+    else:
+        raise SolverFailed(f"The mixed-integer solver ended without an answer: {answer.message}")
     if answer.status == _INFEASIBLE:
         return None
-    if answer.x is None or answer.status not in (_OPTIMAL, _LIMIT):
-        raise SolverFailed(f"The mixed-integer solver ended without an answer: {answer.message}")
+    if answer.x is None:
+        raise DeadlineExceeded("The mixed-integer solver knew no answer when its time ran out.")
     x = np.asarray(answer.x, dtype=float)
     x[integer] = np.rint(x[integer])
     # Whole numbers were whole up to a tolerance, of which the others may have made use: settle these once more.
@@ -86,7 +96,8 @@ def cone_program(
 
     Raises
     ------
-    SolverFailed : it did not converge within the time limit
+    DeadlineExceeded : it did not converge within the time limit
+    SolverFailed : it ended without an answer
     """
     import clarabel
 
@@ -107,6 +118,8 @@ def cone_program(
     ).solve()
     if str(answer.status) in ("PrimalInfeasible", "AlmostPrimalInfeasible"):
         return None
+    if str(answer.status) == "MaxTime":
+        raise DeadlineExceeded("The cone solver knew no answer when its time ran out.")
     if str(answer.status) not in ("Solved", "AlmostSolved"):
         raise SolverFailed(f"The cone solver ended without an answer: {answer.status}")
     x, z, s = (np.asarray(vector) for vector in (answer.x, answer.z, answer.s))

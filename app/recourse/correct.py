@@ -43,7 +43,7 @@ REASONS: dict[type[RecourseError], Reason] = {
     DegenerateSurrogate: Reason.DEGENERATE_SURROGATE,
     DeadlineExceeded: Reason.DEADLINE,
     BudgetExceeded: Reason.BUDGET,
-    SolverFailed: Reason.DEADLINE,
+    SolverFailed: Reason.TARGET_NOT_REACHED,
 }
 """Why there is no correction where there is not even a local model, or no time."""
 PUSHES = np.array([0.0, 1.0, 2.0, 4.0, 8.0])

@@ -27,7 +27,7 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Bool, Float, Int
 
-from app.errors import SolverFailed
+from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actionability import ActionSet
 from app.recourse.convex import cone_program
 from app.recourse.linalg import project
@@ -147,7 +147,7 @@ class Corrector:
 
         Raises
         ------
-        SolverFailed : the time ran out
+        DeadlineExceeded, SolverFailed : as `mixed_integer_program`
         """
         A, space = self.actions, self.actions.space
         x = space.encode(row_raw[None])[0]
@@ -338,7 +338,7 @@ def corrected(
             corrector.candidates(row, np.zeros(1)) if outcome is None else rows_raw[:0]
             for row, outcome in zip(rows_raw, corrector.outcomes(rows_raw, before), strict=True)
         ]
-    except SolverFailed:  # no time; the plan is good as it is
+    except (DeadlineExceeded, SolverFailed):  # the plan is good as it is
         return rows_raw
     proposed = [rows[0] if len(rows) else None for rows in options]
     made, _ = keep_better(

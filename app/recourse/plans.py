@@ -186,7 +186,7 @@ def propose(
     Raises
     ------
     DegenerateSurrogate : the first hyperplane has no direction
-    SolverFailed : the general solver ran out of time before it had found one legal row
+    DeadlineExceeded, SolverFailed : as `mixed_integer_program`, before it had found one legal row
     """
     normal, need = objective.sides.normals[0], float(objective.sides.needs[0])
     length = float(np.linalg.norm(normal[:-1]))

@@ -21,6 +21,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from app.errors import SolverFailed
 from app.recourse.action_program import FAR, ActionProgram
 from app.recourse.actionability import ActionSet
 from app.recourse.knapsack import QUICK, SLACK, THOROUGH, Item, Knapsack
@@ -159,7 +160,8 @@ class Search:
 
         Raises
         ------
-        SolverFailed : the general solver ran out of time
+        DeadlineExceeded : as `mixed_integer_program`
+        SolverFailed : as there, with no row known
         """
         nothing = np.empty((0, self.action_set.space.p))
         if self.empty:
@@ -222,7 +224,13 @@ class Search:
         rows: list[np.ndarray] = []
         for need in needs:
             time_limit_s = None if self.deadline is None else self.deadline - time.monotonic()
-            solved = program.solve(program.cost, gain, np.array([need - SLACK * abs(need)]), time_limit_s=time_limit_s)
+            lower = np.array([need - SLACK * abs(need)])
+            try:
+                solved = program.solve(program.cost, gain, lower, time_limit_s=time_limit_s)
+            except SolverFailed:
+                if not rows:
+                    raise
+                break
             if solved is None:
                 break
             rows.append(solved.row_raw)

@@ -91,6 +91,7 @@ def solve(
     ------
     ModelOutputInvalid : the model broke its contract, e.g. with a probability above 1
     ModelUnavailable : a remote model does not answer
+    SolverFailed : a solver ended without an answer, and no fallback record was accepted
     """
     return _Answer(Shared(problem), method, params, certificate, plan_s).result()
 
@@ -172,7 +173,7 @@ class _Answer:
         reason: Reason | None
         try:
             reason = self._work()
-        except (DeadlineExceeded, SolverFailed):
+        except DeadlineExceeded:
             reason = Reason.DEADLINE
         except BudgetExceeded:
             reason = Reason.BUDGET
@@ -190,6 +191,7 @@ class _Answer:
 
     def _work(self) -> Reason | None:
         """Ask until a favourable record is verified; the reason is what holds if none is."""
+        failed: SolverFailed | None = None
         sampler = self.params if isinstance(self.params, SamplerParams) else SamplerParams()
         seen = self.shared.survey(sampler)
         self.factual_score = seen.factual_score
@@ -213,9 +215,10 @@ class _Answer:
             else:
                 reason = self._climb(self.candidates)
                 self._recall(self.candidates)
-        except DegenerateSurrogate:
+        except (DegenerateSurrogate, SolverFailed) as error:
             reason = Reason.DEGENERATE_SURROGATE
-            if self.method.promise is not None:
+            failed = error if isinstance(error, SolverFailed) else None
+            if self.candidates is None and self.method.promise is not None:
                 self.candidates = self.method.promise(self.problem, self.params, self.meter)
         if not self.found and self.rounds > 0:
             self._verify(np.empty((0, self.actions.space.p)), fallback=self._fallback_rows())
@@ -223,6 +226,8 @@ class _Answer:
             self.relax = _relaxation(self.problem) or self.relax
             if self.relax and reason is Reason.DEGENERATE_SURROGATE:
                 reason = Reason.INFEASIBLE_CONSTRAINTS  # no decision differs because of what cannot change
+        if failed and not self.found:
+            raise failed
         return reason
 
     def _certify(self) -> None:

@@ -24,6 +24,7 @@ from itertools import count
 import numpy as np
 from jaxtyping import Bool, Float
 
+from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.action_program import ActionProgram
 from app.recourse.actionability import ActionSet
 from app.recourse.robust_linear import Objective, loss, optimum_in_box
@@ -115,7 +116,7 @@ class TradeOff:
 
         Raises
         ------
-        SolverFailed : the general solver ran out of time
+        DeadlineExceeded, SolverFailed : as `mixed_integer_program`, with nothing legal known
         """
         weight = self.objective.cost_weight if cost_weight is None else cost_weight
         if self.empty:
@@ -294,7 +295,12 @@ class TradeOff:
         best: Optimum | None = None
         for _ in range(ROUNDS):
             left = None if self.deadline is None else self.deadline - time.monotonic()
-            found = program.solve(cost, np.concatenate(rows), np.concatenate(lower), time_limit_s=left)
+            try:
+                found = program.solve(cost, np.concatenate(rows), np.concatenate(lower), time_limit_s=left)
+            except (DeadlineExceeded, SolverFailed):
+                if best is None:
+                    raise
+                return best
             if found is None:
                 return best
             row_raw, bound = found.row_raw, found.value + weight * program.start_cost

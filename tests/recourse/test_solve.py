@@ -4,7 +4,7 @@ import json
 import math
 import pickle
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Float
 
-from app.errors import ModelOutputInvalid
+from app.errors import ModelOutputInvalid, SolverFailed
 from app.recourse.actionability import Bounds, Direction
 from app.recourse.blackbox import Output
 from app.recourse.features import Change, FeatureSpace
+from app.recourse.method import Candidates
 from app.recourse.methods.robust_mpm import METHOD, RobustMpmParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Counterfactual, Reason, RecourseResult, Status
@@ -291,6 +292,31 @@ def asdict_shallow(question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# --- a solver that fails ---------------------------------------------------------------------------------------------
+
+
+def without_solver(problem: RecourseProblem) -> RecourseResult:
+    def fail(*_: object) -> Candidates:
+        raise SolverFailed("No answer.")
+
+    return solve(problem, replace(METHOD, generate=fail), RobustMpmParams())
+
+
+def test_a_failed_solver_leaves_what_the_model_accepts_of_others() -> None:
+    problem, spy = ask(plane(3), linear, [-1.0, 1.0, 0.0])
+    result = without_solver(problem)
+    check(problem, spy, result)
+    assert result.status is Status.FOUND
+    assert result.warnings == (FALLBACK_WARNING,)
+
+
+def test_a_failed_solver_without_a_fallback_is_no_verdict() -> None:
+    """Least of all that the time ran out, which it did not."""
+    problem, _ = refuses_every_try()
+    with pytest.raises(SolverFailed):
+        without_solver(problem)
+
+
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
@@ -431,14 +457,18 @@ def test_records_on_the_way_to_others_are_the_last_resort_and_the_answer_says_so
     assert FALLBACK_WARNING in result.warnings
 
 
-def test_a_model_that_refuses_every_try_is_a_target_not_reached() -> None:
+def refuses_every_try() -> tuple[RecourseProblem, Spy]:
     fact = np.array([-1.0, -1.5])
     reference = np.random.default_rng(7).uniform(-5, 5, (400, 2))
 
     def suspicious(X: Points) -> Scores:
         return np.where((fact == X).any(axis=1) | (np.abs(X) == 5.0).any(axis=1), -1.0, X.sum(axis=1) - 1.0)
 
-    problem, spy = ask(plane(2), suspicious, fact.tolist(), rows_raw=reference, constraints={"max_changes": 1})
+    return ask(plane(2), suspicious, fact.tolist(), rows_raw=reference, constraints={"max_changes": 1})
+
+
+def test_a_model_that_refuses_every_try_is_a_target_not_reached() -> None:
+    problem, spy = refuses_every_try()
     result = answer(problem)
     check(problem, spy, result)
     assert reason(result) is Reason.TARGET_NOT_REACHED

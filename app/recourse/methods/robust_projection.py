@@ -56,7 +56,7 @@ def project(
 
     Raises
     ------
-    SolverFailed : out of time
+    DeadlineExceeded, SolverFailed : as `mixed_integer_program` and `cone_program`
     """
     every = np.ones(program.size, dtype=bool)
     relaxed = _continuous(program, model, radius, np.zeros(program.size), every, deadline)

@@ -37,7 +37,7 @@ from enum import StrEnum
 import numpy as np
 from jaxtyping import Float
 
-from app.errors import SolverFailed
+from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.linear import WeightMoments
 from app.recourse.robustness.programs import lower_program, upper_program
 
@@ -143,7 +143,7 @@ def plan_bounds(
             )
         upper = max(upper_program(directions, mean, covariance, radius, time_limit_s).upper, 0.0)
         return PlanBounds(lower=0.0, upper=min(upper, bracket.upper), exact=True, status=BoundStatus.COMPLETE)
-    except SolverFailed:
+    except (DeadlineExceeded, SolverFailed):
         return bracket
 
 
