@@ -292,6 +292,29 @@ def asdict_shallow(question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# --- few features that can change ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [None, 20.0])
+@pytest.mark.parametrize("fixed", [-1.0, -1.5, -2.5])
+def test_one_feature_is_changed_about_as_far_as_it_must(limit: float | None, fixed: float) -> None:
+    """What nobody near can show: the person's other features are worse than those of all who are accepted."""
+    space = FeatureSpace([plane(1, low=limit and -limit, high=limit).features[0], *plane(4).features[1:]])
+    problem, spy = ask(
+        space,
+        lambda X: X.sum(axis=1),
+        [-2.0, fixed, fixed, fixed],
+        rows_raw=np.random.default_rng(1).normal(size=(500, 4)),
+        constraints={"immutable": ("f1", "f2", "f3")},
+    )
+    result = answer(problem)
+    check(problem, spy, result)
+    (found,) = result.counterfactuals
+    needed = 2.0 - 3.0 * fixed
+    assert needed <= found.cost <= 1.25 * needed
+    assert FALLBACK_WARNING not in result.warnings
+
+
 # --- a solver that fails ---------------------------------------------------------------------------------------------
 
 

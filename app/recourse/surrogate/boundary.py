@@ -2,7 +2,8 @@
 
 1. The `neighbours` nearest reference records that the model accepts, each moved to what this person can reach.
 2. On each segment from the factual to a neighbour, the point where the decision flips: one call scores a grid on all
-   segments, a second one a finer grid inside every bracket.
+   segments, a second one a finer grid inside every bracket. Where no segment has one, the second call follows rays to
+   accepted records near and far, and beyond them, as far as this person can go.
 3. Points drawn around the crossings, in equal numbers, and scored in a third call.
 
 Differences from papers 1 and Laugel et al., each with its row in the benchmarks:
@@ -35,6 +36,10 @@ from app.recourse.surrogate.classes import Classes, class_moments
 
 GRID = 16
 """Points per segment in each of the two calls; the crossing is known to 1/256 of the segment."""
+FARTHER = 2
+"""Rays for each neighbour where all that is reachable near the neighbours is refused."""
+BEYOND = (0.5, 32.0)
+"""Where the points of a ray begin and end, as multiples of the way to its record."""
 RESAMPLE_FACTORS = (0.25, 2.0)
 """Radii tried, in one further call, where almost all samples have the same decision."""
 MAX_SWITCH = 0.5
@@ -205,16 +210,43 @@ def _crossings(problem: RecourseProblem, meter: Meter, params: SamplerParams, se
         ends = seen.ends[crosses]
         bracket = favourable(seen.scores[crosses]).argmax(axis=1) / GRID
         points = _along(problem, ends, bracket[:, None] + np.arange(1, GRID + 1) / GRID**2)
+        rays = points[:0]
     else:
-        # What this person can reach near the neighbours is refused: look towards the neighbours themselves, once.
+        # What this person can reach near the neighbours is refused: look farther that way and towards other records,
+        # and, should all that be refused, towards the neighbours as they are.
         ends = _neighbours(problem, params.neighbours)
         points = _along(problem, ends, np.broadcast_to(np.arange(1, GRID + 1) / GRID, (len(ends), GRID)))
+        rays = _rays(problem, FARTHER * params.neighbours)
+    points = np.concatenate([rays, points])
     _, scores = ask(meter, points.reshape(-1, problem.reference.space.d))
-    flips = favourable(scores.reshape(len(ends), GRID))
-    # The end of each segment is known to be favourable, even where rounding or a random model now says otherwise.
-    flips[:, -1] = True
-    crossings = points[np.arange(len(ends)), flips.argmax(axis=1)]
+    flips = favourable(scores.reshape(len(points), GRID))
+    reached = flips[: len(rays)].any(axis=1)
+    if reached.any():
+        points, flips = rays[reached], flips[: len(rays)][reached]
+    else:
+        # The end of each segment is known to be favourable, even where rounding or a random model now says otherwise.
+        points, flips = points[len(rays) :], flips[len(rays) :]
+        flips[:, -1] = True
+    first, every = flips.argmax(axis=1), np.arange(len(points))
+    crossings = points[every, first]
+    if reached.any() and meter.black_box.fractional:  # the points of a ray are far between
+        before = np.where(first[:, None] > 0, points[every, first - 1], problem.x0)
+        crossings = 0.5 * (before + crossings)
     return np.asarray(crossings[((crossings - problem.x0) ** 2).sum(axis=1).argsort(kind="stable")])
+
+
+def _rays(problem: RecourseProblem, k: int) -> Float[np.ndarray, "k g d"]:
+    """Legal points towards up to `k` accepted records as this person can reach them, near and far, and beyond them."""
+    actions, space = problem.action_set, problem.reference.space
+    ends_raw = np.unique(actions.snap(problem.reference.rows_favourable_raw), axis=0)
+    ends_raw = ends_raw[(ends_raw != actions.factual_raw).any(axis=1)]
+    if not len(ends_raw):
+        return np.empty((0, GRID, space.d))
+    order = actions.cost(ends_raw).argsort(kind="stable")
+    ends_raw = ends_raw[order[np.linspace(0, len(order) - 1, min(k, len(order))).astype(int)]]
+    rows_raw, fact = np.repeat(ends_raw[:, None], GRID, axis=1), actions.factual_raw[space.numeric]
+    rows_raw[:, :, space.numeric] = fact + np.geomspace(*BEYOND, GRID)[:, None] * (rows_raw[:, :, space.numeric] - fact)
+    return space.encode(actions.snap(rows_raw.reshape(-1, space.p))).reshape(len(ends_raw), GRID, space.d)
 
 
 def _neighbours(problem: RecourseProblem, k: int) -> Float[np.ndarray, "k d"]:

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from app.errors import BoundaryNotFound, DegenerateSurrogate
 from app.recourse.blackbox import Meter
+from app.recourse.features import FeatureSpace
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import (
     GRID,
@@ -55,7 +56,8 @@ def test_samples_surround_crossings_that_lie_on_the_boundary(score: Any) -> None
 
 @pytest.mark.parametrize("fixed", [(), ("f1",), ("f0", "f2")])
 def test_the_spread_along_a_column_does_not_depend_on_how_many_are_free(fixed: tuple[str, ...]) -> None:
-    problem, _ = ask(plane(4), lambda X: X.sum(axis=1) - 1.0, [-1.0, -2.0, 0.5, -1.5], constraints={"immutable": fixed})
+    # From here one neighbour is within reach whatever is fixed, so there is one centre.
+    problem, _ = ask(plane(4), lambda X: X.sum(axis=1) - 1.0, [0.0] * 4, constraints={"immutable": fixed})
     sample = drawn(problem, neighbours=1, samples=20_000, radius_fraction=0.1)
     deviation = 0.1 * problem.reference.largest_distance / math.sqrt(4 + 2)
     assert sample.deviation == pytest.approx(deviation)
@@ -177,7 +179,7 @@ def test_the_way_leads_only_where_the_person_can_go() -> None:
     assert sample.free.tolist() == free_columns(problem.action_set).tolist() == [0, 2]
 
 
-def test_where_nobody_within_reach_is_accepted_the_way_leads_towards_those_who_are() -> None:
+def test_where_nobody_within_reach_is_accepted_the_way_leads_beyond_them() -> None:
     # Accepted only where f1 is positive, which this person cannot change.
     problem, _ = ask(plane(2), lambda X: np.minimum(X[:, 0], X[:, 1]), [-2.0, -2.0], constraints={"immutable": ("f1",)})
     with pytest.raises(DegenerateSurrogate, match="same decision"):
@@ -190,9 +192,24 @@ def test_where_nobody_within_reach_is_accepted_the_way_leads_towards_those_who_a
         rows_raw=np.random.default_rng(0).uniform(-1, 1, (200, 2)),
         constraints={"immutable": ("f1",)},
     )
-    sample = drawn(problem, radius_fraction=3.0)
+    sample = drawn(problem)
     assert (sample.X[:, 1] == -2.0).all()
-    assert sample.favourable.any()
+    assert 0.1 <= sample.favourable.mean() <= 0.9
+
+
+def test_a_category_alone_can_be_the_way() -> None:
+    """Nobody else's number is within reach; the one point with another category counts, and half of one does not."""
+    problem, spy = ask(
+        FeatureSpace([*plane(1).features, LOAN.features[LOAN.names.index("housing")]]),
+        lambda rows_raw: np.where((rows_raw[:, 1] == 1.0) & (rows_raw[:, 0] > -4.0), 1.0, -1.0),
+        [-2.0, 0.0],
+        rows_raw=np.array([[3.0, 1.0], [4.0, 1.0], [-2.0, 0.0], [-1.0, 2.0]]),
+        constraints={"immutable": ("f0",)},
+        raw=True,
+    )
+    sample = drawn(problem)
+    assert all(set(rows[:, 1]) <= {0.0, 1.0, 2.0} for rows in spy.asked)
+    assert 0.0 < sample.favourable.mean() < 1.0
 
 
 # --- models of raw records -------------------------------------------------------------------------------------------
