@@ -1,7 +1,7 @@
 """The action set as linear constraints, for the general mixed-integer solver.
 
-Two variables per move: whether it is made at all, and how far it goes beyond its first step (in steps, or in raw units
-for a continuous feature). A number can move both ways, a category to every other level.
+Two variables per move: whether it is made at all, and how far it goes beyond its first step (in steps, or in scales of
+a continuous feature: solvers' tolerances are absolute). A number can move both ways, a category to every other level.
 """
 
 import math
@@ -41,7 +41,7 @@ class ActionProgram:
         self.start = space.encode(self.start_raw[None])[0]
         self.start_cost = float(A.cost(self.start_raw[None])[0])
         forced = self.start_raw != A.factual_raw
-        feature, sign, level, first, step, limit = [], [], [], [], [], []
+        feature, sign, level, first, step, per, limit = [], [], [], [], [], [], []
         for k, j in enumerate(space.numeric.tolist()):
             for way in (1.0, -1.0):
                 room = (A.upper_raw[j] if way > 0.0 else -A.lower_raw[j]) - way * self.start_raw[j]
@@ -51,6 +51,7 @@ class ActionProgram:
                 sign.append(way)
                 level.append(-1)
                 step.append(A.step_raw[j])
+                per.append(A.step_raw[j] or space.scale_raw[k])
                 first.append(_to_lattice(A, j, way))
                 limit.append(min(room, reach * space.scale_raw[k] / A.weights[j]))
         for g in space.groups[A.movable[space.groups]].tolist():
@@ -60,13 +61,15 @@ class ActionProgram:
                     sign.append(0.0)
                     level.append(to)
                     step.append(1.0)
+                    per.append(1.0)
                     first.append(1.0)
                     limit.append(1.0)
         self.feature, self.level = np.array(feature, dtype=np.intp), np.array(level, dtype=np.intp)
         self.sign, self.first = np.array(sign), np.array(first)
-        self.per = np.where(np.array(step) > 0.0, step, 1.0)
+        self.per = np.array(per)
         self.integer = np.concatenate([np.ones(len(feature), dtype=bool), np.array(step) > 0.0])
-        beyond = np.where(np.array(step) > 0.0, np.floor((np.array(limit) - first) / self.per + 1e-6), limit)
+        beyond = (np.array(limit) - self.first) / self.per
+        beyond = np.where(np.array(step) > 0.0, np.floor(beyond + 1e-6), beyond)
         n = len(feature)
         self.size = 2 * n
         self.limit = np.concatenate([np.ones(n), np.maximum(beyond, 0.0)])
@@ -103,7 +106,9 @@ class ActionProgram:
         for rule in A.rules:
             slope = np.array(rule.coefficients_raw)[self.feature] * self.sign
             rest = rule.limit - float(np.dot(rule.coefficients_raw, self.start_raw))
-            constrain(slope * self.first, slope * self.per, rest if rule.equality else -math.inf, rest)
+            size = float(np.abs(slope * self.per).max(initial=0.0)) or 1.0
+            rest /= size
+            constrain(slope * self.first / size, slope * self.per / size, rest if rule.equality else -math.inf, rest)
         self.rows = np.array(rows).reshape(len(rows), 2 * n)
         self.lower, self.upper = np.array(lower), np.array(upper)
 

@@ -19,7 +19,7 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Bool, Float
 
-from app.recourse.action_program import ActionProgram
+from app.recourse.action_program import FAR, ActionProgram
 from app.recourse.convex import cone_program
 from app.recourse.linear import LinearModel, homogeneous
 from app.recourse.method import Candidates, Ground, Method, MethodParams, Need, Yields
@@ -32,6 +32,8 @@ ROUNDS = 20
 """Rounds of tangents."""
 TOLERANCE = 1e-7
 """By which the constraint may be missed, encoded units."""
+DUST = 1e-6
+"""Moves of continuous features that are shorter are what a solver leaves behind, encoded units."""
 LONGEST_S = 10.0
 """Of a cone program without a deadline."""
 
@@ -74,6 +76,9 @@ def project(
         if found is None or found.value >= best_cost - TOLERANCE:
             break
         z = _continuous(program, model, radius, found.z, ~program.integer, deadline)
+        if z is not None and (dust := ~program.integer & (np.abs(program.effect).max(axis=0) * z < DUST)).any():
+            settled = np.where(dust, 0.0, found.z)
+            z = _continuous(program, model, radius, settled, ~program.integer & ~dust, deadline)
         row_raw = found.row_raw if z is None else program.row(z)
         point, cost = encode(row_raw[None])[0], found.value if z is None else float(program.cost @ z)
         if worst_score(model, radius, point[None])[0] >= -TOLERANCE and cost < best_cost:
@@ -108,24 +113,30 @@ def _continuous(
     above, below = np.isfinite(program.upper), np.isfinite(program.lower)
     eye, limit = np.eye(n), program.limit[free]
     capped = np.isfinite(limit)
-    linear = np.concatenate([-eye, eye[capped], own[above][:, free], -own[below][:, free]])
-    limits = [np.zeros(n), limit[capped], (program.upper - slack)[above], (slack - program.lower)[below]]
+    # In units of cost, and each row by its largest entry: steps of a fine lattice are many and small.
+    unit = 1.0 / np.where(program.cost[free] > 0.0, program.cost[free], 1.0)
+    linear = np.concatenate([-eye, eye[capped], own[above][:, free], -own[below][:, free]]) * unit
+    limits = np.concatenate(
+        [np.zeros(n), limit[capped], (program.upper - slack)[above], (slack - program.lower)[below]]
+    )
+    size = np.abs(linear).max(axis=1, initial=0.0)
+    size[size == 0.0] = 1.0
     start, effect = program.start + program.effect @ fixed, program.effect[:, free]
     # First row of the cone: the score; then radius times the point, and times 1.
     cone = np.concatenate([-(model.w @ effect)[None], -radius * effect, np.zeros((1, n))])
-    A = np.concatenate([linear, cone])
+    A = np.concatenate([linear / size[:, None], cone * unit])
     at = np.nonzero(A)
     answer = cone_program(
-        program.cost[free],
+        program.cost[free] * unit,
         (A[at], (at[0], at[1])),
-        np.concatenate([*limits, model.score(start[None]), radius * start, [radius]]),
+        np.concatenate([limits / size, model.score(start[None]), radius * start, [radius]]),
         [("nonnegative", len(linear)), ("second_order", d + 2)],
         time_limit_s=_left(deadline) or LONGEST_S,
     )
     if answer is None:
         return None
     found = fixed.copy()
-    found[free] = np.clip(answer.x, 0.0, limit)
+    found[free] = np.clip(answer.x * unit, 0.0, limit)
     return found
 
 
@@ -138,7 +149,8 @@ def generate(problem: RecourseProblem, params: RobustProjectionParams, ground: G
     local = logit_model(problem, ground.sample, ground.meter, params.surrogate)
     model, radius, space = local.model.unit(), params.weight_radius, problem.action_set.space
     empty = bool((problem.action_set.lower_raw > problem.action_set.upper_raw).any())
-    best = None if empty else project(ActionProgram(problem.action_set), model, radius, problem.deadline)
+    program = ActionProgram(problem.action_set, reach=FAR * float(problem.action_set.weights.max()))
+    best = None if empty else project(program, model, radius, problem.deadline)
 
     def propose(pushes: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
         if best is None:
@@ -146,7 +158,8 @@ def generate(problem: RecourseProblem, params: RobustProjectionParams, ground: G
         tangent = _tangent(model, radius, space.encode(best[None])[0])
         search = Search(tangent, problem.action_set, deadline=problem.deadline)
         further = search.rows(np.maximum(search.start_score, 0.0) + pushes[pushes > 0.0], exact_up_to=-math.inf)
-        return np.concatenate([best[None][: int((pushes == 0.0).any())], further])
+        # The tangent accepts more than the constraint.
+        return np.concatenate([best[None][: int((pushes == 0.0).any())], further[meets(further)]])
 
     def meets(rows_raw: Float[np.ndarray, "n p"]) -> np.ndarray:
         return worst_score(model, radius, space.encode(rows_raw)) >= -TOLERANCE

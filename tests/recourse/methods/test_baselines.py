@@ -11,7 +11,7 @@ from app.recourse.actionability import ActionSet, action_set
 from app.recourse.features import FeatureSpace, FeatureType
 from app.recourse.linear import LinearModel
 from app.recourse.methods.robust_bayesian import Odds, RobustBayesianParams
-from app.recourse.methods.robust_projection import project, worst_score
+from app.recourse.methods.robust_projection import RobustProjectionParams, project, worst_score
 from app.recourse.result import Status
 from app.recourse.solve import MAX_CALLS, METHODS, solve
 from tests.recourse.test_solve import TOYS, check_record, decision
@@ -74,6 +74,30 @@ def test_the_robust_projection_is_the_cone_programs(seed: int, radius: float) ->
     assert found is not None
     assert actions.cost(found[None])[0] == pytest.approx(float(problem.value), abs=1e-5)
     assert worst_score(model, radius, found[None])[0] >= -1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_an_answer_keeps_the_cone_and_is_its_optimum_whatever_the_currency(seed: int, scale: float) -> None:
+    rng = np.random.default_rng(seed)
+    space = FeatureSpace([replace(f, min=-4.0 * scale, max=4.0 * scale, scale=scale) for f in plane(4).features])
+    w = rng.normal(size=4)
+    rows = rng.normal(size=(200, 4)).clip(-4.0, 4.0)
+    c = -float(np.quantile(rows @ w, 0.7))
+    fact = rows[np.argmin(rows @ w)]
+    problem, _ = ask(space, lambda X: X @ w + c, (fact * scale).tolist(), rows_raw=rows * scale)
+    black_box = replace(problem.black_box, linear=True, gradient=lambda X: np.tile(w, (len(X), 1)))
+    result = solve(replace(problem, black_box=black_box), METHODS["robust_projection"], RobustProjectionParams())
+    x, unit = cp.Variable(4), LinearModel(w, c).unit()
+    robust = unit.w @ x + unit.c >= 0.1 * cp.norm2(cp.hstack([x, 1.0]))
+    best = cp.Problem(cp.Minimize(cp.norm1(x - fact)), [robust, x >= -4.0, x <= 4.0])
+    best.solve(solver=cp.CLARABEL)
+    (found,) = result.counterfactuals
+    assert result.warnings == ()
+    assert found.cost == pytest.approx(float(best.value), abs=1e-4)
+    assert worst_score(unit, 0.1, space.encode(found.row_raw[None]))[0] >= -1e-6
+    changed = list(found.changed)
+    assert (np.abs(found.row_raw - problem.factual_raw)[changed] >= 1e-6 * scale).all()
 
 
 @pytest.mark.parametrize("seed", range(6))
