@@ -17,8 +17,10 @@ from annotated_types import Ge
 from jaxtyping import Bool, Float, Int
 
 from app.errors import ConstraintClash, Fault, InvalidRequest
-from app.recourse.features import Change, Feature, FeatureSpace, escape
+from app.recourse.features import LARGEST, Change, Feature, FeatureSpace, escape
 
+CHEAPEST, DEAREST = 1e-6, 1e6
+"""Factors on the cost of a feature that a request may give; beyond them costs drown each other in rounding."""
 RULE_TOLERANCE = 1e-9
 """A rule may be missed by rounding only, relative to the size of its terms."""
 
@@ -358,15 +360,15 @@ def _faults(
             invalid.append(Fault(pointer, "min must not be above max"))
     for name, weight in weights.items():
         pointer = f"/cost/weights/{escape(name)}"
-        if look_up(name, pointer) is not None and not (math.isfinite(weight) and weight > 0.0):
-            invalid.append(Fault(pointer, "must be a positive number"))
+        if look_up(name, pointer) is not None and not CHEAPEST <= weight <= DEAREST:
+            invalid.append(Fault(pointer, f"must be a number from {CHEAPEST:g} to {DEAREST:g}"))
     return invalid, clashes
 
 
 def _bound_number(feature: Feature, value: float | str) -> float:
     if feature.is_number:
-        if isinstance(value, str | bool) or not math.isfinite(value):
-            raise ValueError("must be a number")
+        if isinstance(value, str | bool) or not abs(value) <= LARGEST:
+            raise ValueError(f"must be a number between {-LARGEST:g} and {LARGEST:g}")
         return float(value)
     if value not in feature.levels:
         raise ValueError("must be one of " + ", ".join(str(level) for level in feature.levels))

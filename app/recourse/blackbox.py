@@ -25,6 +25,8 @@ LOGIT_LIMIT = 40.0
 """Scores are clipped here: a probability of exactly 0 or 1 is very sure, not infinite."""
 
 
+LAST_BITS = 1e-9
+"""Scores of a smooth model nearer to 0 than this may be on either side of it when they are worked out once more."""
 ROUNDING = 1e-12
 """A probability may be so far outside [0, 1]: averages over an ensemble are."""
 
@@ -120,6 +122,14 @@ class BlackBox:
     def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Scores of raw rows, exactly as a record of them would be scored; NaN as in `score`."""
         return self._to_score(self.space.encode(rows_raw) if self.fractional else rows_raw)
+
+    def accepts(self, scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        """Which decisions are favourable with however many other rows a model is asked about them.
+
+        Sums of a smooth model differ in the last bits with the number of rows; no answer may hang on these.
+        """
+        settled = self.rowwise or self.gradient is None
+        return favourable(scores) if settled else np.asarray(scores >= LAST_BITS)
 
     def probability(self, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"] | None:
         """Probability of the favourable class for scores of this model; None for a model of labels."""

@@ -21,6 +21,9 @@ from jaxtyping import Float, Int
 
 from app.errors import Fault, InvalidRecord
 
+LARGEST = 1e16
+"""Numbers of records are at most this large; whole ones stay below 2^53, so that doubles can tell them apart."""
+
 RawValue: TypeAlias = float | int | str | bool
 Record: TypeAlias = dict[str, RawValue]
 
@@ -183,6 +186,8 @@ class Feature:
             raise ValueError(f"must be {expected}, and finite")
         if self.type is FeatureType.INTEGER and (number != int(number) or abs(number) > 2**53):
             raise ValueError(f"must be {expected}")
+        if abs(number) > LARGEST:
+            raise ValueError(f"must be between {-LARGEST:g} and {LARGEST:g}")
         low, high = self.range_raw
         if number < low:
             raise ValueError(f"must be at least {low:g}")

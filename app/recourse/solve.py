@@ -305,7 +305,7 @@ class _Answer:
 
     def _keep(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
         """Remember the best good answer among these records, or else what came nearest; which of them are good."""
-        good = favourable(scores)
+        good = self.problem.black_box.accepts(scores)
         accepted = np.flatnonzero(good)
         if not accepted.size:
             self._remember_refused(rows_raw, scores)
@@ -379,7 +379,7 @@ class _Answer:
         self, candidates: PlanCandidates, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]
     ) -> Int[np.ndarray, "k"]:
         """Take the best plan among the different accepted rows; which rows those are."""
-        accepted = np.flatnonzero(favourable(scores))
+        accepted = np.flatnonzero(self.problem.black_box.accepts(scores))
         if accepted.size:
             accepted = accepted[np.sort(np.unique(rows_raw[accepted], axis=0, return_index=True)[1])]
             accepted = accepted[candidates.choose(rows_raw[accepted])]

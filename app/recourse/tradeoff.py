@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import DeadlineExceeded, SolverFailed
-from app.recourse.action_program import ActionProgram
+from app.recourse.action_program import FAR, ActionProgram
 from app.recourse.actionability import ActionSet
 from app.recourse.robust_linear import Objective, loss, optimum_in_box
 from app.recourse.simplicial import Mixture, Point, minimise, value
@@ -265,7 +265,10 @@ class TradeOff:
 
     def _by_program(self, weight: float) -> Optimum | None:
         """By mixed-integer programs whose losses are the tangents known so far."""
-        program = ActionProgram(self.action_set, reach=self._worth(weight))
+        A = self.action_set
+        # What costs more than the whole objective where the person starts is no answer, if the start is one.
+        worth = self._worth(weight) if A.contains(A.start_raw[None])[0] else FAR * float(A.weights.max())
+        program = ActionProgram(A, reach=worth)
         objective, n, d = self.objective, program.size, self.space.d
         shares = (self.share, 1.0 - self.share)
         # Variables besides the actions: |x| by column, and the two losses.

@@ -325,8 +325,8 @@ def test_constraints_can_only_tighten(constraints: dict[str, object], expected: 
     assert pointers(ConstraintClash, **constraints) == expected
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, math.nan, math.inf])
-def test_cost_weights_are_positive(weight: float) -> None:
+@pytest.mark.parametrize("weight", [0.0, -1.0, math.nan, math.inf, 1e-308, 1e308])
+def test_cost_weights_are_positive_and_comparable(weight: float) -> None:
     assert pointers(InvalidRequest, weights={"age": weight}) == {"/cost/weights/age"}
 
 

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from app.api.schemas.methods import CHOICES, DEFAULT_METHOD, MethodChoice
 from app.api.schemas.models import Decision, Described, ModelVersion, Record, Value
 from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive
-from app.recourse.actionability import Constraints
+from app.recourse.actionability import CHEAPEST, DEAREST, Constraints
 from app.recourse.certificate import CertificateParams
 from app.recourse.result import Reason, Status
 
@@ -30,7 +30,7 @@ Reference = Annotated[str, StringConstraints(max_length=200), AfterValidator(pri
 """A client's own name for a case."""
 
 FeatureName = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
-Weight = Annotated[float, Field(gt=0), NUMBER]
+Weight = Annotated[float, Field(ge=CHEAPEST, le=DEAREST), NUMBER]
 
 
 class Cost(Strict):

@@ -5,6 +5,7 @@ References
 Kayastha, Gkatzelis, Jabbari, "Learning-Augmented Robust Algorithmic Recourse", 2024.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -126,7 +127,9 @@ def generate(problem: RecourseProblem, params: LearningAugmentedParams, ground: 
         best = TradeOff(problem.action_set, other, deadline=problem.deadline).best()
         return float("nan") if best is None else best.value
 
-    def report(row_raw: Float[np.ndarray, "p"]) -> TradeOffReport:
+    def report(row_raw: Float[np.ndarray, "p"]) -> TradeOffReport | None:
+        if math.isnan(least(objective.share)):
+            return None
         X, cost = problem.action_set.space.encode(row_raw[None]), problem.action_set.cost(row_raw[None])
         worst = float(objective.worst(X, cost)[0])
         hopeful = None if predicted is None else float(objective.as_predicted(X, cost)[0])

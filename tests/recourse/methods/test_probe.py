@@ -143,6 +143,19 @@ def test_on_a_linear_model_nothing_legal_is_cheaper(case: tuple[Question, Points
     assert cheapest - 1e-6 <= result.counterfactuals[0].cost <= strictly + 1e-6
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_an_answer_at_the_boundary_is_accepted_when_it_is_asked_about_alone(seed: int) -> None:
+    """A product of matrices sums in another order for one row than for many; at rate 1/2 the optimum has score 0."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(2, 34))
+    rows_raw, model = rng.normal(size=(200, d)), LinearModel(rng.normal(size=d), 0.1)
+    fact = rows_raw[np.argmin(rows_raw @ model.w)]
+    problem = linear_problem(Question(plane(d), fact, Constraints(), (), model), rows_raw)
+    (found,) = answer(problem, target_invalidation_rate=0.5).counterfactuals
+    assert problem.black_box.score_raw(found.row_raw[None])[0] > 0.0
+    assert found.score == pytest.approx(0.0, abs=1e-4)
+
+
 @pytest.mark.parametrize("r", [0.35, 0.2, 0.1, 0.05, 0.001])
 def test_on_a_box_the_answer_is_the_projection_with_margin(r: float) -> None:
     """A conic program, with the noise as a second-order cone: ``w.x + c >= ndtri(1 - r) |diag(std) w|``."""
