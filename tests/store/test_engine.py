@@ -1,6 +1,8 @@
 """Where things are kept."""
 
 import os
+import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,6 +69,46 @@ def test_a_database_that_knows_no_encoding_holds_every_character(tmp_path: Path)
         engine.dispose()
     assert found.particulars
     assert found.particulars.reference == reference
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """The address of an empty PostgreSQL database."""
+    if missing := postgres_missing():
+        pytest.skip(missing)
+    with database() as url:
+        yield url
+
+
+def shown(url: str, *names: str) -> list[str]:
+    """What PostgreSQL does for a session of ours."""
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        found = [str(connection.exec_driver_sql(f"SHOW {name}").scalar()) for name in names]
+    engine.dispose()
+    return found
+
+
+def test_postgresql_soon_notices_that_our_machine_is_gone(postgres: str) -> None:
+    """Until then it keeps the lock of the writers, and nobody else writes."""
+    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
+    assert shown(postgres, *names) == ["5", "2", "3"]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has it")
+def test_we_soon_notice_that_the_machine_of_postgresql_is_gone(postgres: str) -> None:
+    engine = open_engine(postgres)
+    with engine.connect() as connection, socket.socket(fileno=os.dup(connection.connection.fileno())) as ours:
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 5
+        # Keepalives are sent only while nothing else is on its way.
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 11_000
+    engine.dispose()
+
+
+def test_what_an_address_says_about_the_session_counts(postgres: str) -> None:
+    said = f"{postgres}?options=-c%20tcp_keepalives_idle%3D60%20-c%20work_mem%3D5MB"
+    assert shown(said, "tcp_keepalives_idle", "tcp_keepalives_count", "work_mem") == ["60", "3", "5MB"]
 
 
 def test_what_an_address_says_about_the_connection_stays() -> None:
