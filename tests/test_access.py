@@ -1,15 +1,17 @@
 """Who may ask, and how often."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app import access
 from app.access import Access, refuse_open
-from app.errors import Open, TooManyRequests
+from app.errors import LedgerUnavailable, NotReady, Open, TooManyRequests
 from app.settings import Settings
-from app.store.recorder import Recorder
+from app.store.recorder import Answer, Recorder
 
 
 @pytest.mark.parametrize(
@@ -100,3 +102,36 @@ def test_who_was_silent_for_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch
     for caller in ("a", "b", "a", "c"):
         door.count(caller)
     assert list(door._buckets) == ["a", "c"]
+
+
+def test_all_who_wait_for_the_keys_are_told_at_once_that_they_cannot_be_read() -> None:
+    """Where each waited for the one before it, the last would wait for hours."""
+    tried = 0
+
+    async def work() -> None:
+        stalled = asyncio.Event()
+
+        class Stalled(Recorder):
+            async def run(self, work: Callable[[sa.Engine], Answer]) -> Answer:
+                nonlocal tried
+                tried += 1
+                await stalled.wait()
+                raise LedgerUnavailable
+
+        async def forget(_records: object) -> None:
+            """Nothing is kept."""
+
+        settings = Settings(auth="required")
+        door = Access(settings, Stalled(settings, forget))
+        callers = [asyncio.create_task(door.identify(None)) for _ in range(20)]
+        await asyncio.sleep(0)
+        stalled.set()
+        for caller in callers:
+            with pytest.raises(NotReady, match="keys cannot be read"):
+                await caller
+        assert tried == 1
+        with pytest.raises(NotReady):
+            await door.identify(None)
+        assert tried == 2
+
+    asyncio.run(work())

@@ -18,8 +18,11 @@ CONNECTION = {
 }
 """How soon we notice that PostgreSQL's machine is gone, in seconds; the last, about what was sent, in milliseconds."""
 
-SESSION = "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
-"""How soon PostgreSQL notices that ours is gone, in seconds: until then it keeps the locks that we held."""
+SESSION = "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c lock_timeout=8000"
+"""How soon PostgreSQL notices that ours is gone, in seconds: until then it keeps the locks that we held.
+
+And how long it lets us wait for the locks of others, in milliseconds: of the writers, or of who changes a table.
+"""
 
 BUSY_MS = 5_000
 """How long a writer of SQLite waits for another one."""

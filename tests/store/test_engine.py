@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
+from sqlalchemy.exc import OperationalError
 
 from app.errors import StateUnusable
 from app.settings import Settings
-from app.store.engine import database_url, open_engine
+from app.store.engine import database_url, open_engine, writing
 from app.store.ledger import FILE, Ledger
 from app.store.migrate import upgrade
+from app.store.recorder import PATIENCE_S
 from app.store.state import require_state
 from tests.jobs.serving import database, postgres_missing
 from tests.store.gifts import gift
@@ -93,6 +95,17 @@ def test_postgresql_soon_notices_that_our_machine_is_gone(postgres: str) -> None
     """Until then it keeps the lock of the writers, and nobody else writes."""
     names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
     assert shown(postgres, *names) == ["5", "2", "3"]
+
+
+def test_nobody_waits_for_a_lock_for_longer_than_for_the_ledger(postgres: str) -> None:
+    """Or what was refused would be recorded as soon as the lock is free."""
+    assert shown(postgres, "lock_timeout") == ["8s"]
+    assert PATIENCE_S > 8
+    first, second = open_engine(postgres), open_engine(f"{postgres}?options=-c%20lock_timeout%3D50")
+    with writing(first), pytest.raises(OperationalError, match="lock timeout"), writing(second):
+        pass
+    first.dispose()
+    second.dispose()
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has it")
