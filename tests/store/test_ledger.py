@@ -164,6 +164,37 @@ def test_the_first_entry_that_was_tampered_with_is_named(
     assert broken[1] in found.reason
 
 
+@pytest.mark.parametrize(
+    ("statement", "broken"),
+    [
+        (
+            "update ledger_particulars set answer = replace(answer, '42', '43') where number = 5",
+            (5, "other personal data"),
+        ),
+        ("update ledger_particulars set salt = hex(salt) where number = 5", (5, "other personal data")),
+        ("update ledger_particulars set reference = x'00' where number = 5", (5, "other personal data")),
+        ("update ledger_entries set kind = 'withdrawn' where number = 5", (5, "not as it was written")),
+        ("update ledger_entries set model = x'00' where number = 5", (5, "not as it was written")),
+        ("update ledger_entries set hash = x'00' where number = 5", (5, "not as it was written")),
+        ("update ledger_entries set id = 5 where number = 5", (5, "not as it was written")),
+    ],
+)
+def test_what_is_not_even_of_its_type_was_tampered_with(
+    tmp_path: Path, statement: str, broken: tuple[int, str]
+) -> None:
+    """SQLite takes whatever it is given; `replace`, for one, makes text of bytes."""
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    upgrade(engine)
+    ledger = Ledger(engine)
+    ledger.append([gift(number) for number in range(1, 7)])
+    change(ledger, sa.text(statement))
+    found = ledger.prove().broken
+    engine.dispose()
+    assert found
+    assert found.number == broken[0]
+    assert broken[1] in found.reason
+
+
 def test_a_whole_chain_made_anew_is_missed_by_who_noted_the_end(ledger: Ledger) -> None:
     ledger.append([gift(1), gift(2)])
     head = ledger.prove().head
