@@ -124,15 +124,18 @@ class Ledger:
     # --- write ---
 
     def append(self, gifts: Sequence[Given]) -> None:
-        """Add entries, all or none; one whose id is there already stays as it is."""
+        """Add entries, all or none; one whose id is there already, or comes twice, stays as it was first."""
+        firsts: dict[str, Given] = {}
+        for given in gifts:
+            firsts.setdefault(given.id, given)
         try:
             with writing(self._engine) as connection:
-                _give(connection, gifts)
+                _give(connection, list(firsts.values()))
         except sa.exc.IntegrityError:
             # Only what is computed once more after a crash is there already; asking first would cost everybody.
             with writing(self._engine) as connection:
-                known = set(connection.scalars(_KNOWN, {"ids": [given.id for given in gifts]}))
-                _give(connection, [given for given in gifts if given.id not in known])
+                known = set(connection.scalars(_KNOWN, {"ids": list(firsts)}))
+                _give(connection, [given for recourse_id, given in firsts.items() if recourse_id not in known])
 
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
         """Delete the personal data of recourses and add entries that say so; how many still had some."""

@@ -53,9 +53,20 @@ def test_the_same_recourse_is_recorded_once_and_stays_as_it_was(filled: Ledger) 
     assert filled.prove().entries == 8
 
 
+def test_the_same_recourse_twice_in_one_group_is_recorded_once(ledger: Ledger) -> None:
+    """As of a request and its heir; those of others in the group are recorded too."""
+    ledger.append([gift(1), gift(2), gift(2, answer=b"another"), gift(3)])
+    found = ledger.find("rec_0002").particulars
+    assert found
+    assert found.answer == gift(2).particulars.answer
+    ledger.append([gift(3), gift(4), gift(4)])
+    proof = ledger.prove()
+    assert (proof.entries, proof.broken) == (4, None)
+
+
 def test_all_or_nothing_is_written(ledger: Ledger) -> None:
     with pytest.raises(sa.exc.IntegrityError):
-        ledger.append([gift(1), gift(2), gift(2)])
+        ledger.append([gift(1), gift(2), gift(3, at=None)])
     assert ledger.prove().entries == 0
 
 
