@@ -49,6 +49,9 @@ SWEEP_AGAIN_S = 5.0
 
 SWEEP_AT_ONCE = 200
 
+OVERWRITE_AGAIN_S = 5.0
+"""Pause after erased data could not be overwritten because somebody was reading."""
+
 SILENT = "The ledger does not answer."
 
 Forget = Callable[[Sequence[Record]], Awaitable[None]]
@@ -71,6 +74,8 @@ class Recorder:
         self._sweeping: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[None] | None = None
         self._waiting: dict[asyncio.Future[None], Sequence[Given]] = {}
+        self._overwriting: asyncio.Task[None] | None = None
+        self._to_overwrite = False
         self._closing = asyncio.Event()
 
     def start(self) -> None:
@@ -80,7 +85,7 @@ class Recorder:
     async def close(self) -> None:
         """Write what waits, and let go of the database; without it, if it does not answer."""
         self._closing.set()
-        if tasks := [task for task in (self._opening, self._sweeping, self._writing) if task is not None]:
+        if tasks := [task for task in self._tasks() if task is not None]:
             _, late = await asyncio.wait(tasks, timeout=CLOSE_S)
             for task in late:
                 task.cancel()
@@ -143,6 +148,7 @@ class Recorder:
         Answers kept for their idempotency key go as well, once nobody can have them again.
         """
         await self.run(lambda engine: Replays(engine).sweep(datetime.now(UTC)))
+        self._overwrite_soon()
         erased = 0
         while True:
             now = datetime.now(UTC)
@@ -156,9 +162,14 @@ class Recorder:
         """Erase personal data, here and wherever else it is kept; how many recourses still had some."""
         await self._forget(records)
         ids = [record.entry.id for record in records]
-        return await self.ask(lambda ledger: ledger.erase(ids, why, datetime.now(UTC)))
+        erased = await self.ask(lambda ledger: ledger.erase(ids, why, datetime.now(UTC)))
+        self._overwrite_soon()
+        return erased
 
     # --- inside ---
+
+    def _tasks(self) -> tuple[asyncio.Task[None] | None, ...]:
+        return self._opening, self._sweeping, self._writing, self._overwriting
 
     async def _run(self, threads: Executor, work: Callable[[sa.Engine], Answer]) -> Answer:
         if self._engine is None:
@@ -203,6 +214,8 @@ class Recorder:
             if self._closing.is_set():
                 return
             pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
+        # An earlier process may have ended before it could.
+        self._overwrite_soon()
         if self._settings.run_jobs:
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep_for_ever())
 
@@ -226,6 +239,25 @@ class Recorder:
             engine.dispose()
             raise
         return engine
+
+    def _overwrite_soon(self) -> None:
+        self._to_overwrite = True
+        if self._overwriting is None or self._overwriting.done():
+            self._overwriting = asyncio.get_running_loop().create_task(self._overwrite())
+
+    async def _overwrite(self) -> None:
+        warned = False
+        while self._to_overwrite and not self._closing.is_set():
+            self._to_overwrite = False
+            with suppress(LedgerUnavailable):
+                if await self.ask(Ledger.overwrite):
+                    continue
+            self._to_overwrite = True
+            if not warned:
+                log.warning("erased-not-overwritten-yet")
+                warned = True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), OVERWRITE_AGAIN_S)
 
     async def _sweep_for_ever(self) -> None:
         while not self._closing.is_set():

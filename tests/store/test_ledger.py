@@ -142,6 +142,23 @@ def test_nothing_of_what_was_erased_is_left_in_the_files(tmp_path: Path) -> None
     engine.dispose()
 
 
+def test_what_was_erased_while_somebody_reads_is_overwritten_afterwards(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    upgrade(engine)
+    ledger = Ledger(engine)
+    ledger.append([gift(1, answer=b"a sentinel")])
+    with engine.connect() as reader:
+        reader.execute(sa.select(entries)).all()
+        assert ledger.erase(["rec_0001"], "request", NOW) == 1
+        assert not ledger.overwrite()
+        assert b"a sentinel" in (tmp_path / "ledger.sqlite-wal").read_bytes()
+    assert ledger.overwrite()
+    assert not any(b"a sentinel" in path.read_bytes() for path in tmp_path.iterdir())
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 5000
+    engine.dispose()
+
+
 # --- the chain -------------------------------------------------------------------------------------------------------
 
 

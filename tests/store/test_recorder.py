@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from app.errors import LedgerUnavailable
 from app.settings import Settings
 from app.store import engine as engines
 from app.store import recorder
-from app.store.engine import open_engine, writing
+from app.store.engine import database_url, open_engine, writing
+from app.store.ledger import FILE
 from app.store.recorder import Recorder
 from app.store.tables import entries
 from tests.store.gifts import gift
@@ -167,5 +169,38 @@ def test_closing_does_not_wait_for_a_database_that_is_stalled(
             other.dispose()
             # What had been begun ends now, and takes its connection with it.
             await asyncio.to_thread(ledger._writer.shutdown)
+
+    asyncio.run(work())
+
+
+@pytest.mark.usefixtures("patient")
+def test_what_was_erased_while_somebody_read_is_overwritten_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it was erased by a process that has ended meanwhile."""
+    monkeypatch.setattr(recorder, "OVERWRITE_AGAIN_S", 0.01)
+    settings = Settings(state_dir=tmp_path)
+
+    def left() -> bool:
+        return any(b"a sentinel" in path.read_bytes() for path in tmp_path.iterdir())
+
+    async def work() -> None:
+        other = open_engine(database_url(settings, FILE))
+        async with opened(settings) as ledger:
+            await ledger.record(gift(1, answer=b"a sentinel"))
+            with other.connect() as reader:
+                reader.execute(sa.select(entries)).all()
+                found = await ledger.ask(lambda ledger: ledger.find("rec_0001"))
+                assert await ledger.erase([found], "request") == 1
+                assert left()
+            await until(lambda: not left())
+            await ledger.record(gift(2, answer=b"a sentinel"))
+            with other.connect() as reader:
+                reader.execute(sa.select(entries)).all()
+                await ledger.ask(lambda ledger: ledger.erase(["rec_0002"], "request", datetime.now(UTC)))
+        assert left()
+        async with opened(settings):
+            await until(lambda: not left())
+        other.dispose()
 
     asyncio.run(work())
