@@ -7,6 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+# DBOS imports it in another thread, and half imported it breaks the statements that are made meanwhile.
+import sqlalchemy.orm
+
 from app.settings import Settings
 
 CONNECTION = {

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +73,12 @@ def test_a_database_that_knows_no_encoding_holds_every_character(tmp_path: Path)
         engine.dispose()
     assert found.particulars
     assert found.particulars.reference == reference
+
+
+def test_no_part_of_sqlalchemy_is_left_for_other_threads_to_import() -> None:
+    """The ledger is used while DBOS is imported, and SQLAlchemy cannot be used while its ORM is."""
+    program = "import sys, app.store.engine; assert 'sqlalchemy.orm' in sys.modules"
+    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=True)
 
 
 @pytest.fixture
