@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from app.errors import InsufficientScope, InvalidKey, KeyRequired, NotReady, Open, TooManyRequests
+from app.observability import log
 from app.settings import Settings
 from app.store.keys import NOBODY, Key, Keys, Scope, parts
 from app.store.recorder import Recorder
@@ -148,5 +149,8 @@ class Access:
             except NotReady:
                 self._failed_at = time.monotonic()
                 raise NotReady(UNREADABLE) from None
+            for key in found:
+                if key.unknown and key.id not in self._keys:
+                    log.warning("unknown-scope", key=key.id, scopes=sorted(key.unknown))
             self._keys = {key.id: key for key in found}
             self._read_at = began
