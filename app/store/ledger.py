@@ -27,18 +27,21 @@ OVERWRITE_MS = 200
 
 _erasures = entries.alias("erasures")
 
+_DATA = [column for column in particulars.c if column is not particulars.c.number]
+
 _RECORDS: sa.Select[Any] = sa.select(
     *entries.c,
-    particulars.c.salt,
-    particulars.c.reference,
-    particulars.c.job,
-    particulars.c.request,
-    particulars.c.answer,
+    *_DATA,
     _erasures.c.at.label("erased_at"),
 ).select_from(
     entries.outerjoin(particulars, particulars.c.number == entries.c.number).outerjoin(
         _erasures, (_erasures.c.id == entries.c.id) & (_erasures.c.kind == Kind.ERASED)
     )
+)
+
+# By way of the personal data: of the entries without any there are ever more, and none of them is looked at.
+_HELD: sa.Select[Any] = sa.select(*entries.c, *_DATA, sa.null().label("erased_at")).select_from(
+    particulars.join(entries, particulars.c.number == entries.c.number)
 )
 
 # Made once: to put a statement together takes as long as to run it.
@@ -196,16 +199,19 @@ class Ledger:
         with self._engine.connect() as connection:
             return [_record(row) for row in connection.execute(query.order_by(entries.c.number.desc()).limit(limit))]
 
-    def due(self, *, given_before: datetime, now: datetime, limit: int) -> list[Record]:
-        """Recourses that were given before a moment, have expired and still hold personal data."""
-        query = _RECORDS.where(
+    def due(self, *, given_before: datetime, now: datetime, limit: int, after: int = 0) -> list[Record]:
+        """Recourses that were given before a moment, have expired and still hold personal data; the oldest first.
+
+        Those whose numbers come after `after`.
+        """
+        query = _HELD.where(
+            particulars.c.number > after,
             entries.c.kind == Kind.GIVEN,
             entries.c.at < timestamp(given_before),
             entries.c.expires_at < timestamp(now),
-            particulars.c.number.is_not(None),
         )
         with self._engine.connect() as connection:
-            return [_record(row) for row in connection.execute(query.order_by(entries.c.number).limit(limit))]
+            return [_record(row) for row in connection.execute(query.order_by(particulars.c.number).limit(limit))]
 
     def count(self, which: Promises) -> int:
         """How many promises there are."""

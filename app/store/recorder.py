@@ -149,14 +149,15 @@ class Recorder:
         """
         await self.run(lambda engine: Replays(engine).sweep(datetime.now(UTC)))
         self._overwrite_soon()
-        erased = 0
+        erased = after = 0
         while True:
             now = datetime.now(UTC)
             given_before = now - timedelta(days=self._settings.retention_days)
-            due = partial(Ledger.due, given_before=given_before, now=now, limit=SWEEP_AT_ONCE)
+            due = partial(Ledger.due, given_before=given_before, now=now, limit=SWEEP_AT_ONCE, after=after)
             if not (found := await self.ask(due)):
                 return erased
             erased += await self.erase(found, "retention")
+            after = found[-1].entry.number
 
     async def erase(self, records: Sequence[Record], why: str) -> int:
         """Erase personal data, here and wherever else it is kept; how many recourses still had some."""

@@ -113,7 +113,39 @@ def test_those_are_due_that_are_old_and_have_expired(ledger: Ledger) -> None:
     later = datetime(2030, 5, 1, tzinfo=UTC)
     assert [due.entry.id for due in ledger.due(given_before=given_before, now=later, limit=9)] == ["rec_0001"]
     assert [due.entry.id for due in ledger.due(given_before=later, now=NOW, limit=9)] == ["rec_0003"]
-    assert len(ledger.due(given_before=later, now=later, limit=2)) == 2
+    assert [due.entry.id for due in ledger.due(given_before=later, now=later, limit=2)] == ["rec_0001", "rec_0002"]
+    assert [due.entry.id for due in ledger.due(given_before=later, now=later, limit=2, after=2)] == ["rec_0003"]
+    ledger.erase(["rec_0002"], "request", NOW)
+    found = ledger.due(given_before=later, now=later, limit=9)
+    assert found == [ledger.find("rec_0001"), ledger.find("rec_0003")]
+
+
+def test_looking_for_those_that_are_due_takes_no_longer_the_more_were_erased(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    upgrade(engine)
+    ledger = Ledger(engine)
+    later = datetime(2031, 1, 1, tzinfo=UTC)
+
+    def steps() -> int:
+        """How many instructions SQLite takes."""
+        taken = 0
+
+        def step() -> None:
+            nonlocal taken
+            taken += 1
+
+        with engine.connect() as connection:
+            assert connection.connection.driver_connection is not None
+            connection.connection.driver_connection.set_progress_handler(step, 1)
+        assert [due.entry.id for due in ledger.due(given_before=later, now=later, limit=9)] == ["rec_0000"]
+        return taken
+
+    ledger.append([gift(0)])
+    before = steps()
+    ledger.append([gift(number) for number in range(1, 1000)])
+    ledger.erase([f"rec_{number:04}" for number in range(1, 1000)], "retention", NOW)
+    assert 0 < steps() < before + 1000
+    engine.dispose()
 
 
 # --- erasing ---------------------------------------------------------------------------------------------------------

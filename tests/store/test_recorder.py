@@ -204,3 +204,18 @@ def test_what_was_erased_while_somebody_read_is_overwritten_soon(
         other.dispose()
 
     asyncio.run(work())
+
+
+def test_all_that_is_due_is_swept_some_at_a_time(url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "SWEEP_AT_ONCE", 2)
+    past = {"at": "2020-01-01T00:00:00.000Z", "expires_at": "2020-04-01T00:00:00.000Z"}
+
+    async def work() -> None:
+        async with opened(settings) as ledger:
+            await ledger.record(*(gift(number, **past if number % 3 else {}) for number in range(1, 9)))
+            assert await ledger.sweep() == 6
+            assert await ledger.sweep() == 0
+            left = await ledger.ask(lambda ledger: ledger.newest(9))
+        assert [record.entry.id for record in left] == ["rec_0006", "rec_0003"]
+
+    asyncio.run(work())
