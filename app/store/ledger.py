@@ -40,9 +40,11 @@ _RECORDS: sa.Select[Any] = sa.select(
 )
 
 # By way of the personal data: of the entries without any there are ever more, and none of them is looked at.
-_HELD: sa.Select[Any] = sa.select(*entries.c, *_DATA, sa.null().label("erased_at")).select_from(
-    particulars.join(entries, particulars.c.number == entries.c.number)
-)
+_HOLDING = particulars.join(entries, particulars.c.number == entries.c.number)
+
+_HELD: sa.Select[Any] = sa.select(*entries.c, *_DATA, sa.null().label("erased_at")).select_from(_HOLDING)
+
+_OUTLINES: sa.Select[Any] = sa.select(*entries.c, particulars.c.reference).select_from(_HOLDING)
 
 # Made once: to put a statement together takes as long as to run it.
 _KNOWN = sa.select(entries.c.id).where(
@@ -75,6 +77,14 @@ class Record:
     particulars: Particulars | None
     """None once erased."""
     erased_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """As much of a recourse that is not erased as a list shows."""
+
+    entry: Entry
+    reference: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,16 +198,17 @@ class Ledger:
             raise UnknownRecourse
         return _record(row)
 
-    def newest(self, limit: int, *, reference: str | None = None, before: str | None = None) -> list[Record]:
+    def newest(self, limit: int, *, reference: str | None = None, before: str | None = None) -> list[Outline]:
         """The newest recourses that are not erased, newest first; those before the id `before`."""
-        query = _RECORDS.where(entries.c.kind == Kind.GIVEN, particulars.c.number.is_not(None))
+        query = _OUTLINES.where(entries.c.kind == Kind.GIVEN)
         if reference is not None:
             query = query.where(particulars.c.reference == reference)
         if before is not None:
             at = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == before)
-            query = query.where(entries.c.number < at.scalar_subquery())
+            query = query.where(particulars.c.number < at.scalar_subquery())
+        query = query.order_by(particulars.c.number.desc()).limit(limit)
         with self._engine.connect() as connection:
-            return [_record(row) for row in connection.execute(query.order_by(entries.c.number.desc()).limit(limit))]
+            return [Outline(entry=_entry(row), reference=row.reference) for row in connection.execute(query)]
 
     def due(self, *, given_before: datetime, now: datetime, limit: int, after: int = 0) -> list[Record]:
         """Recourses that were given before a moment, have expired and still hold personal data; the oldest first.

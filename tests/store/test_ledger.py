@@ -83,6 +83,17 @@ def test_the_newest_come_first_in_pages_and_by_reference(filled: Ledger) -> None
     assert ids(limit=9, before="rec_none") == []
 
 
+def test_a_list_does_not_read_the_answers(filled: Ledger) -> None:
+    """Some kilobytes each, of which it shows nothing."""
+    asked: list[str] = []
+    sa.event.listen(filled._engine, "before_cursor_execute", lambda *said: asked.append(said[2]))
+    (newest, *_) = filled.newest(9)
+    assert (newest.entry, newest.reference) == (filled.find("rec_0006").entry, "case 0")
+    listing, finding = (statement for statement in asked if statement.startswith("SELECT"))
+    assert "ledger_particulars.answer" in finding
+    assert "ledger_particulars.answer" not in listing
+
+
 def test_promises_are_those_found_unexpired_and_not_erased(ledger: Ledger) -> None:
     ledger.append(
         [
