@@ -85,8 +85,9 @@ class Recorder:
     async def close(self) -> None:
         """Write what waits, and let go of the database; without it, if it does not answer."""
         self._closing.set()
-        if tasks := [task for task in self._tasks() if task is not None]:
-            _, late = await asyncio.wait(tasks, timeout=CLOSE_S)
+        tasks = (self._opening, self._sweeping, self._writing, self._overwriting)
+        if begun := [task for task in tasks if task is not None]:
+            _, late = await asyncio.wait(begun, timeout=CLOSE_S)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
@@ -168,9 +169,6 @@ class Recorder:
         return erased
 
     # --- inside ---
-
-    def _tasks(self) -> tuple[asyncio.Task[None] | None, ...]:
-        return self._opening, self._sweeping, self._writing, self._overwriting
 
     async def _run(self, threads: Executor, work: Callable[[sa.Engine], Answer]) -> Answer:
         if self._engine is None:
