@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from app.errors import InsufficientScope, InvalidKey, KeyRequired, NotReady, Open, TooManyRequests
+from app.observability import log
 from app.settings import Settings
 from app.store.keys import NOBODY, Key, Keys, Scope, parts
 from app.store.recorder import Recorder
 
 FRESH_S = 1.0
 """Keys are read again after so long; a key that was revoked works no longer than that."""
+
+UNREADABLE = "The API keys cannot be read, so nobody can be let in."
 
 WINDOW_S = 60.0
 """Rates are so many requests in this time."""
@@ -75,6 +78,7 @@ class Access:
         self._recorder = recorder
         self._keys: dict[str, Key] = {}
         self._read_at = -FRESH_S
+        self._failed_at = -FRESH_S
         self._reading = asyncio.Lock()
         self._buckets: dict[str, tuple[float, float]] = {}
         """Of each caller how many requests were left, and when that was; the one that asked last is last."""
@@ -132,14 +136,21 @@ class Access:
         return self._settings.auth == "off"
 
     async def _refresh(self) -> None:
-        if time.monotonic() - self._read_at < FRESH_S:
+        if (asked := time.monotonic()) - self._read_at < FRESH_S:
             return
         async with self._reading:
             if (began := time.monotonic()) - self._read_at < FRESH_S:
                 return  # somebody has just read them
+            if self._failed_at > asked:
+                # Somebody has just tried. If all who wait did so, one after the other, the last would wait for hours.
+                raise NotReady(UNREADABLE)
             try:
                 found = await self._recorder.run(lambda engine: Keys(engine).list())
             except NotReady:
-                raise NotReady("The API keys cannot be read, so nobody can be let in.") from None
+                self._failed_at = time.monotonic()
+                raise NotReady(UNREADABLE) from None
+            for key in found:
+                if key.unknown and key.id not in self._keys:
+                    log.warning("unknown-scope", key=key.id, scopes=sorted(key.unknown))
             self._keys = {key.id: key for key in found}
             self._read_at = began

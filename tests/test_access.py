@@ -1,14 +1,17 @@
 """Who may ask, and how often."""
 
 import asyncio
-from typing import Any
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
 from app import access
 from app.access import Access, refuse_open
-from app.errors import Open, TooManyRequests
+from app.errors import InsufficientScope, LedgerUnavailable, NotReady, Open, TooManyRequests
 from app.settings import Settings
+from app.store.keys import Key, Scope
 from app.store.recorder import Recorder
 
 
@@ -60,6 +63,16 @@ def limited(**settings: Any) -> Access:
     return asyncio.run(build())
 
 
+def keyed(read: Callable[[], Awaitable[list[Key]]]) -> Access:
+    """Where keys are needed, and read like this."""
+
+    class Fake:
+        async def run(self, _work: object) -> list[Key]:
+            return await read()
+
+    return Access(Settings(auth="required"), cast(Recorder, Fake()))
+
+
 def test_each_caller_has_a_bucket_that_fills_again(clock: list[float]) -> None:
     door = limited(rate_limit=60, auth="off")
     first = door.count("a")
@@ -100,3 +113,62 @@ def test_who_was_silent_for_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch
     for caller in ("a", "b", "a", "c"):
         door.count(caller)
     assert list(door._buckets) == ["a", "c"]
+
+
+def test_all_who_wait_for_the_keys_are_told_at_once_that_they_cannot_be_read() -> None:
+    """Where each waited for the one before it, the last would wait for hours."""
+
+    async def work() -> None:
+        stalled, tried = asyncio.Event(), 0
+
+        async def read() -> list[Key]:
+            nonlocal tried
+            tried += 1
+            await stalled.wait()
+            raise LedgerUnavailable
+
+        door = keyed(read)
+        callers = [asyncio.create_task(door.identify(None)) for _ in range(20)]
+        await asyncio.sleep(0)
+        stalled.set()
+        for caller in callers:
+            with pytest.raises(NotReady, match="keys cannot be read"):
+                await caller
+        assert tried == 1
+        with pytest.raises(NotReady):
+            await door.identify(None)
+        assert tried == 2
+
+    asyncio.run(work())
+
+
+def test_a_scope_of_another_release_is_told_once_not_whenever_keys_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Any, ...]] = []
+
+    class Log:
+        def warning(self, event: str, *, key: str, scopes: list[str]) -> None:
+            told.append((event, key, scopes))
+
+    async def work() -> None:
+        digest = hashlib.sha256(b"secret").hexdigest()
+        key = Key(
+            id="one", name="", scopes=frozenset({Scope.MODELS}), digest=digest, created_at="", revoked_at=None,
+            unknown=frozenset({"appeals"}),
+        )  # fmt: skip
+        reads = 0
+
+        async def read() -> list[Key]:
+            nonlocal reads
+            reads += 1
+            return [key]
+
+        door = keyed(read)
+        assert [await door.identify("rk_one_secret") for _ in range(3)] == [key] * 3
+        assert reads == 3
+        with pytest.raises(InsufficientScope):
+            door.require(key, [Scope.AUDIT])
+
+    monkeypatch.setattr(access, "log", Log())
+    monkeypatch.setattr(access, "FRESH_S", 0.0)
+    asyncio.run(work())
+    assert told == [("unknown-scope", "one", ["appeals"])]

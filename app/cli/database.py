@@ -37,15 +37,10 @@ def ledger_engine() -> "Iterator[Engine]":
     settings = read_settings()
     import sqlalchemy as sa
 
-    from app.store.engine import database_url, open_engine
-    from app.store.ledger import FILE
-    from app.store.state import require_state
+    from app.store.migrate import as_it_is
 
-    require_state(settings)
-    engine = open_engine(database_url(settings, FILE))
     try:
-        yield engine
+        with as_it_is(settings) as engine:
+            yield engine
     except sa.exc.DBAPIError as error:
         raise CommandError(f"The ledger cannot be used: {error.orig}") from error
-    finally:
-        engine.dispose()

@@ -12,11 +12,15 @@ cli = typer.Typer(help="The ledger of recourse given.", no_args_is_help=True)
 
 @cli.command()
 def upgrade() -> None:
-    """Make the tables of the ledger, or bring them up to date; the service does the same when it starts."""
-    from app.store.migrate import upgrade as migrate
+    """Make the tables of ledger and jobs, or bring them up to date; the service does the same when it starts."""
+    settings = read_settings()
+    from app.jobs import database as jobs
+    from app.store import migrate as ledger
+    from app.store.engine import database_url
 
     with ledger_engine() as engine:
-        before, after = migrate(engine)
+        before, after = ledger.upgrade(engine)
+        jobs.migrate(database_url(settings, jobs.FILE))
     typer.echo(f"The ledger is up to date ({after})." if before == after else f"The ledger is now at {after}.")
 
 

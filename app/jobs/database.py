@@ -1,4 +1,4 @@
-"""The file in which jobs are kept on one machine, and who computes those of a database."""
+"""The database in which jobs are kept: its tables, its file on one machine, and who computes the jobs in it."""
 
 import fcntl
 import zlib
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from app.errors import NotReady
 from app.settings import Settings
+from app.store.engine import open_engine
 
 FILE = "jobs.sqlite"
 
@@ -24,6 +25,23 @@ LOCAL = "local"
 
 SLOTS = [f"slot-{k}" for k in range(256)]
 """Executor ids of processes that were given none; whoever holds one can finish what a dead holder had begun."""
+
+
+def migrate(url: str) -> None:
+    """Make the tables of the jobs, or bring them up to date; who may not change tables can do so if they are.
+
+    Blocks; errors are SQLAlchemy's `DBAPIError`.
+    """
+    from dbos import DBOS
+
+    from app.jobs.chunks import Chunks
+
+    DBOS.migrate(url)
+    engine = open_engine(url)
+    try:
+        Chunks(engine).create()
+    finally:
+        engine.dispose()
 
 
 class Claim:

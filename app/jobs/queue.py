@@ -468,10 +468,10 @@ class Jobs:
         return True
 
     def _connect(self) -> None:
-        from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
+        from dbos import DBOSClient, DBOSPortableJSONSerializer
 
         from app.jobs.chunks import Chunks
-        from app.jobs.database import FILE, Claim
+        from app.jobs.database import FILE, Claim, migrate
         from app.jobs.worker import APPLICATION, BATCHES, CHUNKS, QUEUE
         from app.store.engine import database_url, open_engine
         from app.store.state import require_state
@@ -482,7 +482,7 @@ class Jobs:
         self._ping()
         if self._settings.run_jobs:
             self._claim = Claim(self._engine, self._settings)
-        DBOS.migrate(self._url)
+        migrate(self._url)
         client = DBOSClient(
             system_database_url=self._url,
             serializer=DBOSPortableJSONSerializer(),
@@ -501,7 +501,6 @@ class Jobs:
             )
         self._client = client
         self._chunks = Chunks(self._engine)
-        self._chunks.create()
 
     def _shut(self) -> None:
         if self._worker is not None:

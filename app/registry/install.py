@@ -9,7 +9,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -226,8 +226,10 @@ def _incoming(root: Path) -> Iterator[Path]:
 def _sweep(root: Path) -> None:
     """Remove what killed registrations left."""
     for left in root.glob(f"{INCOMING}*"):
-        if time.time() - left.stat().st_mtime > STALE_S:
-            shutil.rmtree(left, ignore_errors=True)
+        # One that is in work becomes its version at any moment.
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > STALE_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _move(incoming: Path, target: Path, manifest: Manifest) -> Path:

@@ -15,7 +15,7 @@ from app.jobs.promises import particulars
 from app.jobs.queue import Jobs
 from app.service.models import Models
 from app.service.queries import AuditQuery
-from app.store.ledger import Promises, Record
+from app.store.ledger import Outline, Promises, Record
 from app.store.moments import timestamp
 from app.store.recorder import Recorder
 
@@ -52,8 +52,8 @@ class GivenRecourse:
 
     async def newest(self, limit: int, *, reference: str | None, before: str | None) -> list[Json]:
         """What was given, newest first; those before the id `before`."""
-        records = await self._ledger.ask(lambda ledger: ledger.newest(limit, reference=reference, before=before))
-        return [{**_outline(record), "reference": particulars(record).reference} for record in records]
+        found = await self._ledger.ask(lambda ledger: ledger.newest(limit, reference=reference, before=before))
+        return [{**_outline(one), "reference": one.reference} for one in found]
 
     async def erase(self, recourse_id: str) -> Json:
         """Delete the personal data of a recourse, and the jobs that computed it; once more does no harm.
@@ -124,7 +124,7 @@ class GivenRecourse:
         return await self._ledger.ask(lambda ledger: ledger.find(recourse_id))
 
 
-def _outline(record: Record) -> Json:
+def _outline(record: Record | Outline) -> Json:
     """What the ledger says about a recourse without personal data."""
     entry = record.entry
     return {

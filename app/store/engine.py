@@ -7,10 +7,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
+# DBOS imports it in another thread, and half imported it breaks the statements that are made meanwhile.
+import sqlalchemy.orm
+
 from app.settings import Settings
 
-CONNECTION = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
-"""How soon PostgreSQL and we notice that the other one's machine is gone, in seconds."""
+CONNECTION = {
+    "connect_timeout": "5",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "11000",
+}
+"""How soon we notice that PostgreSQL's machine is gone, in seconds; the last, about what was sent, in milliseconds."""
+
+SESSION = "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c lock_timeout=8000"
+"""How soon PostgreSQL notices that ours is gone, in seconds: until then it keeps the locks that we held.
+
+And how long it lets us wait for the locks of others, in milliseconds: of the writers, or of who changes a table.
+"""
 
 BUSY_MS = 5_000
 """How long a writer of SQLite waits for another one."""
@@ -36,9 +51,13 @@ def open_engine(url: str) -> sa.Engine:
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
         return engine
+    said = sa.make_url(url)
+    # What the address says comes last and counts.
+    options = " ".join([SESSION, *said.normalized_query.get("options", ())])
+    query = CONNECTION | dict(said.query) | {"options": options}
     # DBOS speaks psycopg 3, whatever SQLAlchemy would take by default.
-    address = sa.make_url(url).set(drivername="postgresql+psycopg")
-    return sa.create_engine(address, pool_pre_ping=True, hide_parameters=True, connect_args=CONNECTION)
+    address = said.set(drivername="postgresql+psycopg", query=query)
+    return sa.create_engine(address, pool_pre_ping=True, hide_parameters=True)
 
 
 @contextmanager

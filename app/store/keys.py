@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -47,6 +48,8 @@ class Key:
     """SHA-256 of the secret."""
     created_at: str
     revoked_at: str | None
+    unknown: frozenset[str] = frozenset()
+    """Scopes that only a newer release knows; here they open nothing."""
 
     def opens_with(self, secret: str) -> bool:
         """Whether this is its secret, in a time that does not tell how much of it is right."""
@@ -81,7 +84,7 @@ class Keys:
         """All keys, oldest first, those that were revoked too."""
         with self._engine.connect() as connection:
             rows = connection.execute(sa.select(keys).order_by(keys.c.created_at, keys.c.id)).mappings()
-            return [Key(**{**row, "scopes": frozenset(Scope(s) for s in row["scopes"].split())}) for row in rows]
+            return [Key(**{**row, **_scopes(row["scopes"])}) for row in rows]
 
     def revoke(self, key_id: str, now: datetime) -> None:
         """Make a key useless, for good; once more does no harm. Raises `UnknownKey`."""
@@ -97,6 +100,11 @@ def parts(offered: str) -> tuple[str, str]:
     prefix, _, rest = offered.partition("_")
     key_id, _, secret = rest.partition("_")
     return (key_id, secret) if prefix == PREFIX else ("", "")
+
+
+def _scopes(names: str) -> dict[str, frozenset[Any]]:
+    found = frozenset(names.split())
+    return {"scopes": frozenset(Scope(name) for name in found & {*Scope}), "unknown": found - {*Scope}}
 
 
 def _digest(secret: str) -> str:

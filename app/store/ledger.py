@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from app.errors import UnknownRecourse
 from app.store.chain import FIRST, Entry, Kind, Particulars
-from app.store.engine import writing
+from app.store.engine import BUSY_MS, writing
 from app.store.moments import timestamp
 from app.store.tables import entries, particulars, replays
 
@@ -22,21 +22,29 @@ FILE = "ledger.sqlite"
 AT_ONCE = 500
 """Rows that are read at a time."""
 
+OVERWRITE_MS = 200
+"""How long overwriting waits for those who read."""
+
 _erasures = entries.alias("erasures")
+
+_DATA = [column for column in particulars.c if column is not particulars.c.number]
 
 _RECORDS: sa.Select[Any] = sa.select(
     *entries.c,
-    particulars.c.salt,
-    particulars.c.reference,
-    particulars.c.job,
-    particulars.c.request,
-    particulars.c.answer,
+    *_DATA,
     _erasures.c.at.label("erased_at"),
 ).select_from(
     entries.outerjoin(particulars, particulars.c.number == entries.c.number).outerjoin(
         _erasures, (_erasures.c.id == entries.c.id) & (_erasures.c.kind == Kind.ERASED)
     )
 )
+
+# By way of the personal data: of the entries without any there are ever more, and none of them is looked at.
+_HOLDING = particulars.join(entries, particulars.c.number == entries.c.number)
+
+_HELD: sa.Select[Any] = sa.select(*entries.c, *_DATA, sa.null().label("erased_at")).select_from(_HOLDING)
+
+_OUTLINES: sa.Select[Any] = sa.select(*entries.c, particulars.c.reference).select_from(_HOLDING)
 
 # Made once: to put a statement together takes as long as to run it.
 _KNOWN = sa.select(entries.c.id).where(
@@ -69,6 +77,14 @@ class Record:
     particulars: Particulars | None
     """None once erased."""
     erased_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """As much of a recourse that is not erased as a list shows."""
+
+    entry: Entry
+    reference: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,18 +140,24 @@ class Ledger:
     # --- write ---
 
     def append(self, gifts: Sequence[Given]) -> None:
-        """Add entries, all or none; one whose id is there already stays as it is."""
+        """Add entries, all or none; one whose id is there already, or comes twice, stays as it was first."""
+        firsts: dict[str, Given] = {}
+        for given in gifts:
+            firsts.setdefault(given.id, given)
         try:
             with writing(self._engine) as connection:
-                _give(connection, gifts)
+                _give(connection, list(firsts.values()))
         except sa.exc.IntegrityError:
             # Only what is computed once more after a crash is there already; asking first would cost everybody.
             with writing(self._engine) as connection:
-                known = set(connection.scalars(_KNOWN, {"ids": [given.id for given in gifts]}))
-                _give(connection, [given for given in gifts if given.id not in known])
+                known = set(connection.scalars(_KNOWN, {"ids": list(firsts)}))
+                _give(connection, [given for recourse_id, given in firsts.items() if recourse_id not in known])
 
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
-        """Delete the personal data of recourses and add entries that say so; how many still had some."""
+        """Delete the personal data of recourses and add entries that say so; how many still had some.
+
+        With SQLite some of it may be left in the files until `overwrite` has succeeded, which is tried here once.
+        """
         with writing(self._engine) as connection:
             held = sa.select(entries.c.number, entries.c.id).join(particulars).where(entries.c.id.in_(ids))
             found = connection.execute(held.order_by(entries.c.number)).all()
@@ -144,17 +166,26 @@ class Ledger:
             connection.execute(sa.delete(replays).where(replays.c.recourse.in_(ids)))
             links = [{"kind": Kind.ERASED, "id": row.id, "at": timestamp(now), "status": why} for row in found]
             _link(connection, links)
-        self._overwrite_log()
+        self.overwrite()
         return len(found)
 
-    def _overwrite_log(self) -> None:
-        """Empty SQLite's write-ahead log, in which the data that was erased still stands."""
-        if self._engine.dialect.name == "sqlite":
-            connection = self._engine.raw_connection()
-            try:
-                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            finally:
-                connection.close()
+    def overwrite(self) -> bool:
+        """Empty SQLite's write-ahead log, in which the data that was erased still stands.
+
+        False if somebody reads or writes at the moment; then it has to be tried again.
+        """
+        if self._engine.dialect.name != "sqlite":
+            return True
+        connection = self._engine.raw_connection()
+        cursor = connection.cursor()
+        try:
+            # Whoever wants to write waits for this meanwhile.
+            cursor.execute(f"PRAGMA busy_timeout={OVERWRITE_MS}")
+            (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+            connection.close()
 
     # --- find ---
 
@@ -167,27 +198,31 @@ class Ledger:
             raise UnknownRecourse
         return _record(row)
 
-    def newest(self, limit: int, *, reference: str | None = None, before: str | None = None) -> list[Record]:
+    def newest(self, limit: int, *, reference: str | None = None, before: str | None = None) -> list[Outline]:
         """The newest recourses that are not erased, newest first; those before the id `before`."""
-        query = _RECORDS.where(entries.c.kind == Kind.GIVEN, particulars.c.number.is_not(None))
+        query = _OUTLINES.where(entries.c.kind == Kind.GIVEN)
         if reference is not None:
             query = query.where(particulars.c.reference == reference)
         if before is not None:
             at = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == before)
-            query = query.where(entries.c.number < at.scalar_subquery())
+            query = query.where(particulars.c.number < at.scalar_subquery())
+        query = query.order_by(particulars.c.number.desc()).limit(limit)
         with self._engine.connect() as connection:
-            return [_record(row) for row in connection.execute(query.order_by(entries.c.number.desc()).limit(limit))]
+            return [Outline(entry=_entry(row), reference=row.reference) for row in connection.execute(query)]
 
-    def due(self, *, given_before: datetime, now: datetime, limit: int) -> list[Record]:
-        """Recourses that were given before a moment, have expired and still hold personal data."""
-        query = _RECORDS.where(
+    def due(self, *, given_before: datetime, now: datetime, limit: int, after: int = 0) -> list[Record]:
+        """Recourses that were given before a moment, have expired and still hold personal data; the oldest first.
+
+        Those whose numbers come after `after`.
+        """
+        query = _HELD.where(
+            particulars.c.number > after,
             entries.c.kind == Kind.GIVEN,
             entries.c.at < timestamp(given_before),
             entries.c.expires_at < timestamp(now),
-            particulars.c.number.is_not(None),
         )
         with self._engine.connect() as connection:
-            return [_record(row) for row in connection.execute(query.order_by(entries.c.number).limit(limit))]
+            return [_record(row) for row in connection.execute(query.order_by(particulars.c.number).limit(limit))]
 
     def count(self, which: Promises) -> int:
         """How many promises there are."""
@@ -221,19 +256,18 @@ class Ledger:
         broken = None
         for row in self._walk():
             number += 1
-            entry = _entry(row)
-            if entry.number != number:
+            if row.number != number:
                 broken = Broken(number=number, id="", reason="is missing")
-            elif entry.hash(head) != row.hash:
-                broken = Broken(number=number, id=entry.id, reason="is not as it was written")
-            elif row.salt is not None and _particulars(row).digest(row.salt) != entry.digest:
-                broken = Broken(number=number, id=entry.id, reason="has other personal data than it was written with")
+            elif not _is_entry(row, head):
+                broken = Broken(number=number, id=row.id, reason="is not as it was written")
+            elif row.salt is not None and not _has_its_particulars(row):
+                broken = Broken(number=number, id=row.id, reason="has other personal data than it was written with")
             if broken is not None:
                 break
-            head, erased = row.hash, erased + (entry.kind is Kind.ERASED)
-            if entry.kind is Kind.GIVEN and row.salt is None:
+            head, erased = row.hash, erased + (row.kind == Kind.ERASED)
+            if row.kind == Kind.GIVEN and row.salt is None:
                 reason = "has lost its personal data, and no entry says that it was erased"
-                unexplained[entry.id] = Broken(number=number, id=entry.id, reason=reason)
+                unexplained[row.id] = Broken(number=number, id=row.id, reason=reason)
         faults = [*self._unerased(), *self._unexplained(unexplained), *([broken] if broken else [])]
         return Proof(entries=number, erased=erased, head=head, broken=min(faults, key=lambda b: b.number, default=None))
 
@@ -330,6 +364,25 @@ def _conditions(which: Promises) -> list[sa.ColumnElement[bool]]:
 def _entry(row: sa.Row[Any]) -> Entry:
     facts = {field: getattr(row, field) for field in Entry.__slots__}
     return Entry(**facts | {"kind": Kind(row.kind)})
+
+
+# What somebody else has written into SQLite can be of any type, whatever the column says.
+
+
+def _is_entry(row: sa.Row[Any], before: str) -> bool:
+    """Whether it is the entry that was written after the one with this hash."""
+    try:
+        return _entry(row).hash(before) == row.hash
+    except (TypeError, ValueError):
+        return False
+
+
+def _has_its_particulars(row: sa.Row[Any]) -> bool:
+    """Whether the personal data is what the entry was written with."""
+    try:
+        return _particulars(row).digest(row.salt) == row.digest
+    except TypeError:
+        return False
 
 
 def _particulars(row: sa.Row[Any]) -> Particulars:

@@ -19,15 +19,22 @@ VERSIONS = "ledger_version"
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[sa.Engine]:
-    """The database of the settings, with the tables that this release needs. Raises `StateUnusable`."""
+def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
+    """The database of the settings, with whatever tables it has. Raises `StateUnusable`."""
     require_state(settings)
     engine = open_engine(database_url(settings, FILE))
     try:
-        upgrade(engine)
         yield engine
     finally:
         engine.dispose()
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[sa.Engine]:
+    """The same with the tables that this release needs."""
+    with as_it_is(settings) as engine:
+        upgrade(engine)
+        yield engine
 
 
 def upgrade(engine: sa.Engine) -> tuple[str | None, str | None]:

@@ -7,7 +7,9 @@ requests at once share one wait for the disk.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import suppress
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -31,7 +33,13 @@ RETRY_S = 1.0
 LONGEST_RETRY_S = 15.0
 
 PATIENCE_S = 10.0
-"""Longest time to wait for the ledger."""
+"""Longest time to wait for the database, and before that for one's turn to be written."""
+
+CLOSE_S = 3.0
+"""Longest time that closing waits for what is being done, and then for the connections."""
+
+THREADS = 8
+"""Questions that are asked at once; the others wait. No more, as each takes a connection."""
 
 SWEEP_S = 3600.0
 """How often expired recourses are erased."""
@@ -40,6 +48,11 @@ SWEEP_AGAIN_S = 5.0
 """Pause after that did not work."""
 
 SWEEP_AT_ONCE = 200
+
+OVERWRITE_AGAIN_S = 5.0
+"""Pause after erased data could not be overwritten because somebody was reading."""
+
+SILENT = "The ledger does not answer."
 
 Forget = Callable[[Sequence[Record]], Awaitable[None]]
 """Deletes what is kept about recourses outside the ledger, before they are erased."""
@@ -52,12 +65,17 @@ class Recorder:
         self._settings = settings
         self._forget = forget
         self._engine: sa.Engine | None = None
-        self._ledger: Ledger | None = None
+        # Of our own: while the database is stalled, so are they, and everybody else needs those of the loop.
+        self._threads = ThreadPoolExecutor(THREADS, "ledger")
+        # Only one can write at a time, and it should not have to wait for those who read.
+        self._writer = ThreadPoolExecutor(1, "ledger-writer")
         self._opened = asyncio.Event()
         self._opening: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[None] | None = None
-        self._waiting: list[tuple[Sequence[Given], asyncio.Future[None]]] = []
+        self._waiting: dict[asyncio.Future[None], Sequence[Given]] = {}
+        self._overwriting: asyncio.Task[None] | None = None
+        self._to_overwrite = False
         self._closing = asyncio.Event()
 
     def start(self) -> None:
@@ -65,62 +83,65 @@ class Recorder:
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def close(self) -> None:
-        """Write what waits, and let go of the database."""
+        """Write what waits, and let go of the database; without it, if it does not answer."""
         self._closing.set()
-        for task in (self._opening, self._sweeping, self._writing):
-            if task is not None:
-                await task
-        if self._engine is not None:
-            await asyncio.to_thread(self._engine.dispose)
-        self._engine = self._ledger = None
+        tasks = (self._opening, self._sweeping, self._writing, self._overwriting)
+        if begun := [task for task in tasks if task is not None]:
+            _, late = await asyncio.wait(begun, timeout=CLOSE_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            # After a write that is still stalled, whose connection would be left open otherwise.
+            await asyncio.to_thread(wait, [self._writer.submit(engine.dispose)], CLOSE_S)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._writer.shutdown(wait=False)
 
-    def require(self) -> Ledger:
-        """The ledger. Raises `LedgerUnavailable` while it has not been opened."""
-        if self._ledger is None:
+    def require(self) -> None:
+        """Raise `LedgerUnavailable` while the ledger has not been opened."""
+        if self._engine is None:
             raise LedgerUnavailable
-        return self._ledger
 
     async def record(self, *gifts: Given) -> None:
         """Return once they are on disk; one that has been recorded before stays as it was.
 
-        Raises `LedgerUnavailable`.
+        Raises `LedgerUnavailable`; then they are not in the ledger, unless the database fell silent in the middle.
         """
         if not gifts:
             return
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[written] = gifts
         try:
             async with asyncio.timeout(PATIENCE_S):
                 # A job may have ended before the ledger was open.
                 await self._opened.wait()
-                self._waiting.append((gifts, written))
                 if self._writing is None or self._writing.done():
                     self._writing = asyncio.get_running_loop().create_task(self._write())
-                await written
+                await asyncio.shield(written)
         except TimeoutError:
-            raise LedgerUnavailable("The ledger does not answer.") from None
+            if written in self._waiting:
+                raise LedgerUnavailable(SILENT) from None
+        finally:
+            # Nobody waits for it any more.
+            self._waiting.pop(written, None)
+        # Where it is being written, what is told has to be what comes of it, which is known before long.
+        await written
 
     async def ask(self, question: Callable[[Ledger], Answer]) -> Answer:
         """The answer of the ledger to a question that is asked in a thread. Raises `LedgerUnavailable`."""
-        self.require()
         return await self.run(lambda engine: question(Ledger(engine)))
 
     async def run(self, work: Callable[[sa.Engine], Answer]) -> Answer:
-        """The result of work on the database, done in a thread. Raises `LedgerUnavailable`."""
-        if self._engine is None:
-            raise LedgerUnavailable
-        try:
-            return await asyncio.to_thread(work, self._engine)
-        except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
-            log.error("ledger-lost", trace=trace(error))
-            raise LedgerUnavailable from None
+        """The result of work on the database, done in a thread.
+
+        Raises `LedgerUnavailable`, at the latest after `PATIENCE_S`; what has been begun then goes on in its thread.
+        """
+        return await self._run(self._threads, work)
 
     async def check(self) -> None:
         """Raise `LedgerUnavailable` if recourse cannot be recorded now."""
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await self.ask(lambda ledger: ledger.check())
-        except TimeoutError:
-            raise LedgerUnavailable("The ledger does not answer.") from None
+        await self.ask(lambda ledger: ledger.check())
 
     async def sweep(self) -> int:
         """Erase the personal data of recourses that are old enough and have expired; how many those were.
@@ -128,38 +149,61 @@ class Recorder:
         Answers kept for their idempotency key go as well, once nobody can have them again.
         """
         await self.run(lambda engine: Replays(engine).sweep(datetime.now(UTC)))
-        erased = 0
+        self._overwrite_soon()
+        erased = after = 0
         while True:
             now = datetime.now(UTC)
             given_before = now - timedelta(days=self._settings.retention_days)
-            due = partial(Ledger.due, given_before=given_before, now=now, limit=SWEEP_AT_ONCE)
+            due = partial(Ledger.due, given_before=given_before, now=now, limit=SWEEP_AT_ONCE, after=after)
             if not (found := await self.ask(due)):
                 return erased
             erased += await self.erase(found, "retention")
+            after = found[-1].entry.number
 
     async def erase(self, records: Sequence[Record], why: str) -> int:
         """Erase personal data, here and wherever else it is kept; how many recourses still had some."""
         await self._forget(records)
         ids = [record.entry.id for record in records]
-        return await self.ask(lambda ledger: ledger.erase(ids, why, datetime.now(UTC)))
+        erased = await self.ask(lambda ledger: ledger.erase(ids, why, datetime.now(UTC)))
+        self._overwrite_soon()
+        return erased
 
     # --- inside ---
 
+    async def _run(self, threads: Executor, work: Callable[[sa.Engine], Answer]) -> Answer:
+        if self._engine is None:
+            raise LedgerUnavailable
+        running = asyncio.get_running_loop().run_in_executor(threads, copy_context().run, work, self._engine)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await running
+        except TimeoutError:
+            log.error("ledger-silent", patience_s=PATIENCE_S)
+            raise LedgerUnavailable(SILENT) from None
+        except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
+            log.error("ledger-lost", trace=trace(error))
+            raise LedgerUnavailable from None
+
     async def _write(self) -> None:
         while self._waiting:
-            group, self._waiting = self._waiting, []
-            error: LedgerUnavailable | None = None
+            group, self._waiting = self._waiting, {}
+            gifts = [given for some in group.values() for given in some]
+            error: BaseException | None = None
             try:
-                await self.ask(partial(Ledger.append, gifts=[given for gifts, _ in group for given in gifts]))
-            except LedgerUnavailable as caught:
+                await self._run(self._writer, partial(_append, gifts=gifts))
+            except asyncio.CancelledError:
+                error = LedgerUnavailable(SILENT)
+                raise
+            except Exception as caught:  # noqa: BLE001 - whatever it is, those who wait have to be told
                 error = caught
-            for _, written in group:
-                if written.done():
-                    continue  # nobody waits any more
-                if error is None:
-                    written.set_result(None)
-                else:
-                    written.set_exception(error)
+            finally:
+                for written in group:
+                    if written.done():
+                        continue
+                    if error is None:
+                        written.set_result(None)
+                    else:
+                        written.set_exception(error)
 
     async def _open(self) -> None:
         pause_s = RETRY_S
@@ -169,13 +213,15 @@ class Recorder:
             if self._closing.is_set():
                 return
             pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
+        # An earlier process may have ended before it could.
+        self._overwrite_soon()
         if self._settings.run_jobs:
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep_for_ever())
 
     async def _try_to_open(self) -> bool:
         began = time.monotonic()
         try:
-            await asyncio.to_thread(self._connect)
+            self._engine = await asyncio.get_running_loop().run_in_executor(self._threads, self._connect)
         except Exception as error:  # noqa: BLE001 - whatever driver, database or migration raise, it is tried again
             log.error("ledger-not-opened", trace=trace(error))
             return False
@@ -183,7 +229,7 @@ class Recorder:
         log.info("ledger-opened", ms=round(1000.0 * (time.monotonic() - began)))
         return True
 
-    def _connect(self) -> None:
+    def _connect(self) -> sa.Engine:
         require_state(self._settings)
         engine = open_engine(database_url(self._settings, FILE))
         try:
@@ -191,7 +237,26 @@ class Recorder:
         except BaseException:
             engine.dispose()
             raise
-        self._engine, self._ledger = engine, Ledger(engine)
+        return engine
+
+    def _overwrite_soon(self) -> None:
+        self._to_overwrite = True
+        if self._overwriting is None or self._overwriting.done():
+            self._overwriting = asyncio.get_running_loop().create_task(self._overwrite())
+
+    async def _overwrite(self) -> None:
+        warned = False
+        while self._to_overwrite and not self._closing.is_set():
+            self._to_overwrite = False
+            with suppress(LedgerUnavailable):
+                if await self.ask(Ledger.overwrite):
+                    continue
+            self._to_overwrite = True
+            if not warned:
+                log.warning("erased-not-overwritten-yet")
+                warned = True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), OVERWRITE_AGAIN_S)
 
     async def _sweep_for_ever(self) -> None:
         while not self._closing.is_set():
@@ -203,3 +268,7 @@ class Recorder:
                 pause_s = SWEEP_AGAIN_S
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), pause_s)
+
+
+def _append(engine: sa.Engine, gifts: Sequence[Given]) -> None:
+    Ledger(engine).append(gifts)

@@ -1,25 +1,29 @@
 """The queue by itself: jobs of a SQLite file that nobody computes."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from app.errors import NotReady, UnknownJob
 from app.jobs.asked import Store
+from app.jobs.database import migrate
 from app.jobs.pool import Lane
 from app.jobs.queue import Jobs
 from app.settings import Settings
 from tests.jobs import chores
 from tests.jobs.kinds import KINDS
+from tests.jobs.serving import database, postgres_missing
 
 
 @asynccontextmanager
-async def jobs(directory: Path) -> AsyncIterator[Jobs]:
-    settings = Settings(state_dir=directory, run_jobs=False)
+async def jobs(directory: Path, url: str | None = None) -> AsyncIterator[Jobs]:
+    settings = Settings.model_validate({"state_dir": directory, "run_jobs": False, "database_url": url})
     store = Store(root=str(directory), trust_pickle=False)
     queue = Jobs(settings, Lane("test", 1, chores.prepare), store, KINDS)
     queue.start()
@@ -85,3 +89,37 @@ def test_nothing_can_be_had_before_the_start(tmp_path: Path) -> None:
         asyncio.run(queue.check())
     with pytest.raises(NotReady):
         asyncio.run(queue.newest(1))
+
+
+@contextmanager
+def role_that_changes_no_tables(url: str) -> Iterator[str]:
+    """The address of a database for a role that may only use the tables that are there."""
+    import psycopg
+
+    name = f"recourse_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"create role {name} login password '{name}'")
+        connection.execute(f"grant usage on schema dbos to {name}")
+        connection.execute(f"grant select, insert, update, delete on all tables in schema public, dbos to {name}")
+    try:
+        yield make_url(url).set(username=name, password=name).render_as_string(hide_password=False)
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"drop owned by {name}")
+            connection.execute(f"drop role {name}")
+
+
+def test_a_role_that_may_not_change_tables_has_jobs_once_they_were_migrated(tmp_path: Path) -> None:
+    if missing := postgres_missing():
+        pytest.skip(missing)
+
+    async def work(url: str) -> None:
+        async with jobs(tmp_path, url) as queue:
+            job = await queue.submit("hold", {}, timeout_s=1.0)
+            batch = await queue.submit_batch("hold", {}, [{"row": 1}])
+            assert {found.id for found in await queue.newest(10)} == {job.id, batch.id}
+
+    with database() as url:
+        migrate(url)
+        with role_that_changes_no_tables(url) as restricted:
+            asyncio.run(work(restricted))

@@ -265,6 +265,13 @@ def test_what_a_killed_registration_left_is_ignored_then_swept(model: ModelDirec
     assert not left.exists()
 
 
+def test_another_registration_may_move_its_directory_away_at_any_moment(model: ModelDirectory, store: Registry) -> None:
+    """A name without a file stands for one that is there when it is listed, and gone when it is looked at."""
+    store.root.mkdir(parents=True)
+    (store.root / ".incoming-other").symlink_to("gone")
+    assert store.register(model.write()).name == "loan@1"
+
+
 # --- warned ----------------------------------------------------------------------------------------------------------
 
 

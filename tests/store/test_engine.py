@@ -1,17 +1,23 @@
 """Where things are kept."""
 
 import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
+from sqlalchemy.exc import OperationalError
 
 from app.errors import StateUnusable
 from app.settings import Settings
-from app.store.engine import database_url, open_engine
+from app.store.engine import database_url, open_engine, writing
 from app.store.ledger import FILE, Ledger
 from app.store.migrate import upgrade
+from app.store.recorder import PATIENCE_S
 from app.store.state import require_state
 from tests.jobs.serving import database, postgres_missing
 from tests.store.gifts import gift
@@ -65,8 +71,64 @@ def test_a_database_that_knows_no_encoding_holds_every_character(tmp_path: Path)
         Ledger(engine).append([replace(given, particulars=replace(given.particulars, reference=reference))])
         (found,) = Ledger(engine).newest(1, reference=reference)
         engine.dispose()
-    assert found.particulars
-    assert found.particulars.reference == reference
+    assert found.reference == reference
+
+
+def test_no_part_of_sqlalchemy_is_left_for_other_threads_to_import() -> None:
+    """The ledger is used while DBOS is imported, and SQLAlchemy cannot be used while its ORM is."""
+    program = "import sys, app.store.engine; assert 'sqlalchemy.orm' in sys.modules"
+    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=True)
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """The address of an empty PostgreSQL database."""
+    if missing := postgres_missing():
+        pytest.skip(missing)
+    with database() as url:
+        yield url
+
+
+def shown(url: str, *names: str) -> list[str]:
+    """What PostgreSQL does for a session of ours."""
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        found = [str(connection.exec_driver_sql(f"SHOW {name}").scalar()) for name in names]
+    engine.dispose()
+    return found
+
+
+def test_postgresql_soon_notices_that_our_machine_is_gone(postgres: str) -> None:
+    """Until then it keeps the lock of the writers, and nobody else writes."""
+    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
+    assert shown(postgres, *names) == ["5", "2", "3"]
+
+
+def test_nobody_waits_for_a_lock_for_longer_than_for_the_ledger(postgres: str) -> None:
+    """Or what was refused would be recorded as soon as the lock is free."""
+    assert shown(postgres, "lock_timeout") == ["8s"]
+    assert PATIENCE_S > 8
+    first, second = open_engine(postgres), open_engine(f"{postgres}?options=-c%20lock_timeout%3D50")
+    with writing(first), pytest.raises(OperationalError, match="lock timeout"), writing(second):
+        pass
+    first.dispose()
+    second.dispose()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has it")
+def test_we_soon_notice_that_the_machine_of_postgresql_is_gone(postgres: str) -> None:
+    engine = open_engine(postgres)
+    with engine.connect() as connection, socket.socket(fileno=os.dup(connection.connection.fileno())) as ours:
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 5
+        # Keepalives are sent only while nothing else is on its way.
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 11_000
+    engine.dispose()
+
+
+def test_what_an_address_says_about_the_session_counts(postgres: str) -> None:
+    said = f"{postgres}?options=-c%20tcp_keepalives_idle%3D60%20-c%20work_mem%3D5MB"
+    assert shown(said, "tcp_keepalives_idle", "tcp_keepalives_count", "work_mem") == ["60", "3", "5MB"]
 
 
 def test_what_an_address_says_about_the_connection_stays() -> None:

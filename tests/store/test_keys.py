@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import UnknownKey
-from app.store.engine import open_engine
+from app.store.engine import open_engine, writing
 from app.store.keys import NOBODY, Keys, Scope, parts
 from app.store.migrate import upgrade
 from app.store.tables import keys
@@ -34,6 +34,21 @@ def test_a_key_opens_until_it_is_revoked_and_its_secret_is_not_kept(url: str) ->
     with pytest.raises(UnknownKey):
         store.revoke("nobody", NOW)
     engine.dispose()
+
+
+def test_a_scope_that_only_a_newer_release_knows_opens_nothing(url: str) -> None:
+    """A key with it, like all the others, still opens what this release knows."""
+    engine = open_engine(url)
+    upgrade(engine)
+    store = Keys(engine)
+    store.create("old", [Scope.AUDIT], NOW)
+    store.create("new", [Scope.AUDIT], NOW.replace(year=2027))
+    with writing(engine) as connection:
+        connection.execute(sa.update(keys).where(keys.c.name == "new").values(scopes="appeals models"))
+    old, new = store.list()
+    engine.dispose()
+    assert (old.scopes, old.unknown) == ({Scope.AUDIT}, set())
+    assert (new.scopes, new.unknown) == ({Scope.MODELS}, {"appeals"})
 
 
 @pytest.mark.parametrize("offered", ["", "rk", "rk_", "rk_abc", "sk_abc_def", "é_é_é", "rk__"])

@@ -53,9 +53,20 @@ def test_the_same_recourse_is_recorded_once_and_stays_as_it_was(filled: Ledger) 
     assert filled.prove().entries == 8
 
 
+def test_the_same_recourse_twice_in_one_group_is_recorded_once(ledger: Ledger) -> None:
+    """As of a request and its heir; those of others in the group are recorded too."""
+    ledger.append([gift(1), gift(2), gift(2, answer=b"another"), gift(3)])
+    found = ledger.find("rec_0002").particulars
+    assert found
+    assert found.answer == gift(2).particulars.answer
+    ledger.append([gift(3), gift(4), gift(4)])
+    proof = ledger.prove()
+    assert (proof.entries, proof.broken) == (4, None)
+
+
 def test_all_or_nothing_is_written(ledger: Ledger) -> None:
     with pytest.raises(sa.exc.IntegrityError):
-        ledger.append([gift(1), gift(2), gift(2)])
+        ledger.append([gift(1), gift(2), gift(3, at=None)])
     assert ledger.prove().entries == 0
 
 
@@ -70,6 +81,17 @@ def test_the_newest_come_first_in_pages_and_by_reference(filled: Ledger) -> None
     assert ids(limit=9, reference="case 1") == ["rec_0004", "rec_0001"]
     assert ids(limit=9, reference="case 0") == ["rec_0006"]
     assert ids(limit=9, before="rec_none") == []
+
+
+def test_a_list_does_not_read_the_answers(filled: Ledger) -> None:
+    """Some kilobytes each, of which it shows nothing."""
+    asked: list[str] = []
+    sa.event.listen(filled._engine, "before_cursor_execute", lambda *said: asked.append(said[2]))
+    (newest, *_) = filled.newest(9)
+    assert (newest.entry, newest.reference) == (filled.find("rec_0006").entry, "case 0")
+    listing, finding = (statement for statement in asked if statement.startswith("SELECT"))
+    assert "ledger_particulars.answer" in finding
+    assert "ledger_particulars.answer" not in listing
 
 
 def test_promises_are_those_found_unexpired_and_not_erased(ledger: Ledger) -> None:
@@ -102,7 +124,39 @@ def test_those_are_due_that_are_old_and_have_expired(ledger: Ledger) -> None:
     later = datetime(2030, 5, 1, tzinfo=UTC)
     assert [due.entry.id for due in ledger.due(given_before=given_before, now=later, limit=9)] == ["rec_0001"]
     assert [due.entry.id for due in ledger.due(given_before=later, now=NOW, limit=9)] == ["rec_0003"]
-    assert len(ledger.due(given_before=later, now=later, limit=2)) == 2
+    assert [due.entry.id for due in ledger.due(given_before=later, now=later, limit=2)] == ["rec_0001", "rec_0002"]
+    assert [due.entry.id for due in ledger.due(given_before=later, now=later, limit=2, after=2)] == ["rec_0003"]
+    ledger.erase(["rec_0002"], "request", NOW)
+    found = ledger.due(given_before=later, now=later, limit=9)
+    assert found == [ledger.find("rec_0001"), ledger.find("rec_0003")]
+
+
+def test_looking_for_those_that_are_due_takes_no_longer_the_more_were_erased(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    upgrade(engine)
+    ledger = Ledger(engine)
+    later = datetime(2031, 1, 1, tzinfo=UTC)
+
+    def steps() -> int:
+        """How many instructions SQLite takes."""
+        taken = 0
+
+        def step() -> None:
+            nonlocal taken
+            taken += 1
+
+        with engine.connect() as connection:
+            assert connection.connection.driver_connection is not None
+            connection.connection.driver_connection.set_progress_handler(step, 1)
+        assert [due.entry.id for due in ledger.due(given_before=later, now=later, limit=9)] == ["rec_0000"]
+        return taken
+
+    ledger.append([gift(0)])
+    before = steps()
+    ledger.append([gift(number) for number in range(1, 1000)])
+    ledger.erase([f"rec_{number:04}" for number in range(1, 1000)], "retention", NOW)
+    assert 0 < steps() < before + 1000
+    engine.dispose()
 
 
 # --- erasing ---------------------------------------------------------------------------------------------------------
@@ -128,6 +182,23 @@ def test_nothing_of_what_was_erased_is_left_in_the_files(tmp_path: Path) -> None
     assert all(word in left() for word in (b"a sentinel", b"its request", b"its answer"))
     ledger.erase(["rec_0001"], "request", NOW)
     assert not any(word in left() for word in (b"a sentinel", b"its request", b"its answer"))
+    engine.dispose()
+
+
+def test_what_was_erased_while_somebody_reads_is_overwritten_afterwards(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    upgrade(engine)
+    ledger = Ledger(engine)
+    ledger.append([gift(1, answer=b"a sentinel")])
+    with engine.connect() as reader:
+        reader.execute(sa.select(entries)).all()
+        assert ledger.erase(["rec_0001"], "request", NOW) == 1
+        assert not ledger.overwrite()
+        assert b"a sentinel" in (tmp_path / "ledger.sqlite-wal").read_bytes()
+    assert ledger.overwrite()
+    assert not any(b"a sentinel" in path.read_bytes() for path in tmp_path.iterdir())
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 5000
     engine.dispose()
 
 
@@ -160,6 +231,37 @@ def test_the_first_entry_that_was_tampered_with_is_named(
     change(filled, statement)
     found = filled.prove().broken
     assert isinstance(found, Broken)
+    assert found.number == broken[0]
+    assert broken[1] in found.reason
+
+
+@pytest.mark.parametrize(
+    ("statement", "broken"),
+    [
+        (
+            "update ledger_particulars set answer = replace(answer, '42', '43') where number = 5",
+            (5, "other personal data"),
+        ),
+        ("update ledger_particulars set salt = hex(salt) where number = 5", (5, "other personal data")),
+        ("update ledger_particulars set reference = x'00' where number = 5", (5, "other personal data")),
+        ("update ledger_entries set kind = 'withdrawn' where number = 5", (5, "not as it was written")),
+        ("update ledger_entries set model = x'00' where number = 5", (5, "not as it was written")),
+        ("update ledger_entries set hash = x'00' where number = 5", (5, "not as it was written")),
+        ("update ledger_entries set id = 5 where number = 5", (5, "not as it was written")),
+    ],
+)
+def test_what_is_not_even_of_its_type_was_tampered_with(
+    tmp_path: Path, statement: str, broken: tuple[int, str]
+) -> None:
+    """SQLite takes whatever it is given; `replace`, for one, makes text of bytes."""
+    engine = open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    upgrade(engine)
+    ledger = Ledger(engine)
+    ledger.append([gift(number) for number in range(1, 7)])
+    change(ledger, sa.text(statement))
+    found = ledger.prove().broken
+    engine.dispose()
+    assert found
     assert found.number == broken[0]
     assert broken[1] in found.reason
 
