@@ -78,16 +78,16 @@ async def _settle(service: Service, attempt: Attempt, response: Response | None)
     """Keep an answer for its key, or let the key go. Without the database the lease lapses, and the answer is given."""
     try:
         if response is None:
-            await service.ledger.run(lambda engine: Replays(engine).release(attempt))
+            await service.ledger.run(lambda engine: Replays(engine).release(attempt, _now()))
             return
         headers = {name: value for name, value in response.headers.items() if name in KEPT_HEADERS}
         body = bytes(response.body)
         answer = Replay(status=response.status_code, headers=headers, body=body)
         recourse = _recourse(response)
         if not await service.ledger.run(lambda engine: Replays(engine).keep(attempt, answer, recourse, _now())):
-            log.warning("idempotency-lease-lost")
+            log.warning("idempotent-answer-not-kept", reason="somebody has taken over, or it was erased")
     except NotReady:
-        log.warning("idempotent-answer-not-kept")
+        log.warning("idempotent-answer-not-kept", reason="the database cannot be reached")
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, RecourseError, UnknownJob
 from app.jobs.answer import Json
 from app.jobs.asked import Store
-from app.jobs.ids import new_id
+from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, FINISHED, JOB_ID, STATUSES, Job, JobStatus
 from app.jobs.kinds import JobKind
 from app.jobs.pool import Lane
@@ -147,7 +147,7 @@ class Jobs:
         """
         from app.jobs.worker import QUEUE, WORKFLOW
 
-        return await self._enqueue(new_id("job"), WORKFLOW, QUEUE, kind, payload, timeout_s)
+        return await self._enqueue(await self._new_id(), WORKFLOW, QUEUE, kind, payload, timeout_s)
 
     async def submit_batch(self, kind: str, payload: Json, rows: Iterable[Json]) -> Job:
         """Put many rows in the line, each of which may be computed for the payload's ``deadline_s``.
@@ -157,10 +157,20 @@ class Jobs:
         """
         from app.jobs.worker import BATCH_WORKFLOW, BATCHES
 
-        self._opened()
-        job_id = new_id("job")
+        job_id = await self._new_id()
         count = await self._reached(asyncio.to_thread(self._chunks_opened().add, job_id, rows))
         return await self._enqueue(job_id, BATCH_WORKFLOW, BATCHES, kind, payload, count)
+
+    async def _new_id(self) -> str:
+        """The id of a new job, or that of one which somebody had begun and which goes on, unless it has failed."""
+        self._opened()
+        job_id = new_id("job")
+        if ids_are_reserved():
+            with suppress(UnknownJob):
+                if (await self.get(job_id)).status is JobStatus.FAILED:
+                    # The request is sent again because of that, and not to hear of it once more.
+                    await self.delete([job_id])
+        return job_id
 
     async def _enqueue(self, job_id: str, workflow: str, queue: str, kind: str, *args: Any) -> Job:
         from app.jobs.worker import APPLICATION, VERSION

@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from app.errors import LedgerUnavailable
+from app.store.ledger import Given
 from tests.api.asking import APPLICANT, faults, problem, question
 from tests.api.odd_model import DIES, LOOPS
 from tests.api.test_openapi import OPERATIONS
@@ -86,6 +88,25 @@ def test_what_was_refused_or_failed_may_be_sent_again(
 ) -> None:
     assert ask(client, key, **changes).status_code == status
     assert ask(client, key).status_code == 200
+
+
+def test_what_was_recorded_although_it_seemed_to_fail_is_not_recorded_again(
+    client: httpx.Client, running: Running, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = running.service.ledger.record
+
+    async def record_too_late(*gifts: Given) -> None:
+        await record(*gifts)
+        raise LedgerUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running.service.ledger, "record", record_too_late)
+        problem(ask(client, key, reference=key), 503, "ledger-unavailable")
+    answer = ask(client, key, reference=key)
+    assert answer.status_code == 200
+    listed = client.get("/recourse", params={"reference": key}).json()["recourse"]
+    assert [one["id"] for one in listed] == [answer.json()["id"]]
+    assert client.get(f"/recourse/{answer.json()['id']}").content == answer.content
 
 
 def test_a_job_is_made_once(client: httpx.Client, key: str) -> None:
