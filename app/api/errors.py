@@ -78,7 +78,9 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     ),
     errors.Erased: Meaning(410, "Erased", "Ask again with POST /recourse, if the applicant wants that."),
     errors.UnknownJob: Meaning(404, "Unknown job", "Choose one of the jobs that GET /jobs lists."),
-    errors.JobFinished: Meaning(409, "Job finished", "Nothing needs to be done; GET /jobs/{id} shows how it ended."),
+    errors.JobFinished: Meaning(
+        409, "Job finished", "GET /jobs/{id} shows how it ended; DELETE /jobs/{id}/results deletes what it holds."
+    ),
     errors.JobUnfinished: Meaning(
         409, "Job not finished", "Ask again after the time in the Retry-After header, or follow GET /jobs/{id}/events."
     ),

@@ -17,7 +17,8 @@ from starlette.responses import JSONResponse, Response
 
 from app.api.media import JSON, media_type
 from app.errors import Fault, InvalidRequest, NotReady
-from app.jobs.ids import counting_from, new_number
+from app.jobs.ids import RECOURSE_ID, counting_from, new_number
+from app.jobs.job import JOB_ID
 from app.observability import log
 from app.service import Service
 from app.store.replays import LEASE, Attempt, Replay, Replays
@@ -83,8 +84,8 @@ async def _settle(service: Service, attempt: Attempt, response: Response | None)
         headers = {name: value for name, value in response.headers.items() if name in KEPT_HEADERS}
         body = bytes(response.body)
         answer = Replay(status=response.status_code, headers=headers, body=body)
-        recourse = _recourse(response)
-        if not await service.ledger.run(lambda engine: Replays(engine).keep(attempt, answer, recourse, _now())):
+        subject = _subject(response)
+        if not await service.ledger.run(lambda engine: Replays(engine).keep(attempt, answer, subject, _now())):
             log.warning("idempotent-answer-not-kept", reason="somebody has taken over, or it was erased")
     except NotReady:
         log.warning("idempotent-answer-not-kept", reason="the database cannot be reached")
@@ -118,11 +119,14 @@ async def _canonical(request: Request) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _recourse(response: Response) -> str | None:
-    """The id of the recourse that an answer gives: when that is erased, the answer has to go too."""
+def _subject(response: Response) -> str | None:
+    """The id of the recourse that an answer gives, or of the job it is from: once that is erased, it has to go too."""
     found = json.loads(bytes(response.body)) if isinstance(response, JSONResponse) else None
     name = found.get("id") if isinstance(found, dict) else None
-    return name if isinstance(name, str) else None
+    if isinstance(name, str) and RECOURSE_ID.fullmatch(name):
+        return name
+    job = JOB_ID.search(response.headers.get("location") or response.headers.get("content-location", ""))
+    return job and job[0]
 
 
 def _digest(*parts: bytes) -> str:

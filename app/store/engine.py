@@ -50,6 +50,16 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
         yield connection
 
 
+def overwrite_log(engine: sa.Engine) -> None:
+    """Empty SQLite's write-ahead log, in which data that was erased still stands."""
+    if engine.dialect.name == "sqlite":
+        connection = engine.raw_connection()
+        try:
+            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.close()
+
+
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     # Transactions begin where SQLAlchemy says so, not where the driver guesses.
     connection.isolation_level = None

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from app.errors import UnknownRecourse
 from app.store.chain import FIRST, Entry, Kind, Particulars
-from app.store.engine import writing
+from app.store.engine import overwrite_log, writing
 from app.store.moments import timestamp
 from app.store.tables import entries, particulars, replays
 
@@ -144,17 +144,8 @@ class Ledger:
             connection.execute(sa.delete(replays).where(replays.c.recourse.in_(ids)))
             links = [{"kind": Kind.ERASED, "id": row.id, "at": timestamp(now), "status": why} for row in found]
             _link(connection, links)
-        self._overwrite_log()
+        overwrite_log(self._engine)
         return len(found)
-
-    def _overwrite_log(self) -> None:
-        """Empty SQLite's write-ahead log, in which the data that was erased still stands."""
-        if self._engine.dialect.name == "sqlite":
-            connection = self._engine.raw_connection()
-            try:
-                connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            finally:
-                connection.close()
 
     # --- find ---
 

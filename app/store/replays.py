@@ -7,7 +7,7 @@ not done twice.
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from app.errors import IdempotencyInProgress, IdempotencyKeyReused
 from app.store.chain import Kind
-from app.store.engine import writing
+from app.store.engine import overwrite_log, writing
 from app.store.moments import timestamp
 from app.store.tables import entries, replays
 
@@ -92,7 +92,7 @@ class Replays:
             connection.execute(unanswered.values(until=timestamp(now + LEASE)))
 
     def keep(self, attempt: Attempt, answer: Replay, recourse: str | None, now: datetime) -> bool:
-        """Keep an answer for `KEPT`; `recourse` is the id of what it gives.
+        """Keep an answer for `KEPT`; `recourse` is the id of what it gives, or of the job that it tells of.
 
         False if that was erased meanwhile, which frees the key, or if somebody has taken over.
         """
@@ -117,6 +117,13 @@ class Replays:
         """
         with writing(self._engine) as connection:
             connection.execute(_own(sa.update(replays), attempt).values(until=timestamp(now), attempt=""))
+
+    def erase(self, ids: Sequence[str]) -> int:
+        """Delete the answers that give a recourse or tell of a job with one of these ids; how many those were."""
+        with writing(self._engine) as connection:
+            erased = connection.execute(sa.delete(replays).where(replays.c.recourse.in_(ids))).rowcount
+        overwrite_log(self._engine)
+        return erased
 
     def sweep(self, now: datetime) -> int:
         """Delete what nobody can have again; how much that was."""

@@ -100,9 +100,16 @@ def test_answers_of_a_batch_are_in_the_ledger_unless_that_is_not_wanted(server: 
     after = lines(server, address)
     assert (after[1]["code"], after[1]["reference"]) == ("erased", None)
     assert [after[0], after[2]] == [found[0], found[2]], "the others stay"
-    (unkept,) = lines(server, submit(server, rows(1), store=False))
+    address = submit(server, rows(2), store=False)
+    unkept, other = lines(server, address)
     assert unkept["stored"] is False
     problem(server.client.get(f"/recourse/{unkept['id']}"), 404, "unknown-recourse")
+    assert server.client.delete(f"/recourse/{unkept['id']}").status_code == 204
+    problem(server.client.delete(f"/recourse/{unkept['id']}"), 404, "unknown-recourse")
+    gone, left = lines(server, address)
+    assert (gone["code"], left) == ("erased", other)
+    assert server.client.delete(f"{address}/results").status_code == 204
+    problem(server.client.delete(f"/recourse/{other['id']}"), 404, "unknown-recourse")
 
 
 def test_a_bad_row_is_a_problem_in_its_place(server: Server) -> None:

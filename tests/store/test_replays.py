@@ -92,6 +92,13 @@ def test_an_answer_is_not_kept_once_its_recourse_is_erased(replays: Replays, led
     assert replays.keep(again, ANSWER, "rec_0002", NOW)
 
 
+def test_what_is_erased_is_had_no_more(replays: Replays) -> None:
+    replays.keep(claim(replays), ANSWER, "rec_1", NOW)
+    assert replays.erase(["rec_2"]) == 0
+    assert replays.erase(["rec_1", "rec_2"]) == 1
+    assert claim(replays, ids="2").ids == "2"
+
+
 def test_only_one_of_many_is_let_in(replays: Replays) -> None:
     def attempt(i: int) -> bool:
         try:
