@@ -116,6 +116,9 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         503, "State cannot be written", "The operator has to give the service a directory that it may write."
     ),
     errors.Open: Meaning(500, "Open to everybody", "The operator has to make a key, or listen on loopback only."),
+    errors.Misdirected: Meaning(
+        421, "Misdirected request", "Use the address http://localhost or http://127.0.0.1, or make an API key."
+    ),
     errors.Overloaded: Meaning(503, "Overloaded", _LATER),
     errors.NotReady: Meaning(
         503, "Not ready", "Wait until GET /health/ready answers 200; right after a start that takes a few seconds."
