@@ -56,7 +56,8 @@ async def answer_once(request: Request, caller: str, handle: Handle) -> Response
     service = cast(Service, request.app.state.service)
     key = request.headers[HEADER]
     if not re.fullmatch(_KEY, key):
-        fault = Fault("", f"the header {HEADER} must be 1 to 255 printable ASCII characters")
+        what = "must be 1 to 255 visible ASCII characters other than double quotes; with spaces, in double quotes"
+        fault = Fault("", f"the header {HEADER} {what}")
         raise InvalidRequest(faults=[fault])
     name = _digest(caller.encode(), key.strip('"').encode())
     digest = _digest(request.method.encode(), request.url.path.encode(), await _canonical(request))

@@ -59,7 +59,25 @@ def test_another_media_type_is_refused(client: httpx.Client, content_type: str |
     problem(response, 415, "unsupported-media-type")
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8", "application/json;"])
+@pytest.mark.parametrize(
+    ("headers", "named"),
+    [
+        ({"content-encoding": "gzip"}, "gzip"),
+        ({"content-encoding": "br, gzip"}, "br, gzip"),
+        ({"content-type": "application/json; charset=utf-16"}, "utf-16"),
+        ({"content-type": 'application/json; a=b; Charset="Latin-1"'}, "latin-1"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/recourse", "/recourse/batch"])
+def test_another_encoding_is_named(client: httpx.Client, path: str, headers: dict[str, str], named: str) -> None:
+    response = client.post(path, content=b"\x1f\x8b\x00", headers=JSON | headers)
+    assert named in problem(response, 415, "unsupported-media-type")["detail"]
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", 'application/json; charset="UTF-8"', "Application/JSON; charset=utf-8", "application/json;"],
+)
 def test_json_is_taken_with_or_without_parameters(client: httpx.Client, content_type: str) -> None:
     response = client.post("/recourse", content=json.dumps(question()), headers={"content-type": content_type})
     assert response.status_code == 200
@@ -183,6 +201,12 @@ def test_numbers_must_be_finite(client: httpx.Client, literal: str, changes: dic
     response = post(client, body)
     code = "invalid-record" if pointer.startswith("/applicant") else "invalid-request"
     assert set(faults(response, code=code)) == {pointer}
+
+
+@pytest.mark.parametrize("value", ["false", "yes", 1, None])
+def test_a_truth_value_is_asked_for_in_words(client: httpx.Client, value: object) -> None:
+    response = client.post("/recourse", json=question(store=value))
+    assert faults(response) == {"/store": "must be true or false"}
 
 
 WRONG_RECORDS: list[tuple[dict[str, Any], str]] = [

@@ -105,11 +105,14 @@ async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Respon
 )
 async def verify_recourse(
     recourse_id: RecourseId,
-    request: Annotated[VerifyRequest, Body(openapi_examples=VERIFY_EXAMPLES)],
     service: ServiceDep,
+    request: Annotated[VerifyRequest | None, Body(openapi_examples=VERIFY_EXAMPLES)] = None,
 ) -> JSONResponse:
-    """What a version of the model says now about every counterfactual that was given."""
-    return JSONResponse(await service.given.verify(recourse_id, request.model))
+    """What a version of the model says now about every counterfactual that was given.
+
+    Without a body, the newest active version is asked.
+    """
+    return JSONResponse(await service.given.verify(recourse_id, None if request is None else request.model))
 
 
 @auditing.post(
