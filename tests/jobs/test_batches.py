@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.jobs.batch import SEEDS
 from app.jobs.chunks import CHUNK, LAST
 from tests.api.asking import APPLICANT, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
@@ -85,6 +86,13 @@ def test_each_row_has_the_answer_that_a_request_of_its_own_would_have_had(server
     assert len({line["id"] for line in found}) == len(found)
     for i in (0, 1, 19, 20, CHUNK - 1, CHUNK, CHUNK + LAST, 2 * CHUNK + 4):
         assert same(found[i]) == directly(server, applicants[i], **{**common, "seed": 5 + i})
+
+
+def test_after_the_last_seed_comes_the_first(server: Server) -> None:
+    applicants = rows(2)
+    found = lines(server, submit(server, applicants, seed=SEEDS - 1))
+    assert [line["seed"] for line in found] == [SEEDS - 1, 0]
+    assert same(found[1]) == directly(server, applicants[1], seed=0)
 
 
 def test_answers_of_a_batch_are_in_the_ledger_unless_that_is_not_wanted(server: Server) -> None:

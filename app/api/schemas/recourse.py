@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from app.api.schemas.methods import CHOICES, DEFAULT_METHOD, MethodChoice
 from app.api.schemas.models import Decision, Described, ModelVersion, Record, Value
 from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive
+from app.jobs.batch import SEEDS
 from app.recourse.actionability import Constraints
 from app.recourse.certificate import CertificateParams
 from app.recourse.result import Reason, Status
@@ -55,7 +56,7 @@ class RecourseQuestion(Strict):
     """What the certificate of the answer is to say."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
     """Milliseconds until the answer; the operator's default when absent. What is not confirmed by then is not given."""
-    seed: Annotated[int, Field(ge=0, le=2**53 - 1), NUMBER] = 0
+    seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same question with the same seed has the same answer."""
 
 
