@@ -25,6 +25,9 @@ from app.store.replays import LEASE, Attempt, Replay, Replays
 
 HEADER = "Idempotency-Key"
 
+LARGEST_READ = 100_000
+"""Bytes of a body up to which it does not matter how its JSON was written; to read more takes too long."""
+
 _KEY = r'[!#-~]{1,255}|"[ !#-~]{1,255}"'
 """Bare, or in quotes as the draft wants it."""
 
@@ -33,7 +36,8 @@ PARAMETER: dict[str, Any] = {
     "in": "header",
     "required": False,
     "description": "A name for this request that no other request has, such as a UUID. Sent again within 24 hours, the "
-    "request is not carried out again: it gets the first answer, with `Idempotent-Replayed: true`.",
+    "request is not carried out again: it gets the first answer, with `Idempotent-Replayed: true`. Up to "
+    f"{LARGEST_READ:,} bytes it does not matter how the same JSON is written.",
     "schema": {"type": "string", "pattern": f"^(?:{_KEY})$"},
 }
 
@@ -60,7 +64,9 @@ async def answer_once(request: Request, caller: str, handle: Handle) -> Response
         fault = Fault("", f"the header {HEADER} {what}")
         raise InvalidRequest(faults=[fault])
     name = _digest(caller.encode(), key.strip('"').encode())
-    digest = _digest(request.method.encode(), request.url.path.encode(), await _canonical(request))
+    sent = request.method.encode(), request.url.path.encode(), await _canonical(request)
+    # In a thread: a large body takes a while.
+    digest = await asyncio.to_thread(_digest, *sent)
     claimed = await service.ledger.run(lambda engine: Replays(engine).claim(name, digest, str(new_number()), _now()))
     if isinstance(claimed, Replay):
         service.metrics.replayed()
@@ -110,8 +116,8 @@ async def _renewed(service: Service, attempt: Attempt) -> AsyncIterator[None]:
 
 
 async def _canonical(request: Request) -> bytes:
-    """The body, however its JSON was written; a body that is something else, whatever it says it is, as it is."""
-    if media_type(request) != JSON:
+    """The body, however its JSON was written; as it is where it is large or something else, whatever it says it is."""
+    if media_type(request) != JSON or len(await request.body()) > LARGEST_READ:
         return await request.body()
     try:
         value = await request.json()

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.api.idempotency import LARGEST_READ
 from app.errors import LedgerUnavailable
 from app.store.ledger import Given
 from tests.api.asking import APPLICANT, faults, problem, question
@@ -43,6 +44,19 @@ def test_how_the_json_was_written_makes_no_difference(client: httpx.Client, key:
     body = json.dumps(dict(reversed(question().items())), indent=3)
     headers = {"Idempotency-Key": key, "Content-Type": "application/json; charset=utf-8"}
     assert client.post("/recourse", content=body, headers=headers).content == first.content
+
+
+def test_a_large_body_is_not_read_to_compare_it(client: httpx.Client, key: str) -> None:
+    """To read it would hold up everybody else, so another way to write the same is another request."""
+    written = json.dumps({"model": "loan", "applicants": [{"applicant": APPLICANT}] * 900})
+    assert len(written) > LARGEST_READ
+    headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
+    first, again, other = (
+        client.post("/recourse/batch", content=body, headers=headers) for body in (written, written, f" {written}")
+    )
+    assert first.status_code == 202
+    assert again.headers["idempotent-replayed"] == "true"
+    problem(other, 422, "idempotency-key-reused")
 
 
 @pytest.mark.parametrize("path", ["/recourse", "/recourse/batch"])
