@@ -110,7 +110,7 @@ async def verify_recourse(
 ) -> JSONResponse:
     """What a version of the model says now about every counterfactual that was given.
 
-    Without a body, the newest active version is asked.
+    Without a body, the newest active version is asked. Always at once: `Prefer` does not make a job of it.
     """
     return JSONResponse(await service.given.verify(recourse_id, None if request is None else request.model))
 
