@@ -1,7 +1,7 @@
 """How errors look over HTTP: RFC 9457 problem documents, and one table from error class to status, title and remedy."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -183,21 +183,28 @@ def _challenge(error: errors.KeyRequired | errors.InsufficientScope) -> str:
     return f'{realm}, error="invalid_token"' if isinstance(error, errors.InvalidKey) else realm
 
 
-def install(app: FastAPI) -> None:
+Further = Callable[[Request, object, Collection[object]], list[Fault]]
+"""Finds what else is wrong with a body, apart from the members of these names, which have the wrong form."""
+
+
+def install(app: FastAPI, further: Further) -> None:
     """Let the application answer every error with a problem document."""
+
+    async def on_validation_error(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        found = error.errors()
+        faults = faults_of(found, error.body)
+        faults += further(request, error.body, {part for detail in found for part in detail["loc"][1:2]})
+        return problem_response(errors.InvalidRequest(faults=faults), request.url.path)
+
     app.add_exception_handler(RecourseError, _on_recourse_error)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(RequestValidationError, on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
 async def _on_recourse_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RecourseError)
     return problem_response(error, request.url.path)
-
-
-async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    return problem_response(errors.InvalidRequest(faults=faults_of(error.errors(), error.body)), request.url.path)
 
 
 _FRAMEWORK_ERRORS: dict[int, type[RecourseError]] = {

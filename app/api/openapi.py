@@ -11,6 +11,7 @@ from starlette.types import Lifespan
 
 from app import __version__
 from app.api import errors
+from app.api.further import further_faults
 from app.api.gate import SECURITY_SCHEMES
 from app.api.middleware import BodyLimit, Head, RequestContext
 from app.api.routes import (
@@ -68,7 +69,7 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
         app.include_router(module.router)
     app.mount(docs.STATIC, docs.static)
     app.mount(workbench.STATIC, workbench.static)
-    errors.install(app)
+    errors.install(app, further_faults)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, larger={batch.PATH: settings.max_batch_bytes})
     if settings.cors_origins:

@@ -270,6 +270,46 @@ def test_all_faults_of_content_are_told_at_once(client: httpx.Client) -> None:
     }  # fmt: skip
 
 
+def told(response: httpx.Response) -> list[str]:
+    """The places of all faults, each of which is told once."""
+    return [fault["pointer"] for fault in problem(response, 422, "invalid-request")["errors"]]
+
+
+def test_faults_of_form_and_of_content_are_told_at_once(client: httpx.Client) -> None:
+    body = question(
+        foo=1,
+        applicant={**APPLICANT, "age": 5},
+        constraints={"immutable": ["hat"]},
+        cost={"weights": {"amount": -1}},
+        certificate={"noise_std": {"housing": 0.1}},
+    )
+    assert set(told(client.post("/recourse", json=body))) == {
+        "/foo", "/applicant/age", "/constraints/immutable/0", "/cost/weights/amount", "/certificate/noise_std/housing",
+    }  # fmt: skip
+    # Nothing is known about the rest of a question to a model that is not there.
+    assert told(client.post("/recourse", json={**body, "model": "nobody"})) == ["/cost/weights/amount", "/foo"]
+
+
+def test_every_bad_record_of_a_list_is_told_at_once(client: httpx.Client) -> None:
+    bad = {**APPLICANT, "age": 5}
+    body = {"model": "loan", "factual": bad, "counterfactuals": [bad, APPLICANT, 5, None]}
+    assert set(told(client.post("/recourse/validity", json=body))) == {
+        "/factual/age", "/counterfactuals/0/age", "/counterfactuals/2", "/counterfactuals/3",
+    }  # fmt: skip
+    found = told(client.post("/models/loan/predict", json={"records": [5, bad]}))
+    assert found == ["/records/0", "/records/1/age"]
+
+
+def test_every_bad_value_of_a_sweep_is_told_at_once(client: httpx.Client) -> None:
+    values = '[-1, "x", null, 1e9, Infinity, 2]'
+    body = json.dumps(question(sweep={"parameter": "radius_unfavourable", "values": "?"})).replace('"?"', values)
+    expected = [f"/sweep/values/{i}" for i in range(5)]
+    assert sorted(told(post(client, body, "/recourse/frontier"))) == expected
+    # Whether they suit a method is not known where that is in doubt.
+    unclear = question(method={"name": "magic"}, sweep={"parameter": "margin", "values": [-1, "x"]})
+    assert set(told(client.post("/recourse/frontier", json=unclear))) == {"/method/name", "/sweep/values/1"}
+
+
 def test_a_constraint_may_not_loosen_what_the_model_allows(client: httpx.Client) -> None:
     response = client.post("/recourse", json=question(constraints={"direction": {"age": "decrease"}}))
     assert set(faults(response, code="constraint-clash")) == {"/constraints/direction/age"}
