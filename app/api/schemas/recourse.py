@@ -73,7 +73,8 @@ class RecourseRequest(ApplicantQuestion):
 
     store: StrictBool = True
     """Keep question and answer in the ledger, where they can be looked up and verified again. If false, neither is kept
-    once it has been answered; a job keeps both until it is deleted."""
+    once it has been answered, apart from a job, which keeps both until it is deleted, and the answer for its
+    `Idempotency-Key`; `DELETE /recourse/{id}` erases these too."""
 
 
 class FeatureChange(Described):
