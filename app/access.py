@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
-from app.errors import InsufficientScope, InvalidKey, KeyRequired, NotReady, Open, TooManyRequests
+from app.errors import InsufficientScope, InvalidKey, KeyRequired, Misdirected, NotReady, Open, TooManyRequests
 from app.observability import log
 from app.settings import Settings
 from app.store.keys import NOBODY, Key, Keys, Scope, parts
@@ -47,11 +48,14 @@ def refuse_open(settings: Settings, any_key: Callable[[], bool]) -> None:
 
 
 def _is_public(settings: Settings) -> bool:
-    address = _address(settings)
+    return not _is_loopback(_address(settings))
+
+
+def _is_loopback(address: str) -> bool:
     try:
-        return not ip_address(address).is_loopback
+        return ip_address(address).is_loopback
     except ValueError:
-        return address != "localhost"
+        return address == "localhost"
 
 
 def _address(settings: Settings) -> str:
@@ -107,6 +111,28 @@ class Access:
         """Raise `InsufficientScope` unless the key has one of the scopes."""
         if key is not None and key.scopes.isdisjoint(scopes):
             raise InsufficientScope(scopes=sorted(scopes))
+
+    def require_own_host(self, host: str, reached_at: str) -> None:
+        """Raise `Misdirected` unless a request without a key is for this machine.
+
+        A web page can have its own name point here (DNS rebinding), and then its browser lets it read every answer.
+
+        Parameters
+        ----------
+        host : the header, which names what the client asked for; empty where there is none, as browsers always send it
+        reached_at : address at which the connection came in
+        """
+        if not host:
+            return
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            name = ""
+        if not _is_loopback(name) and name != reached_at:
+            raise Misdirected(
+                "This service asks for no key, so the header Host must name localhost, a loopback address such as "
+                f"127.0.0.1, or {reached_at}. For other names, make a key with `recourse keys create`."
+            )
 
     def count(self, caller: str) -> Rate | None:
         """Count a request; None where there is no limit. Raises `TooManyRequests`."""

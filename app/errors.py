@@ -282,6 +282,12 @@ class Open(RecourseError):
     code = "open"
 
 
+class Misdirected(RecourseError):
+    """A service that asks for no key is for its own machine; the header Host names another one."""
+
+    code = "misdirected"
+
+
 class Overloaded(RecourseError):
     """All workers are busy and the waiting line is full; try again shortly."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from app import access
 from app.access import Access, refuse_open
-from app.errors import InsufficientScope, LedgerUnavailable, NotReady, Open, TooManyRequests
+from app.errors import InsufficientScope, LedgerUnavailable, Misdirected, NotReady, Open, TooManyRequests
 from app.settings import Settings
 from app.store.keys import Key, Scope
 from app.store.recorder import Recorder
@@ -42,6 +42,34 @@ def test_the_service_does_not_start_open_where_others_reach_it(
             refuse_open(Settings(**settings), lambda: any_key)
     else:
         refuse_open(Settings(**settings), lambda: any_key)
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8000", True),
+        ("127.0.0.1:8000", True),
+        ("127.8.8.8", True),
+        ("[::1]:8000", True),
+        ("172.17.0.2:8000", True),
+        ("", True),
+        ("evil.example", False),
+        ("evil.example:8000", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("192.0.2.1", False),
+        ("[::1", False),
+        (":8000", False),
+    ],
+)
+def test_without_keys_only_what_is_asked_of_this_machine_is_answered(host: str, own: bool) -> None:
+    door = limited(auth="off")
+    if own:
+        door.require_own_host(host, "172.17.0.2")
+    else:
+        with pytest.raises(Misdirected, match=r"localhost.*127\.0\.0\.1.*172\.17\.0\.2"):
+            door.require_own_host(host, "172.17.0.2")
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ GATE = (
     errors.InvalidKey,
     errors.InsufficientScope,
     errors.TooManyRequests,
+    errors.Misdirected,
     errors.NotReady,
 )
 """How a caller can be refused, before its request is read."""

@@ -1,7 +1,7 @@
 """How errors look over HTTP: RFC 9457 problem documents, and one table from error class to status, title and remedy."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -78,7 +78,9 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     ),
     errors.Erased: Meaning(410, "Erased", "Ask again with POST /recourse, if the applicant wants that."),
     errors.UnknownJob: Meaning(404, "Unknown job", "Choose one of the jobs that GET /jobs lists."),
-    errors.JobFinished: Meaning(409, "Job finished", "Nothing needs to be done; GET /jobs/{id} shows how it ended."),
+    errors.JobFinished: Meaning(
+        409, "Job finished", "GET /jobs/{id} shows how it ended; DELETE /jobs/{id}/results deletes what it holds."
+    ),
     errors.JobUnfinished: Meaning(
         409, "Job not finished", "Ask again after the time in the Retry-After header, or follow GET /jobs/{id}/events."
     ),
@@ -114,6 +116,9 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         503, "State cannot be written", "The operator has to give the service a directory that it may write."
     ),
     errors.Open: Meaning(500, "Open to everybody", "The operator has to make a key, or listen on loopback only."),
+    errors.Misdirected: Meaning(
+        421, "Misdirected request", "Use the address http://localhost or http://127.0.0.1, or make an API key."
+    ),
     errors.Overloaded: Meaning(503, "Overloaded", _LATER),
     errors.NotReady: Meaning(
         503, "Not ready", "Wait until GET /health/ready answers 200; right after a start that takes a few seconds."
@@ -178,21 +183,28 @@ def _challenge(error: errors.KeyRequired | errors.InsufficientScope) -> str:
     return f'{realm}, error="invalid_token"' if isinstance(error, errors.InvalidKey) else realm
 
 
-def install(app: FastAPI) -> None:
+Further = Callable[[Request, object, Collection[object]], list[Fault]]
+"""Finds what else is wrong with a body, apart from the members of these names, which have the wrong form."""
+
+
+def install(app: FastAPI, further: Further) -> None:
     """Let the application answer every error with a problem document."""
+
+    async def on_validation_error(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        found = error.errors()
+        faults = faults_of(found, error.body)
+        faults += further(request, error.body, {part for detail in found for part in detail["loc"][1:2]})
+        return problem_response(errors.InvalidRequest(faults=faults), request.url.path)
+
     app.add_exception_handler(RecourseError, _on_recourse_error)
-    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(RequestValidationError, on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
 async def _on_recourse_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RecourseError)
     return problem_response(error, request.url.path)
-
-
-async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    return problem_response(errors.InvalidRequest(faults=faults_of(error.errors(), error.body)), request.url.path)
 
 
 _FRAMEWORK_ERRORS: dict[int, type[RecourseError]] = {
@@ -229,6 +241,7 @@ _SENTENCES = {
     "datetime_from_date_parsing": "must be a time, as in 2030-01-31T12:00:00Z",
     "datetime_object_invalid": "must be a time, as in 2030-01-31T12:00:00Z",
     "not_a_moment": "must be a time, as in 2030-01-31T12:00:00Z",
+    "bool_type": "must be true or false",
     "float_type": "must be a number",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",

@@ -32,6 +32,7 @@ async def admit(request: Request, scopes: Collection[Scope]) -> str:
     Raises
     ------
     KeyRequired, InvalidKey, InsufficientScope, TooManyRequests : it may not ask, or not now
+    Misdirected : it needs no key, but asks for another machine
     NotReady : the keys cannot be read
     """
     access = cast(Service, request.app.state.service).access
@@ -44,6 +45,8 @@ async def admit(request: Request, scopes: Collection[Scope]) -> str:
         raise
     caller = address if key is None else f"key {key.id}"
     _count(request, caller)
+    if key is None:
+        access.require_own_host(request.headers.get("host", ""), str((request.scope.get("server") or ("",))[0]))
     access.require(key, scopes)
     request.scope["key_id"] = key and key.id
     return "" if key is None else caller

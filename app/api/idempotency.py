@@ -17,12 +17,16 @@ from starlette.responses import JSONResponse, Response
 
 from app.api.media import JSON, media_type
 from app.errors import Fault, InvalidRequest, NotReady
-from app.jobs.ids import counting_from, new_number
+from app.jobs.ids import RECOURSE_ID, counting_from, new_number
+from app.jobs.job import JOB_ID
 from app.observability import log
 from app.service import Service
 from app.store.replays import LEASE, Attempt, Replay, Replays
 
 HEADER = "Idempotency-Key"
+
+LARGEST_READ = 100_000
+"""Bytes of a body up to which it does not matter how its JSON was written; to read more takes too long."""
 
 _KEY = r'[!#-~]{1,255}|"[ !#-~]{1,255}"'
 """Bare, or in quotes as the draft wants it."""
@@ -32,7 +36,8 @@ PARAMETER: dict[str, Any] = {
     "in": "header",
     "required": False,
     "description": "A name for this request that no other request has, such as a UUID. Sent again within 24 hours, the "
-    "request is not carried out again: it gets the first answer, with `Idempotent-Replayed: true`.",
+    "request is not carried out again: it gets the first answer, with `Idempotent-Replayed: true`. Up to "
+    f"{LARGEST_READ:,} bytes it does not matter how the same JSON is written.",
     "schema": {"type": "string", "pattern": f"^(?:{_KEY})$"},
 }
 
@@ -55,10 +60,13 @@ async def answer_once(request: Request, caller: str, handle: Handle) -> Response
     service = cast(Service, request.app.state.service)
     key = request.headers[HEADER]
     if not re.fullmatch(_KEY, key):
-        fault = Fault("", f"the header {HEADER} must be 1 to 255 printable ASCII characters")
+        what = "must be 1 to 255 visible ASCII characters other than double quotes; with spaces, in double quotes"
+        fault = Fault("", f"the header {HEADER} {what}")
         raise InvalidRequest(faults=[fault])
     name = _digest(caller.encode(), key.strip('"').encode())
-    digest = _digest(request.method.encode(), request.url.path.encode(), await _canonical(request))
+    sent = request.method.encode(), request.url.path.encode(), await _canonical(request)
+    # In a thread: a large body takes a while.
+    digest = await asyncio.to_thread(_digest, *sent)
     claimed = await service.ledger.run(lambda engine: Replays(engine).claim(name, digest, str(new_number()), _now()))
     if isinstance(claimed, Replay):
         service.metrics.replayed()
@@ -78,16 +86,16 @@ async def _settle(service: Service, attempt: Attempt, response: Response | None)
     """Keep an answer for its key, or let the key go. Without the database the lease lapses, and the answer is given."""
     try:
         if response is None:
-            await service.ledger.run(lambda engine: Replays(engine).release(attempt))
+            await service.ledger.run(lambda engine: Replays(engine).release(attempt, _now()))
             return
         headers = {name: value for name, value in response.headers.items() if name in KEPT_HEADERS}
         body = bytes(response.body)
         answer = Replay(status=response.status_code, headers=headers, body=body)
-        recourse = _recourse(response)
-        if not await service.ledger.run(lambda engine: Replays(engine).keep(attempt, answer, recourse, _now())):
-            log.warning("idempotency-lease-lost")
+        subject = _subject(response)
+        if not await service.ledger.run(lambda engine: Replays(engine).keep(attempt, answer, subject, _now())):
+            log.warning("idempotent-answer-not-kept", reason="somebody has taken over, or it was erased")
     except NotReady:
-        log.warning("idempotent-answer-not-kept")
+        log.warning("idempotent-answer-not-kept", reason="the database cannot be reached")
 
 
 @asynccontextmanager
@@ -108,8 +116,8 @@ async def _renewed(service: Service, attempt: Attempt) -> AsyncIterator[None]:
 
 
 async def _canonical(request: Request) -> bytes:
-    """The body, however its JSON was written; a body that is something else, whatever it says it is, as it is."""
-    if media_type(request) != JSON:
+    """The body, however its JSON was written; as it is where it is large or something else, whatever it says it is."""
+    if media_type(request) != JSON or len(await request.body()) > LARGEST_READ:
         return await request.body()
     try:
         value = await request.json()
@@ -118,11 +126,14 @@ async def _canonical(request: Request) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _recourse(response: Response) -> str | None:
-    """The id of the recourse that an answer gives: when that is erased, the answer has to go too."""
+def _subject(response: Response) -> str | None:
+    """The id of the recourse that an answer gives, or of the job it is from: once that is erased, it has to go too."""
     found = json.loads(bytes(response.body)) if isinstance(response, JSONResponse) else None
     name = found.get("id") if isinstance(found, dict) else None
-    return name if isinstance(name, str) else None
+    if isinstance(name, str) and RECOURSE_ID.fullmatch(name):
+        return name
+    job = JOB_ID.search(response.headers.get("location") or response.headers.get("content-location", ""))
+    return job and job[0]
 
 
 def _digest(*parts: bytes) -> str:

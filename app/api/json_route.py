@@ -13,7 +13,7 @@ from app.api.documented import GATE, refusals
 from app.api.errors import LONGEST_TOKEN
 from app.api.gate import SCHEME, admit
 from app.api.idempotency import HEADER, PARAMETER, answer_once
-from app.api.media import JSON, media_type
+from app.api.media import JSON, media_type, require_plain
 from app.errors import InvalidRequest, MalformedJson, UnsupportedMediaType
 from app.store.keys import Scope
 
@@ -42,15 +42,14 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of FastAPI, behind our own reading of query and body."""
         handle = super().get_route_handler()
-        takes_body = self.body_field is not None
         declared = {field.alias for field in self.dependant.query_params}
         scopes = self.scopes
 
         async def handle_strictly(request: Request) -> Response:
             caller = await admit(request, scopes) if scopes else ""
             _refuse_query(request, declared)
-            if takes_body:
-                request = await _read(request)
+            if self.body_field is not None:
+                request = await _read(request, required=self.body_field.field_info.is_required())
             if request.method == "POST" and HEADER in request.headers:
                 return await answer_once(request, caller, handle)
             return await handle(request)
@@ -78,9 +77,12 @@ class _ReadRequest(Request):
         return self._value
 
 
-async def _read(request: Request) -> _ReadRequest:
+async def _read(request: Request, *, required: bool) -> _ReadRequest:
+    if not required and not await request.body():
+        return _ReadRequest(request, b"", None)
     if media_type(request) != JSON:
         raise UnsupportedMediaType
+    require_plain(request)
     body = await request.body()
     return _ReadRequest(request, body, read_json(body))
 

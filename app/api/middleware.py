@@ -20,7 +20,8 @@ from app.observability import log, request_id, trace, traceparent
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+_REQUEST_ID = re.compile(r"[!#-\[\]-~]{1,128}")
+"""Visible ASCII; no quote or backslash, which some log tools trip over. `app.api.openapi` describes it."""
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -91,6 +92,33 @@ class RequestContext:
             )
             request_id.reset(tokens[0])
             traceparent.reset(tokens[1])
+
+
+class Head:
+    """Answers HEAD where GET is answered, with the same headers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on as GET, and drop what comes after the headers."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # Whoever sends it has to know that the length it tells is not that of a body.
+                scope["method"] = "HEAD"
+                await send(message)
+                # At once, because a stream may go on for long.
+                await send({"type": "http.response.body"})
+
+        scope["method"] = "GET"
+        try:
+            await self.app(scope, receive, send_headers)
+        finally:
+            scope["method"] = "HEAD"
 
 
 class BodyLimit:

@@ -11,8 +11,9 @@ from starlette.types import Lifespan
 
 from app import __version__
 from app.api import errors
+from app.api.further import further_faults
 from app.api.gate import SECURITY_SCHEMES
-from app.api.middleware import BodyLimit, RequestContext
+from app.api.middleware import BodyLimit, Head, RequestContext
 from app.api.routes import (
     batch,
     docs,
@@ -36,7 +37,8 @@ DESCRIPTION = """\
 What could a person change so that a lender's model says yes, and keeps saying yes?
 
 Records go in and come out in the model's own features, units and categories. Errors are RFC 9457 problem documents
-(`application/problem+json`) that list all faults of a request at once. Every response carries `X-Request-ID`.
+(`application/problem+json`) that list all faults of a request at once. Every response carries `X-Request-ID`: that of
+the request, if it is 1 to 128 visible ASCII characters without spaces, double quotes and backslashes, else a new one.
 """
 
 
@@ -67,11 +69,12 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
         app.include_router(module.router)
     app.mount(docs.STATIC, docs.static)
     app.mount(workbench.STATIC, workbench.static)
-    errors.install(app)
+    errors.install(app, further_faults)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, larger={batch.PATH: settings.max_batch_bytes})
     if settings.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, **CORS)
+    app.add_middleware(Head)
     app.add_middleware(RequestContext, metrics=Metrics() if service is None else service.metrics)
     app.state.service = service
     app.openapi = lambda: _description(app)  # type: ignore[method-assign]

@@ -10,8 +10,8 @@ LONGEST_WAIT_S = 30
 """Longest time that a response is held back."""
 
 _PREFERENCE = re.compile(
-    r"""\s*(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*(?:=\s*(?:(?P<token>[^\s",;]*)|"(?P<quoted>(?:[^"\\]|\\.)*)"))?"""
-    r"""\s*(?:;(?:[^",]|"(?:[^"\\]|\\.)*")*)?(?:,|$)"""
+    r"""\s*+(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*+(?:=\s*+(?:(?P<token>[^\s",;]*)|"(?P<quoted>(?:[^"\\]|\\.)*)"))?"""
+    r"""\s*+(?:;(?:[^",]|"(?:[^"\\]|\\.)*")*)?(?:,|$)"""
 )
 """One preference with its parameters, which nobody has defined for ours."""
 

@@ -11,6 +11,9 @@ from app.store.moments import timestamp
 GROUP = 20
 """Rows that a child computes at once, and that share model calls."""
 
+SEEDS = 2**53
+"""How many seeds there are, from 0: whole numbers that every reader of JSON can tell apart."""
+
 REFUSED = '{"refused":'
 """Begins the line of a row that has an error; an answer begins with its id."""
 
@@ -55,5 +58,5 @@ def stopped(payload: Json, offset: int, elapsed_ms: float) -> str:
 
 
 def seed(payload: Json, offset: int) -> int:
-    """The seed of a row: that of the batch, plus the row's position in it."""
-    return int(payload["question"]["seed"]) + int(payload["first"]) + offset
+    """The seed of a row: that of the batch, plus the row's position in it; after the last seed comes 0."""
+    return (int(payload["question"]["seed"]) + int(payload["first"]) + offset) % SEEDS

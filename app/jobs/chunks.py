@@ -109,7 +109,7 @@ class Chunks:
 
     def erase(self, job: str, recourse_id: str) -> bool:
         """Put what erased answers have in place of the line with this id; whether the job is a batch at all."""
-        mark = f'"id":"{recourse_id}"'
+        mark = _mark(recourse_id)
         query = sa.select(_chunks.c.number, _chunks.c.lines).where(_chunks.c.job == job, _chunks.c.lines.contains(mark))
         with self._engine.begin() as connection:
             for number, lines in connection.execute(query).all():
@@ -117,6 +117,12 @@ class Chunks:
                 values = {"lines": "".join(f"{line}\n" for line in left)}
                 connection.execute(sa.update(_chunks).where(_is(job, number)).values(values))
         return self.count(job) > 0
+
+    def holding(self, recourse_id: str) -> list[str]:
+        """The batches with a line that has this id; looks at every line there is."""
+        query = sa.select(_chunks.c.job).where(_chunks.c.lines.contains(_mark(recourse_id))).distinct()
+        with self._engine.connect() as connection:
+            return list(connection.scalars(query))
 
     def delete(self, jobs: Sequence[str]) -> None:
         """Forget all about these batches."""
@@ -133,6 +139,11 @@ def _parts(rows: Iterable[Json]) -> Iterator[list[Json]]:
         held = held[CHUNK:] + more
     for start in range(0, len(held), LAST):
         yield held[start : start + LAST]
+
+
+def _mark(recourse_id: str) -> str:
+    """What is in the line of an answer, and in no other."""
+    return f'"id":"{recourse_id}"'
 
 
 def _is(job: str, number: int) -> sa.ColumnElement[bool]:

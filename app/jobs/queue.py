@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, RecourseError, UnknownJob
 from app.jobs.answer import Json
 from app.jobs.asked import Store
-from app.jobs.ids import new_id
+from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, FINISHED, JOB_ID, STATUSES, Job, JobStatus
 from app.jobs.kinds import JobKind
 from app.jobs.pool import Lane
@@ -140,14 +140,16 @@ class Jobs:
 
     # --- what can be done ---
 
-    async def submit(self, kind: str, payload: Json, *, timeout_s: float) -> Job:
+    async def submit(self, kind: str, payload: Json, *, timeout_s: float, recourse: str | None = None) -> Job:
         """Put a job in the line. It may be computed for `timeout_s`; then its child is killed and it has failed.
 
-        Raises `NotReady` while the database cannot be reached.
+        `recourse` is the id of the one that it computes, or computes something for; `holding` finds it by that. Raises
+        `NotReady` while the database cannot be reached.
         """
         from app.jobs.worker import QUEUE, WORKFLOW
 
-        return await self._enqueue(new_id("job"), WORKFLOW, QUEUE, kind, payload, timeout_s)
+        job_id = await self._new_id()
+        return await self._enqueue(job_id, WORKFLOW, QUEUE, kind, payload, timeout_s, recourse=recourse)
 
     async def submit_batch(self, kind: str, payload: Json, rows: Iterable[Json]) -> Job:
         """Put many rows in the line, each of which may be computed for the payload's ``deadline_s``.
@@ -157,12 +159,24 @@ class Jobs:
         """
         from app.jobs.worker import BATCH_WORKFLOW, BATCHES
 
-        self._opened()
-        job_id = new_id("job")
+        job_id = await self._new_id()
         count = await self._reached(asyncio.to_thread(self._chunks_opened().add, job_id, rows))
         return await self._enqueue(job_id, BATCH_WORKFLOW, BATCHES, kind, payload, count)
 
-    async def _enqueue(self, job_id: str, workflow: str, queue: str, kind: str, *args: Any) -> Job:
+    async def _new_id(self) -> str:
+        """The id of a new job, or that of one which somebody had begun and which goes on, unless it has failed."""
+        self._opened()
+        job_id = new_id("job")
+        if ids_are_reserved():
+            with suppress(UnknownJob):
+                if (await self.get(job_id)).status is JobStatus.FAILED:
+                    # The request is sent again because of that, and not to hear of it once more.
+                    await self.delete([job_id])
+        return job_id
+
+    async def _enqueue(
+        self, job_id: str, workflow: str, queue: str, kind: str, *args: Any, recourse: str | None = None
+    ) -> Job:
         from app.jobs.worker import APPLICATION, VERSION
 
         assert kind in self._kinds, kind
@@ -172,7 +186,7 @@ class Jobs:
             "workflow_id": job_id,
             "app_version": VERSION,
             "application_name": APPLICATION,
-            "attributes": {"kind": kind, "request_id": request_id.get()},
+            "attributes": {"kind": kind, "request_id": request_id.get(), "recourse": recourse},
         }
         await self._reached(self._opened().enqueue_async(options, kind, *args))
         return await self.get(job_id)
@@ -226,10 +240,17 @@ class Jobs:
         await self._reached(asyncio.to_thread(self._chunks_opened().delete, job_ids))
         await self._reached(self._opened().delete_workflows_async(list(job_ids), delete_children=True))
 
-    async def erase(self, job_id: str, recourse_id: str) -> None:
-        """Delete what a job holds about one recourse: its line where there are many, or else the job."""
-        if not await self._reached(asyncio.to_thread(self._chunks_opened().erase, job_id, recourse_id)):
-            await self.delete([job_id])
+    async def holding(self, recourse_id: str) -> list[str]:
+        """The jobs that hold something about one recourse: computed it, alone or among others, or something for it."""
+        batches = await self._reached(asyncio.to_thread(self._chunks_opened().holding, recourse_id))
+        return [*await self._reached(asyncio.to_thread(self._ids_about, recourse_id)), *batches]
+
+    async def erase(self, job_id: str, recourse_id: str) -> bool:
+        """Delete what a job holds about one recourse: its line where there are many, or else the job; whether that."""
+        if await self._reached(asyncio.to_thread(self._chunks_opened().erase, job_id, recourse_id)):
+            return False
+        await self.delete([job_id])
+        return True
 
     async def wait(self, job_id: str, timeout_s: float) -> Job:
         """The job once it has ended, or as it is after `timeout_s`."""
@@ -352,6 +373,16 @@ class Jobs:
             query = query.where(table.c.workflow_uuid < before)
         with self._engine.connect() as connection:
             return list(connection.scalars(query.order_by(table.c.workflow_uuid.desc()).limit(limit)))
+
+    def _ids_about(self, recourse_id: str) -> list[str]:
+        """Ids of the jobs that one recourse was named for. DBOS finds attributes in PostgreSQL only."""
+        import sqlalchemy as sa
+
+        assert self._engine is not None
+        table = _workflows(self._engine)
+        named = table.c.attributes["recourse"].as_string() == recourse_id
+        with self._engine.connect() as connection:
+            return list(connection.scalars(sa.select(table.c.workflow_uuid).where(named)))
 
     def _count_unfinished(self) -> dict[tuple[str, str], int]:
         import sqlalchemy as sa

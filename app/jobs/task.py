@@ -139,7 +139,7 @@ def _problem(ref: ModelRef, actions: ActionSet, asked: Question | Counterfactual
 
 
 def _named(store: Store, name: str) -> ModelRef:
-    return ModelRef.of(store, store.open().find(name))
+    return ModelRef.of(store, store.open().find(name, include_inactive=True))
 
 
 def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, ...]:

@@ -51,9 +51,10 @@ def _check_method(models: Models, model: RegisteredModel, query: RecourseQuery) 
     faults = list(METHODS[query.method].faults(model.space, query.params))
     for pointer, name in query.params.other_models().items():
         try:
-            other = models.find(name)
+            # A version that waits to go live is what one expects the next model to be.
+            other = models.find(name, include_inactive=True)
         except UnknownModel:
-            faults.append(Fault(pointer, "is not the name of an active model"))
+            faults.append(Fault(pointer, "is not the name of an active model, nor of a registered version"))
             continue
         if not other.space.same_columns(model.space):
             faults.append(Fault(pointer, f"has other features than {model.name}, or other values of them"))

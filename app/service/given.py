@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import cast
 
-from app.errors import RecourseError, UnknownModel, UnknownRecourse
+from app.errors import JobUnfinished, RecourseError, UnknownModel, UnknownRecourse
 from app.jobs import promises
 from app.jobs.answer import Json, encoded, identity
 from app.jobs.ids import RECOURSE_ID
@@ -55,15 +55,22 @@ class GivenRecourse:
         found = await self._ledger.ask(lambda ledger: ledger.newest(limit, reference=reference, before=before))
         return [{**_outline(one), "reference": one.reference} for one in found]
 
-    async def erase(self, recourse_id: str) -> Json:
+    async def erase(self, recourse_id: str) -> Json | None:
         """Delete the personal data of a recourse, and the jobs that computed it; once more does no harm.
+
+        None for one that was not recorded, of which nothing is left then.
 
         Raises
         ------
-        UnknownRecourse : there is none
+        UnknownRecourse : there is none, or nothing was left of one that was not recorded
         NotReady : ledger or jobs cannot be reached; nothing is left undone that cannot be done again
         """
-        record = await self._find(recourse_id)
+        try:
+            record = await self._find(recourse_id)
+        except UnknownRecourse:
+            if RECOURSE_ID.fullmatch(recourse_id) and await self._erase_unrecorded(recourse_id):
+                return None
+            raise
         if record.particulars is not None:
             await self._ledger.erase([record], "request")
             record = await self._find(recourse_id)
@@ -116,7 +123,32 @@ class GivenRecourse:
             if (kept := record.particulars) is not None:
                 for job in (kept.job, _pending(json.loads(kept.answer))):
                     if job is not None:
-                        await self._jobs.erase(job, record.entry.id)
+                        await self._forget_job(job, record.entry.id)
+
+    async def delete_job(self, job_id: str) -> None:
+        """Delete a job that has ended, with all that was asked and computed.
+
+        Raises
+        ------
+        UnknownJob, JobUnfinished : there is none, or it may still compute
+        NotReady : ledger or jobs cannot be reached
+        """
+        if not (await self._jobs.get(job_id)).status.finished:
+            raise JobUnfinished
+        await self._jobs.delete([job_id])
+        await self._ledger.erase_answers([job_id])
+
+    async def _erase_unrecorded(self, recourse_id: str) -> bool:
+        """Delete what there is about a recourse outside the ledger; whether there was anything."""
+        jobs = await self._jobs.holding(recourse_id)
+        for job in jobs:
+            await self._forget_job(job, recourse_id)
+        return bool(await self._ledger.erase_answers([recourse_id]) or jobs)
+
+    async def _forget_job(self, job_id: str, recourse_id: str) -> None:
+        if await self._jobs.erase(job_id, recourse_id):
+            # Who sends its request again must not be sent where nothing is.
+            await self._ledger.erase_answers([job_id])
 
     async def _find(self, recourse_id: str) -> Record:
         if not RECOURSE_ID.fullmatch(recourse_id):

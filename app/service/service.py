@@ -116,7 +116,8 @@ class Service:
         model, question, frame = self._prepare(query)
         payload = job_payload(self.models.ref(model), question, frame)
         payload["request"] = kept_request(model.space, question, self._deadline_ms(query)) if query.store else None
-        return await self.jobs.submit("recourse", payload, timeout_s=self._deadline_ms(query) / 1000.0)
+        timeout_s = self._deadline_ms(query) / 1000.0
+        return await self.jobs.submit("recourse", payload, timeout_s=timeout_s, recourse=frame["id"])
 
     async def start_batch(self, query: BatchQuery) -> Job:
         """The same for many applicants, always as a job; row `i` has the seed of the question plus `i`.
@@ -242,7 +243,7 @@ class Service:
             # Without the job store the bracket is the whole answer, and says so.
             with suppress(NotReady):
                 frame = {"model": answer["model"], "seed": answer["seed"]}
-                job = await self._submit("validity", model, brought(), frame)
+                job = await self._submit("validity", model, brought(), frame, recourse=answer.get("id"))
                 answer["plan"]["validity"] |= {"status": "pending", "job": job.address}
 
     async def start_validity(self, query: ValidityQuery) -> Job:
@@ -265,9 +266,11 @@ class Service:
         """The same as a job, which has all the time that the bounds take. Errors as `start_recourse`."""
         return await self._submit("correction", *self._prepare_correction(query))
 
-    async def _submit(self, kind: str, model: RegisteredModel, brought: Counterfactuals, frame: Json) -> Job:
+    async def _submit(
+        self, kind: str, model: RegisteredModel, brought: Counterfactuals, frame: Json, *, recourse: str | None = None
+    ) -> Job:
         payload = job_payload(self.models.ref(model), brought, frame)
-        return await self.jobs.submit(kind, payload, timeout_s=BOUNDS_S)
+        return await self.jobs.submit(kind, payload, timeout_s=BOUNDS_S, recourse=recourse)
 
     def _prepare_correction(self, query: CorrectionQuery) -> tuple[RegisteredModel, Counterfactuals, Json]:
         model, brought, frame = self._prepare_validity(query)

@@ -30,6 +30,9 @@ And how long it lets us wait for the locks of others, in milliseconds: of the wr
 BUSY_MS = 5_000
 """How long a writer of SQLite waits for another one."""
 
+OVERWRITE_MS = 200
+"""How long overwriting what was erased waits for those who read."""
+
 WRITERS = (7306, 0)
 """Our number among PostgreSQL's advisory locks: whoever writes the ledger or migrates it holds it."""
 
@@ -67,6 +70,25 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(*WRITERS)))
         yield connection
+
+
+def overwrite_log(engine: sa.Engine) -> bool:
+    """Empty SQLite's write-ahead log, in which data that was erased still stands.
+
+    False if somebody reads or writes at the moment; then it has to be tried again.
+    """
+    if engine.dialect.name != "sqlite":
+        return True
+    connection = engine.raw_connection()
+    cursor = connection.cursor()
+    try:
+        # Whoever wants to write waits for this meanwhile.
+        cursor.execute(f"PRAGMA busy_timeout={OVERWRITE_MS}")
+        (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+    finally:
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+        connection.close()
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from app.errors import UnknownRecourse
 from app.store.chain import FIRST, Entry, Kind, Particulars
-from app.store.engine import BUSY_MS, writing
+from app.store.engine import overwrite_log, writing
 from app.store.moments import timestamp
 from app.store.tables import entries, particulars, replays
 
@@ -21,9 +21,6 @@ FILE = "ledger.sqlite"
 
 AT_ONCE = 500
 """Rows that are read at a time."""
-
-OVERWRITE_MS = 200
-"""How long overwriting waits for those who read."""
 
 _erasures = entries.alias("erasures")
 
@@ -156,7 +153,7 @@ class Ledger:
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
         """Delete the personal data of recourses and add entries that say so; how many still had some.
 
-        With SQLite some of it may be left in the files until `overwrite` has succeeded, which is tried here once.
+        With SQLite some of it may be left in the files until `overwrite_log` has succeeded, which is tried here once.
         """
         with writing(self._engine) as connection:
             held = sa.select(entries.c.number, entries.c.id).join(particulars).where(entries.c.id.in_(ids))
@@ -166,26 +163,8 @@ class Ledger:
             connection.execute(sa.delete(replays).where(replays.c.recourse.in_(ids)))
             links = [{"kind": Kind.ERASED, "id": row.id, "at": timestamp(now), "status": why} for row in found]
             _link(connection, links)
-        self.overwrite()
+        overwrite_log(self._engine)
         return len(found)
-
-    def overwrite(self) -> bool:
-        """Empty SQLite's write-ahead log, in which the data that was erased still stands.
-
-        False if somebody reads or writes at the moment; then it has to be tried again.
-        """
-        if self._engine.dialect.name != "sqlite":
-            return True
-        connection = self._engine.raw_connection()
-        cursor = connection.cursor()
-        try:
-            # Whoever wants to write waits for this meanwhile.
-            cursor.execute(f"PRAGMA busy_timeout={OVERWRITE_MS}")
-            (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            return not busy
-        finally:
-            cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-            connection.close()
 
     # --- find ---
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from app.errors import LedgerUnavailable
 from app.observability import log, trace
 from app.settings import Settings
-from app.store.engine import database_url, open_engine
+from app.store.engine import database_url, open_engine, overwrite_log
 from app.store.ledger import FILE, Given, Ledger, Record
 from app.store.migrate import upgrade
 from app.store.replays import Replays
@@ -168,6 +168,12 @@ class Recorder:
         self._overwrite_soon()
         return erased
 
+    async def erase_answers(self, ids: Sequence[str]) -> int:
+        """Delete the answers kept for idempotency keys that give a recourse or tell of a job with one of these ids."""
+        erased = await self.run(lambda engine: Replays(engine).erase(ids))
+        self._overwrite_soon()
+        return erased
+
     # --- inside ---
 
     async def _run(self, threads: Executor, work: Callable[[sa.Engine], Answer]) -> Answer:
@@ -249,7 +255,7 @@ class Recorder:
         while self._to_overwrite and not self._closing.is_set():
             self._to_overwrite = False
             with suppress(LedgerUnavailable):
-                if await self.ask(Ledger.overwrite):
+                if await self.run(overwrite_log):
                     continue
             self._to_overwrite = True
             if not warned:

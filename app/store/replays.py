@@ -1,12 +1,13 @@
 """Answers that are kept for their idempotency key. Blocks; not for an event loop.
 
-A key is claimed before its request is answered, by a lease that its server renews: where that crashes the lease lapses,
-and the next request with the key takes over, ids included, so that what the first one had begun is not done twice.
+A key is claimed before its request is answered, by a lease that its server renews: where that crashes or fails, the
+lease ends, and the same request takes over when it is sent again, ids included, so that what the first one had begun is
+not done twice.
 """
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -14,9 +15,10 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from app.errors import IdempotencyInProgress, IdempotencyKeyReused
-from app.store.engine import writing
+from app.store.chain import Kind
+from app.store.engine import overwrite_log, writing
 from app.store.moments import timestamp
-from app.store.tables import replays
+from app.store.tables import entries, replays
 
 Change = TypeVar("Change", sa.Update, sa.Delete)
 
@@ -76,7 +78,7 @@ class Replays:
                     raise IdempotencyInProgress
                 return Replay(status=row.status, headers=json.loads(row.headers), body=row.body)
             if row is not None and row.status is None and row.digest == digest:
-                ids = row.ids  # its server crashed
+                ids = row.ids  # its server crashed, or failed with something begun that may yet come to pass
             attempt = Attempt(name=name, attempt=secrets.token_hex(16), ids=ids)
             connection.execute(sa.delete(replays).where(replays.c.name == name))
             values = {"name": name, "digest": digest, "ids": attempt.ids, "attempt": attempt.attempt}
@@ -84,12 +86,16 @@ class Replays:
         return attempt
 
     def renew(self, attempt: Attempt, now: datetime) -> None:
-        """Claim the key for another `LEASE`."""
+        """Claim the key for another `LEASE`, unless its answer is there: that is kept for longer."""
+        unanswered = _own(sa.update(replays), attempt).where(replays.c.status.is_(None))
         with writing(self._engine) as connection:
-            connection.execute(_own(sa.update(replays), attempt).values(until=timestamp(now + LEASE)))
+            connection.execute(unanswered.values(until=timestamp(now + LEASE)))
 
     def keep(self, attempt: Attempt, answer: Replay, recourse: str | None, now: datetime) -> bool:
-        """Keep an answer for `KEPT`; False if somebody has taken over. `recourse` is the id of what it gives."""
+        """Keep an answer for `KEPT`; `recourse` is the id of what it gives, or of the job that it tells of.
+
+        False if that was erased meanwhile, which frees the key, or if somebody has taken over.
+        """
         values = {
             "status": answer.status,
             "headers": json.dumps(dict(answer.headers)),
@@ -97,13 +103,27 @@ class Replays:
             "recourse": recourse,
             "until": timestamp(now + KEPT),
         }
+        erased = sa.select(entries.c.number).where(entries.c.id == recourse, entries.c.kind == Kind.ERASED)
         with writing(self._engine) as connection:
+            if connection.scalar(erased) is not None:
+                connection.execute(_own(sa.delete(replays), attempt))
+                return False
             return bool(connection.execute(_own(sa.update(replays), attempt).values(**values)).rowcount)
 
-    def release(self, attempt: Attempt) -> None:
-        """Let the key go: the request was refused or failed, and may be sent again."""
+    def release(self, attempt: Attempt, now: datetime) -> None:
+        """Let the key go: the request was refused or failed, and may be sent again.
+
+        Its ids stay for that: a write that seemed to fail may yet come to pass. A renewal that comes late is nobody's.
+        """
         with writing(self._engine) as connection:
-            connection.execute(_own(sa.delete(replays), attempt))
+            connection.execute(_own(sa.update(replays), attempt).values(until=timestamp(now), attempt=""))
+
+    def erase(self, ids: Sequence[str]) -> int:
+        """Delete the answers that give a recourse or tell of a job with one of these ids; how many those were."""
+        with writing(self._engine) as connection:
+            erased = connection.execute(sa.delete(replays).where(replays.c.recourse.in_(ids))).rowcount
+        overwrite_log(self._engine)
+        return erased
 
     def sweep(self, now: datetime) -> int:
         """Delete what nobody can have again; how much that was."""

@@ -121,6 +121,24 @@ def test_a_service_on_loopback_is_open_until_there_is_a_key(models_store: Path) 
         problem(get(f"{running.url}/methods"), 401, "key-required")
 
 
+def test_the_page_of_another_site_reads_nothing_of_an_open_service(client: httpx.Client) -> None:
+    """Its name points here by now (DNS rebinding), so to its browser these requests are of the same origin."""
+    given = client.post("/recourse", json=question(reference="case-7")).json()["id"]
+    page = {"Host": "evil.example", "Origin": "http://evil.example"}
+    for method, path in (("GET", "/recourse"), ("GET", f"/recourse/{given}"), ("DELETE", f"/recourse/{given}")):
+        document = problem(client.request(method, path, headers=page), 421, "misdirected")
+        assert "localhost" in document["detail"]
+        assert given not in document["detail"]
+    for host in ("localhost", "localhost:8000", "127.0.0.1"):
+        assert client.get(f"/recourse/{given}", headers={"Host": host}).status_code == 200
+
+
+def test_whoever_has_a_key_may_use_any_name(locked: Running) -> None:
+    with asking(locked, make_key(locked, Scope.RECOURSE)) as client:
+        until(lambda: let_in(client), within_s=5)
+        assert client.get("/recourse", headers={"Host": "credit.example"}).status_code == 200
+
+
 def test_who_asks_too_often_is_told_when_to_come_back(models_store: Path) -> None:
     for running in run(Settings(models_store=models_store, trust_pickle=True, lanes_sync=1, port=0, rate_limit=3)):
         answers = [get(f"{running.url}/methods") for _ in range(4)]

@@ -62,6 +62,15 @@ def test_a_job_that_nobody_has_taken_up_can_be_cancelled(client: httpx.Client) -
     assert client.get(f"{address}/events").text.startswith("event: cancelled\n")
 
 
+def test_a_job_is_deleted_with_all_it_holds_once_it_has_ended(client: httpx.Client) -> None:
+    address = later(client).headers["location"]
+    problem(client.delete(f"{address}/results"), 409, "job-unfinished")
+    client.delete(address)
+    assert client.delete(f"{address}/results").status_code == 204
+    for method, path in (("get", address), ("get", f"{address}/results"), ("delete", f"{address}/results")):
+        problem(client.request(method, path), 404, "unknown-job")
+
+
 @pytest.mark.parametrize(
     "name", ["x", "job_x", "%00", "job_" + "0" * 25, "job_" + "u" * 26, new_id("rec"), new_id("job")]
 )
@@ -70,6 +79,7 @@ def test_unknown_jobs(client: httpx.Client, name: str) -> None:
     problem(client.get(f"/jobs/{name}/results"), 404, "unknown-job")
     problem(client.get(f"/jobs/{name}/events"), 404, "unknown-job")
     problem(client.delete(f"/jobs/{name}"), 404, "unknown-job")
+    problem(client.delete(f"/jobs/{name}/results"), 404, "unknown-job")
 
 
 def test_jobs_are_listed_newest_first_in_pages(client: httpx.Client) -> None:

@@ -59,7 +59,25 @@ def test_another_media_type_is_refused(client: httpx.Client, content_type: str |
     problem(response, 415, "unsupported-media-type")
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8", "application/json;"])
+@pytest.mark.parametrize(
+    ("headers", "named"),
+    [
+        ({"content-encoding": "gzip"}, "gzip"),
+        ({"content-encoding": "br, gzip"}, "br, gzip"),
+        ({"content-type": "application/json; charset=utf-16"}, "utf-16"),
+        ({"content-type": 'application/json; a=b; Charset="Latin-1"'}, "latin-1"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/recourse", "/recourse/batch"])
+def test_another_encoding_is_named(client: httpx.Client, path: str, headers: dict[str, str], named: str) -> None:
+    response = client.post(path, content=b"\x1f\x8b\x00", headers=JSON | headers)
+    assert named in problem(response, 415, "unsupported-media-type")["detail"]
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", 'application/json; charset="UTF-8"', "Application/JSON; charset=utf-8", "application/json;"],
+)
 def test_json_is_taken_with_or_without_parameters(client: httpx.Client, content_type: str) -> None:
     response = client.post("/recourse", content=json.dumps(question()), headers={"content-type": content_type})
     assert response.status_code == 200
@@ -185,6 +203,12 @@ def test_numbers_must_be_finite(client: httpx.Client, literal: str, changes: dic
     assert set(faults(response, code=code)) == {pointer}
 
 
+@pytest.mark.parametrize("value", ["false", "yes", 1, None])
+def test_a_truth_value_is_asked_for_in_words(client: httpx.Client, value: object) -> None:
+    response = client.post("/recourse", json=question(store=value))
+    assert faults(response) == {"/store": "must be true or false"}
+
+
 WRONG_RECORDS: list[tuple[dict[str, Any], str]] = [
     ({"age": "30"}, "/applicant/age"),
     ({"age": True}, "/applicant/age"),
@@ -244,6 +268,46 @@ def test_all_faults_of_content_are_told_at_once(client: httpx.Client) -> None:
         "/applicant/age", "/applicant/housing", "/constraints/immutable/0", "/constraints/bounds/income/max",
         "/cost/weights/shoes",
     }  # fmt: skip
+
+
+def told(response: httpx.Response) -> list[str]:
+    """The places of all faults, each of which is told once."""
+    return [fault["pointer"] for fault in problem(response, 422, "invalid-request")["errors"]]
+
+
+def test_faults_of_form_and_of_content_are_told_at_once(client: httpx.Client) -> None:
+    body = question(
+        foo=1,
+        applicant={**APPLICANT, "age": 5},
+        constraints={"immutable": ["hat"]},
+        cost={"weights": {"amount": -1}},
+        certificate={"noise_std": {"housing": 0.1}},
+    )
+    assert set(told(client.post("/recourse", json=body))) == {
+        "/foo", "/applicant/age", "/constraints/immutable/0", "/cost/weights/amount", "/certificate/noise_std/housing",
+    }  # fmt: skip
+    # Nothing is known about the rest of a question to a model that is not there.
+    assert told(client.post("/recourse", json={**body, "model": "nobody"})) == ["/cost/weights/amount", "/foo"]
+
+
+def test_every_bad_record_of_a_list_is_told_at_once(client: httpx.Client) -> None:
+    bad = {**APPLICANT, "age": 5}
+    body = {"model": "loan", "factual": bad, "counterfactuals": [bad, APPLICANT, 5, None]}
+    assert set(told(client.post("/recourse/validity", json=body))) == {
+        "/factual/age", "/counterfactuals/0/age", "/counterfactuals/2", "/counterfactuals/3",
+    }  # fmt: skip
+    found = told(client.post("/models/loan/predict", json={"records": [5, bad]}))
+    assert found == ["/records/0", "/records/1/age"]
+
+
+def test_every_bad_value_of_a_sweep_is_told_at_once(client: httpx.Client) -> None:
+    values = '[-1, "x", null, 1e9, Infinity, 2]'
+    body = json.dumps(question(sweep={"parameter": "radius_unfavourable", "values": "?"})).replace('"?"', values)
+    expected = [f"/sweep/values/{i}" for i in range(5)]
+    assert sorted(told(post(client, body, "/recourse/frontier"))) == expected
+    # Whether they suit a method is not known where that is in doubt.
+    unclear = question(method={"name": "magic"}, sweep={"parameter": "margin", "values": [-1, "x"]})
+    assert set(told(client.post("/recourse/frontier", json=unclear))) == {"/method/name", "/sweep/values/1"}
 
 
 def test_a_constraint_may_not_loosen_what_the_model_allows(client: httpx.Client) -> None:

@@ -51,6 +51,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     registry.register(plane(root / "next", "1", 0.5 * WEIGHTS + 0.3, -2.0).write())
     registry.register(make_linear(root / "loan").write())
     registry.register(plane(root / "now", "2", WEIGHTS, INTERCEPT).write())
+    registry.register(plane(root / "waiting", "3", 0.5 * WEIGHTS + 0.3, -2.0).write(), active=False)
     for running in run(Settings(models_store=root / "store", lanes_sync=1, port=0)):
         with httpx.Client(base_url=running.url, timeout=30) as client:
             yield client
@@ -122,6 +123,16 @@ def test_the_record_is_the_optimum(
         assert reached == pytest.approx(least, abs=1e-4)
     assert report["robustness"] >= 0.0
     assert (report["consistency"] is None) == (prediction is None)
+
+
+def test_the_prediction_may_be_a_version_that_waits_to_go_live(client: httpx.Client) -> None:
+    twin, waiting = (ask(client, robustness_weight=0.3, prediction={"model": name}) for name in ("plane@1", "plane@3"))
+    for answer in (twin, waiting):
+        for own in ("id", "method", "diagnostics", "created_at", "expires_at"):
+            answer.pop(own)
+    assert waiting == twin
+    body = {"model": "plane@3", "applicant": APPLICANT}
+    assert client.post("/recourse", json=body).status_code == 404, "it still answers nobody"
 
 
 def test_only_the_worst_model_or_only_the_prediction(client: httpx.Client) -> None:

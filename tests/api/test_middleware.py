@@ -28,14 +28,32 @@ def test_every_response_has_an_id_and_the_headers(client: httpx.Client, path: st
     assert "server" not in response.headers
 
 
-@pytest.mark.parametrize("offered", ["a.b-c_d9", "x" * 64])
+@pytest.mark.parametrize(
+    "offered", ["a.b-c_d9", "x" * 128, "7", "Root=1-67891233-abcdef;Parent=53/9,a+b:c==", "!#$%&'()*<>?@[]^`{|}~"]
+)
 def test_the_callers_id_is_kept(client: httpx.Client, offered: str) -> None:
     assert client.get("/health/live", headers={"x-request-id": offered}).headers["x-request-id"] == offered
 
 
-@pytest.mark.parametrize("offered", ["short", "x" * 65, "with space", 'quote"quote', "semi;colon"])
+@pytest.mark.parametrize("offered", ["", "x" * 129, "with space", 'quote"quote', "back\\slash", "tab\tbed", "ü"])
 def test_an_id_that_could_do_harm_is_replaced(client: httpx.Client, offered: str) -> None:
-    assert client.get("/health/live", headers={"x-request-id": offered}).headers["x-request-id"] != offered
+    answered = client.get("/health/live", headers={"x-request-id": offered.encode()}).headers["x-request-id"]
+    assert len(answered) == 36
+
+
+@pytest.mark.parametrize("path", [*ADDRESSES, "/methods", "/workbench"])
+def test_head_is_answered_as_get_without_a_body(client: httpx.Client, path: str) -> None:
+    head, get = client.head(path), client.get(path)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    for response in (head, get):
+        for name in ("x-request-id", "date"):
+            response.headers.pop(name)
+    assert head.headers == get.headers
+
+
+def test_head_where_nothing_is_read_is_refused(client: httpx.Client) -> None:
+    response = client.head("/recourse/correct/verify")
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
 @pytest.fixture

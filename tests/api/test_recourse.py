@@ -269,3 +269,18 @@ def test_an_answer_of_probe_tells_its_measured_rate(client: httpx.Client) -> Non
     invalidation = answer["counterfactuals"][0]["report"]
     assert invalidation["target"] == 0.1
     assert invalidation["interval"][0] <= invalidation["rate"] <= 0.12
+
+
+def test_a_promise_is_verified_without_a_body_as_well(client: httpx.Client) -> None:
+    # Another test may just have killed the children.
+    given = ask(client, deadline_ms=25_000)
+    address = f"/recourse/{given['id']}/verify"
+    for response in (
+        client.post(address),
+        client.post(address, headers={"content-type": "application/json"}),
+        client.post(address, json={}),
+        client.post(address, headers={"Idempotency-Key": address}),
+    ):
+        assert response.status_code == 200, response.text
+        assert response.json()["still_valid"] is True
+    problem(client.post(address, content=b"loan@1"), 415, "unsupported-media-type")

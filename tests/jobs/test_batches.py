@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.jobs.batch import SEEDS
 from app.jobs.chunks import CHUNK, LAST
 from tests.api.asking import APPLICANT, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
@@ -87,6 +88,13 @@ def test_each_row_has_the_answer_that_a_request_of_its_own_would_have_had(server
         assert same(found[i]) == directly(server, applicants[i], **{**common, "seed": 5 + i})
 
 
+def test_after_the_last_seed_comes_the_first(server: Server) -> None:
+    applicants = rows(2)
+    found = lines(server, submit(server, applicants, seed=SEEDS - 1))
+    assert [line["seed"] for line in found] == [SEEDS - 1, 0]
+    assert same(found[1]) == directly(server, applicants[1], seed=0)
+
+
 def test_answers_of_a_batch_are_in_the_ledger_unless_that_is_not_wanted(server: Server) -> None:
     address = submit(server, rows(3), seed=1)
     found = lines(server, address)
@@ -100,9 +108,16 @@ def test_answers_of_a_batch_are_in_the_ledger_unless_that_is_not_wanted(server: 
     after = lines(server, address)
     assert (after[1]["code"], after[1]["reference"]) == ("erased", None)
     assert [after[0], after[2]] == [found[0], found[2]], "the others stay"
-    (unkept,) = lines(server, submit(server, rows(1), store=False))
+    address = submit(server, rows(2), store=False)
+    unkept, other = lines(server, address)
     assert unkept["stored"] is False
     problem(server.client.get(f"/recourse/{unkept['id']}"), 404, "unknown-recourse")
+    assert server.client.delete(f"/recourse/{unkept['id']}").status_code == 204
+    problem(server.client.delete(f"/recourse/{unkept['id']}"), 404, "unknown-recourse")
+    gone, left = lines(server, address)
+    assert (gone["code"], left) == ("erased", other)
+    assert server.client.delete(f"{address}/results").status_code == 204
+    problem(server.client.delete(f"/recourse/{other['id']}"), 404, "unknown-recourse")
 
 
 def test_a_bad_row_is_a_problem_in_its_place(server: Server) -> None:

@@ -1,6 +1,7 @@
 """The ledger over HTTP, of real servers on both databases: what is given is kept, found, erased."""
 
 import json
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -147,6 +148,32 @@ def test_erasing_takes_the_job_along(server: Server) -> None:
     job, result = ask_later(server)
     server.client.delete(f"/recourse/{result.json()['id']}")
     problem(server.client.get(job), 404, "unknown-job")
+
+
+def test_what_was_not_stored_is_erased_with_its_job(server: Server) -> None:
+    other, _ = ask_later(server, store=False)
+    job, result = ask_later(server, store=False)
+    address = f"/recourse/{result.json()['id']}"
+    assert server.client.delete(address).status_code == 204
+    problem(server.client.get(job), 404, "unknown-job")
+    problem(server.client.delete(address), 404, "unknown-recourse")
+    assert server.client.get(f"{other}/results").status_code == 200
+
+
+def test_an_erased_answer_of_a_job_is_not_replayed(server: Server) -> None:
+    """Neither the answer that a client waited for, nor where the job was."""
+    for prefer in ("respond-async", "wait=30"):
+        headers = {"Prefer": prefer, "Idempotency-Key": str(uuid.uuid4())}
+        first = server.client.post("/recourse", json=question(), headers=headers)
+        if first.status_code == 202:
+            server.ended(first.headers["location"])
+            name = server.client.get(f"{first.headers['location']}/results").json()["id"]
+        else:
+            name = first.json()["id"]
+        assert server.client.delete(f"/recourse/{name}").json()["status"] == "erased"
+        again = server.client.post("/recourse", json=question(), headers=headers)
+        assert "idempotent-replayed" not in again.headers
+        assert again.json()["id"] != first.json()["id"]
 
 
 def test_what_has_expired_is_swept_at_the_start(start: Start) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.api.asking import APPLICANT, question
+from tests.api.asking import APPLICANT, problem, question
 from tests.jobs.conftest import Start
 from tests.jobs.serving import Server
 from tests.jobs.test_validity_jobs import QUESTION, timeless
@@ -26,7 +26,8 @@ def test_a_plan_whose_bounds_take_long_is_answered_now_and_tight_later(start: St
     server = start(RECOURSE_PLAN_BUDGET_MS="1").ready()
     method = {"name": "copa", "count": 20, "validity_weight": 0.05}
     constraints = {"immutable": ["housing"]}
-    asked = question(method=method, constraints=constraints, certificate={"ambiguity_radius": 0.02}, deadline_ms=30_000)
+    certificate = {"ambiguity_radius": 0.02}
+    asked = question(method=method, constraints=constraints, certificate=certificate, deadline_ms=30_000, store=False)
     answer = server.client.post("/recourse", json=asked)
     assert answer.status_code == 200, answer.text
     assert len(answer.json()["counterfactuals"]) == 20
@@ -41,3 +42,6 @@ def test_a_plan_whose_bounds_take_long_is_answered_now_and_tight_later(start: St
     tight = judged["plan"]["validity"]
     assert (tight["status"], tight["exact"]) == ("complete", True)
     assert wide["lower"] - 1e-9 <= tight["lower"] <= tight["upper"] <= wide["upper"] + 1e-9
+    # It was not stored, so the job is all there is to erase.
+    assert server.client.delete(f"/recourse/{answer.json()['id']}").status_code == 204
+    problem(server.client.get(wide["job"]), 404, "unknown-job")

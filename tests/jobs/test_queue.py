@@ -8,14 +8,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
+import sqlalchemy as sa
 
 from app.errors import NotReady, UnknownJob
 from app.jobs.asked import Store
 from app.jobs.database import migrate
+from app.jobs.ids import counting_from
+from app.jobs.job import Job, JobStatus
 from app.jobs.pool import Lane
 from app.jobs.queue import Jobs
 from app.settings import Settings
+from app.store.engine import writing
 from tests.jobs import chores
 from tests.jobs.kinds import KINDS
 from tests.jobs.serving import database, postgres_missing
@@ -50,6 +53,26 @@ def test_only_jobs_that_have_ended_are_forgotten(tmp_path: Path) -> None:
             assert await queue.newest(10) == [waiting]
             with pytest.raises(UnknownJob):
                 await queue.get(ended.id)
+
+    asyncio.run(work())
+
+
+def test_who_begins_the_same_again_gets_the_same_job_and_a_failed_one_anew(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+
+            async def submit() -> Job:
+                with counting_from(7):
+                    return await queue.submit("hold", {}, timeout_s=1.0)
+
+            begun = await submit()
+            assert await submit() == begun
+            assert queue._engine
+            with writing(queue._engine) as connection:
+                connection.execute(sa.text("update workflow_status set status = 'ERROR'"))
+            assert (await queue.get(begun.id)).status is JobStatus.FAILED
+            again = await submit()
+            assert (again.id, again.status) == (begun.id, JobStatus.QUEUED)
 
     asyncio.run(work())
 
@@ -102,7 +125,7 @@ def role_that_changes_no_tables(url: str) -> Iterator[str]:
         connection.execute(f"grant usage on schema dbos to {name}")
         connection.execute(f"grant select, insert, update, delete on all tables in schema public, dbos to {name}")
     try:
-        yield make_url(url).set(username=name, password=name).render_as_string(hide_password=False)
+        yield sa.make_url(url).set(username=name, password=name).render_as_string(hide_password=False)
     finally:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(f"drop owned by {name}")

@@ -16,7 +16,7 @@ from app.api.errors import faults_of
 from app.api.examples import BATCH_EXAMPLES, BATCH_LINES
 from app.api.json_route import guarded, read_json
 from app.api.later import accepted
-from app.api.media import JSON, NDJSON, media_type
+from app.api.media import JSON, NDJSON, media_type, require_plain
 from app.api.routes.recourse import query_of
 from app.api.schemas.batch import BatchCommon, BatchRequest, BatchRow
 from app.api.schemas.jobs import JobAnswer
@@ -36,6 +36,7 @@ async def _query(request: Request, service: ServiceDep) -> BatchQuery:
     kind = media_type(request)
     if kind not in (JSON, NDJSON):
         raise errors.UnsupportedMediaType("The body of this request must be application/json or application/x-ndjson.")
+    require_plain(request)
     read = _read_lines if kind == NDJSON else _read_whole
     # In a thread: a large body takes seconds.
     return await asyncio.to_thread(read, await request.body(), service.settings.max_batch_rows)

@@ -121,6 +121,30 @@ async def get_job_results(
     return JSONResponse(page(job.kind, result, limit, int(cursor or 0)))
 
 
+@router.delete(
+    "/{id}/results",
+    name="delete_job_results",
+    summary="Delete what an ended job holds",
+    status_code=204,
+    response_class=Response,
+    responses={
+        204: {"description": "The job is gone."},
+        **refusals(
+            f"{EXAMPLE}/results",
+            errors.InvalidRequest,
+            errors.UnknownJob,
+            errors.JobUnfinished,
+            errors.NotReady,
+            errors.LedgerUnavailable,
+        ),
+    },
+)
+async def delete_job_results(job_id: JobId, service: ServiceDep) -> Response:
+    """What was asked, what was computed, and the job itself, however it ended. What the ledger has of it stays."""
+    await service.given.delete_job(job_id)
+    return Response(status_code=204)
+
+
 async def _told(job: Job, first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
     yield _with_problems(job, first)
     async for part in rest:

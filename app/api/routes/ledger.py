@@ -69,16 +69,20 @@ async def get_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response
     name="erase_recourse",
     summary="Erase the personal data of a recourse",
     response_model=Tombstone,
-    responses=refusals(
-        EXAMPLE, errors.InvalidRequest, errors.UnknownRecourse, errors.NotReady, errors.LedgerUnavailable
-    ),
+    responses={
+        204: {"description": "It was not stored; now nothing is left of it elsewhere either."},
+        **refusals(EXAMPLE, errors.InvalidRequest, errors.UnknownRecourse, errors.NotReady, errors.LedgerUnavailable),
+    },
 )
-async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> JSONResponse:
+async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
     """Record, reference, request and answer are deleted, also from the job that computed it. Once more does no harm.
 
-    That a recourse was given stays on record, with its model and its times, and the ledger can still be proven.
+    That a recourse was given stays on record, with its model and its times, and the ledger can still be proven. Of one
+    that was asked for with `store: false` jobs, lines of batches and answers kept for an `Idempotency-Key` are deleted:
+    204, and 404 where there is nothing of it.
     """
-    return JSONResponse(await service.given.erase(recourse_id))
+    tombstone = await service.given.erase(recourse_id)
+    return Response(status_code=204) if tombstone is None else JSONResponse(tombstone)
 
 
 @router.post(
@@ -101,11 +105,14 @@ async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> JSONRe
 )
 async def verify_recourse(
     recourse_id: RecourseId,
-    request: Annotated[VerifyRequest, Body(openapi_examples=VERIFY_EXAMPLES)],
     service: ServiceDep,
+    request: Annotated[VerifyRequest | None, Body(openapi_examples=VERIFY_EXAMPLES)] = None,
 ) -> JSONResponse:
-    """What a version of the model says now about every counterfactual that was given."""
-    return JSONResponse(await service.given.verify(recourse_id, request.model))
+    """What a version of the model says now about every counterfactual that was given.
+
+    Without a body, the newest active version is asked. Always at once: `Prefer` does not make a job of it.
+    """
+    return JSONResponse(await service.given.verify(recourse_id, None if request is None else request.model))
 
 
 @auditing.post(

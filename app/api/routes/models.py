@@ -78,5 +78,5 @@ async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: 
 async def predict(
     name: ModelName, request: Annotated[PredictRequest, Body(openapi_examples=PREDICT_EXAMPLES)], service: ServiceDep
 ) -> JSONResponse:
-    """What the model says about each record, in their order."""
+    """What the model says about each record, in their order. Always at once: `Prefer` does not make a job of it."""
     return JSONResponse(await service.models.predict(name, request.records))

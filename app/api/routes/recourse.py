@@ -1,7 +1,8 @@
 """POST /recourse and what else can be asked about one applicant."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 from pydantic import ValidationError
@@ -115,24 +116,29 @@ async def frontier(
 
 def _swept_values(request: FrontierRequest) -> tuple[float, ...]:
     """The values once each is possible for the parameter; else an error with every fault."""
-    name, parameter, values = request.method.name, request.sweep.parameter, request.sweep.values
+    if faults := value_faults(request.method, request.sweep.parameter, dict(enumerate(request.sweep.values))):
+        raise errors.InvalidRequest(faults=faults)
+    return tuple(request.sweep.values)
+
+
+def value_faults(method: Any, parameter: str, values: Mapping[int, float]) -> list[Fault]:
+    """What is wrong with values of a method's parameter, by their positions in the sweep."""
+    name = method.name
     knobs = METHODS[name].knobs
     if parameter not in knobs:
         known = f"must be one of {', '.join(knobs)}" if knobs else f"is none of {name}, which has no robustness knob"
-        raise errors.InvalidRequest(faults=[Fault("/sweep/parameter", known)])
-    faults = []
-    for i, value in enumerate(values):
+        return [Fault("/sweep/parameter", known)]
+    faults: list[Fault] = []
+    for i, value in values.items():
         try:
-            CHOICES[name].model_validate({**request.method.model_dump(), parameter: value})
+            CHOICES[name].model_validate({**method.model_dump(), parameter: value})
         except ValidationError as error:
             body = {parameter: value}
             found = [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
             faults += [Fault(f"/sweep/values/{i}", fault.detail) for fault in faults_of(found, body)]
-        if value in values[:i]:
+        if any(value == before for j, before in values.items() if j < i):
             faults.append(Fault(f"/sweep/values/{i}", "is there already"))
-    if faults:
-        raise errors.InvalidRequest(faults=faults)
-    return tuple(values)
+    return faults
 
 
 @router.post(

@@ -23,7 +23,7 @@ AnyRow = Annotated[Any, WithJsonSchema(BatchRow.model_json_schema())]
 
 
 class BatchCommon(RecourseQuestion):
-    """What the applicants of a batch have in common; row `i` has the seed `seed + i`, counted from 0."""
+    """What the applicants of a batch have in common; row `i`, from 0, has the seed `seed + i` (0 follows 2^53 - 1)."""
 
     store: StrictBool = True
     """Keep questions and answers in the ledger, as with a single request. If false, only the job has them."""

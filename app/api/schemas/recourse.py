@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from app.api.schemas.methods import CHOICES, DEFAULT_METHOD, MethodChoice
 from app.api.schemas.models import Decision, Described, ModelVersion, Record, Value
 from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive
+from app.jobs.batch import SEEDS
 from app.recourse.actionability import CHEAPEST, DEAREST, Constraints
 from app.recourse.certificate import CertificateParams
 from app.recourse.result import Reason, Status
@@ -55,7 +56,7 @@ class RecourseQuestion(Strict):
     """What the certificate of the answer is to say."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
     """Milliseconds until the answer; the operator's default when absent. What is not confirmed by then is not given."""
-    seed: Annotated[int, Field(ge=0, le=2**53 - 1), NUMBER] = 0
+    seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same question with the same seed has the same answer."""
 
 
@@ -72,7 +73,8 @@ class RecourseRequest(ApplicantQuestion):
 
     store: StrictBool = True
     """Keep question and answer in the ledger, where they can be looked up and verified again. If false, neither is kept
-    once it has been answered; a job keeps both until it is deleted."""
+    once it has been answered, apart from a job, which keeps both until it is deleted, and the answer for its
+    `Idempotency-Key`; `DELETE /recourse/{id}` erases these too."""
 
 
 class FeatureChange(Described):

@@ -13,6 +13,7 @@ from app.api.schemas.recourse import (
     Plan,
 )
 from app.api.schemas.strict import FEW, NUMBER, Strict
+from app.jobs.batch import SEEDS
 
 MOST_MEMBERS = 20
 """Counterfactuals that are judged together."""
@@ -30,7 +31,7 @@ class ValidityRequest(Strict):
     """What the certificates are to say."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
     """Milliseconds until the answer; the operator's default when absent."""
-    seed: Annotated[int, Field(ge=0, le=2**53 - 1), NUMBER] = 0
+    seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same question with the same seed has the same answer."""
 
 
