@@ -472,7 +472,7 @@ class Jobs:
 
         from app.jobs.chunks import Chunks
         from app.jobs.database import FILE, Claim
-        from app.jobs.worker import APPLICATION, BATCHES, CHUNKS, QUEUE
+        from app.jobs.worker import APPLICATION
         from app.store.engine import database_url, open_engine
         from app.store.state import require_state
 
@@ -489,6 +489,16 @@ class Jobs:
             application_name=APPLICATION,
             retry_connection_errors=False,
         )
+        if self._settings.run_jobs:
+            self._register_queues(client)
+        self._client = client
+        self._chunks = Chunks(self._engine)
+        self._chunks.create()
+
+    def _register_queues(self, client: "DBOSClient") -> None:
+        """Say how much a process takes at once; DBOS keeps it in the database, where the last one decides for all."""
+        from app.jobs.worker import BATCHES, CHUNKS, QUEUE
+
         size = self._settings.lanes_bounds
         # A child that has finished a chunk finds the next one waiting here, not in the database.
         for queue, at_once, pause_s in (
@@ -499,9 +509,6 @@ class Jobs:
             client.register_queue(
                 queue, worker_concurrency=at_once, polling_interval_sec=pause_s, on_conflict="always_update"
             )
-        self._client = client
-        self._chunks = Chunks(self._engine)
-        self._chunks.create()
 
     def _shut(self) -> None:
         if self._worker is not None:

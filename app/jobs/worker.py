@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from dbos import DBOS, DBOSPortableJSONSerializer, PortableWorkflowError, SetWorkflowID
 from dbos._error import DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded
 
-from app.errors import InternalError, JobAbandoned, LaneCrashed, LedgerUnavailable, RecourseError
+from app.errors import InternalError, JobAbandoned, JobCancelled, LaneCrashed, LedgerUnavailable, RecourseError
 from app.jobs import batch
 from app.jobs.answer import Json
 from app.jobs.asked import Store
@@ -111,6 +111,9 @@ class Worker:
         # First come, first served: one chunk is computed after another, and one is stored while the next is in work. A
         # group more than there are children waits in the lane, so that none is idle; other jobs wait for no more.
         self._turns = asyncio.Semaphore(lane.size + 1)
+        # One with more children may have said how many jobs each worker takes; those too many wait here, not in the
+        # lane, whose line is short and has a time limit.
+        self._places = asyncio.Semaphore(lane.size)
 
     def start(self, url: str, executor_id: str) -> None:
         """Take up unfinished jobs of this executor, and then new ones. Blocks; not for an event loop."""
@@ -209,19 +212,22 @@ class Worker:
 
     async def _in_lane(self, job_id: str, kind: str, payload: Json, timeout_s: float) -> Json:
         self._lane.start()
-        began = time.monotonic()
-        error: RecourseError | None = None
-        try:
-            result = await self._attempt(job_id, kind, payload, timeout_s)
-            return {"ok": await self._finish(job_id, kind, payload, result)}
-        except RecourseError as caught:
-            error = caught
-            return {"error": caught.to_dict()}
-        finally:
-            seconds = time.monotonic() - began
-            known = kind if kind in self._kinds else "unknown"
-            self._metrics.job(known, "succeeded" if error is None else error.code, seconds)
-            log.info("job-computed", job=job_id, kind=kind, ms=round(1000.0 * seconds), code=error and error.code)
+        async with self._places:
+            began = time.monotonic()
+            code: str | None = JobCancelled.code
+            try:
+                result = await self._attempt(job_id, kind, payload, timeout_s)
+                found = {"ok": await self._finish(job_id, kind, payload, result)}
+                code = None
+            except RecourseError as error:
+                found = {"error": error.to_dict()}
+                code = error.code
+            finally:
+                seconds = time.monotonic() - began
+                known = kind if kind in self._kinds else "unknown"
+                self._metrics.job(known, code or "succeeded", seconds)
+                log.info("job-computed", job=job_id, kind=kind, ms=round(1000.0 * seconds), code=code)
+            return found
 
     async def _chunk(self, job_id: str, number: int, kind: str, payload: Json) -> Json:
         """Compute and store a chunk, unless that has been done."""

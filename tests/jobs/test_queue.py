@@ -62,6 +62,15 @@ def test_jobs_are_kept_when_the_queue_closes(tmp_path: Path) -> None:
     assert asyncio.run(look(asyncio.run(submit()))) == "queued"
 
 
+def test_who_computes_no_jobs_does_not_say_how_many_are_computed_at_once(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            await queue.submit("hold", {}, timeout_s=1.0)
+            assert await queue._opened().list_queues_async() == []
+
+    asyncio.run(work())
+
+
 def test_who_waits_is_let_go_when_the_service_stops(tmp_path: Path) -> None:
     async def work() -> None:
         async with jobs(tmp_path) as queue:
