@@ -57,7 +57,12 @@ class Chunks:
         _metadata.create_all(self._engine)
 
     def add(self, job: str, rows: Iterable[Json]) -> int:
-        """Store the rows of a batch, all or none, with a few chunks in memory at a time; how many chunks there are."""
+        """Store the rows of a batch, all or none, with a few chunks in memory at a time; how many chunks there are.
+
+        A batch that has rows keeps them: whoever began before with the same id stored the same.
+        """
+        if stored := self.count(job):
+            return stored
         count = 0
         with self._engine.begin() as connection:
             for part in _parts(rows):
@@ -117,6 +122,12 @@ class Chunks:
                 values = {"lines": "".join(f"{line}\n" for line in left)}
                 connection.execute(sa.update(_chunks).where(_is(job, number)).values(values))
         return self.count(job) > 0
+
+    def delete_lost(self, jobs: sa.ScalarSelect[str], before: str) -> int:
+        """Forget batches that are none of `jobs`, of ids before `before`; how many chunks those had."""
+        lost = _chunks.c.job.not_in(jobs) & (_chunks.c.job < before)
+        with self._engine.begin() as connection:
+            return connection.execute(sa.delete(_chunks).where(lost)).rowcount
 
     def delete(self, jobs: Sequence[str]) -> None:
         """Forget all about these batches."""

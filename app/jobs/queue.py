@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, RecourseError, UnknownJob
 from app.jobs.answer import Json
 from app.jobs.asked import Store
-from app.jobs.ids import new_id
+from app.jobs.ids import first_id, new_id
 from app.jobs.job import BATCH, FINISHED, JOB_ID, STATUSES, Job, JobStatus
 from app.jobs.kinds import JobKind
 from app.jobs.pool import Lane
@@ -61,6 +61,9 @@ FORGET_S = 3600.0
 """How often old jobs are deleted."""
 
 FORGET_AT_ONCE = 200
+
+LOST_S = 3600.0
+"""Rows of a batch that have become no job in this time never will."""
 
 LOOK_S = 0.05
 """Pause between two looks at a job that somebody waits for; grows to `LONGEST_LOOK_S`."""
@@ -277,6 +280,13 @@ class Jobs:
             await self.delete([record.workflow_id for record in records])
             deleted += len(records)
 
+    async def forget_lost(self, before: datetime) -> int:
+        """Delete the rows of batches from before a moment that became no job; how many chunks those had.
+
+        The connection may be lost, or the process end, after they are stored.
+        """
+        return await self._reached(asyncio.to_thread(self._forget_lost, before))
+
     async def unfinished(self) -> dict[tuple[str, str], int]:
         """How many jobs have not ended, by kind and status. Raises `NotReady`."""
         self._opened()
@@ -309,6 +319,9 @@ class Jobs:
 
         try:
             return await question
+        except sa.exc.IntegrityError:
+            # The store has answered; that it was given what it has already is a fault of ours.
+            raise
         except sa.exc.DBAPIError as error:
             log.error("job-store-lost", trace=trace(error))
             raise NotReady("The job store cannot be reached.") from None
@@ -370,6 +383,16 @@ class Jobs:
                 found[name if name in self._kinds else "unknown", STATUSES[status].value] += count
         return found
 
+    def _forget_lost(self, before: datetime) -> int:
+        import sqlalchemy as sa
+
+        from app.jobs.worker import BATCH_WORKFLOW
+
+        assert self._engine is not None
+        table = _workflows(self._engine)
+        jobs = sa.select(table.c.workflow_uuid).where(table.c.name == BATCH_WORKFLOW).scalar_subquery()
+        return self._chunks_opened().delete_lost(jobs, first_id("job", before))
+
     def _ping(self) -> None:
         import sqlalchemy as sa
 
@@ -398,7 +421,8 @@ class Jobs:
         while True:
             with suppress(NotReady):
                 deleted = await self.forget(datetime.now(UTC) - timedelta(days=self._settings.jobs_days))
-                log.info("jobs-forgotten", deleted=deleted)
+                lost = await self.forget_lost(datetime.now(UTC) - timedelta(seconds=LOST_S))
+                log.info("jobs-forgotten", deleted=deleted, lost_chunks=lost)
             await asyncio.sleep(FORGET_S)
 
     async def _watch_for_ever(self) -> None:

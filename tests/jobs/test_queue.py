@@ -7,14 +7,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from app.errors import NotReady, UnknownJob
 from app.jobs.asked import Store
+from app.jobs.ids import counting_from, new_number
 from app.jobs.pool import Lane
 from app.jobs.queue import Jobs
 from app.settings import Settings
 from tests.jobs import chores
 from tests.jobs.kinds import KINDS
+
+ROWS = [{"applicant": {}}] * 3
 
 
 @asynccontextmanager
@@ -67,6 +71,46 @@ def test_who_computes_no_jobs_does_not_say_how_many_are_computed_at_once(tmp_pat
         async with jobs(tmp_path) as queue:
             await queue.submit("hold", {}, timeout_s=1.0)
             assert await queue._opened().list_queues_async() == []
+
+    asyncio.run(work())
+
+
+def test_a_batch_that_is_asked_for_again_under_its_id_is_the_same_job(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            number, found = new_number(), []
+            for _ in range(2):
+                with counting_from(number):
+                    found.append(await queue.submit_batch("batch", {}, ROWS))
+            assert found[0] == found[1] == await queue.get(found[0].id)
+            assert (found[0].done, found[0].total) == (0, len(ROWS))
+            assert await queue.newest(10) == found[:1]
+
+    asyncio.run(work())
+
+
+def test_rows_of_a_batch_that_became_no_job_are_taken_up_or_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_args: object) -> None:
+        raise sa.exc.OperationalError("", None, ConnectionError())
+
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            kept = await queue.submit_batch("batch", {}, ROWS)
+            numbers = [new_number() for _ in range(2)]
+            with monkeypatch.context() as broken:
+                broken.setattr(queue._opened(), "enqueue_async", lost)
+                for number in numbers:
+                    with counting_from(number), pytest.raises(NotReady):
+                        await queue.submit_batch("batch", {}, ROWS)
+            with counting_from(numbers[0]):
+                again = await queue.submit_batch("batch", {}, ROWS)
+            assert await queue.forget_lost(datetime.now(UTC) - timedelta(hours=1)) == 0
+            assert await queue.forget_lost(datetime.now(UTC) + timedelta(hours=1)) == 1
+            left = await queue.newest(10)
+            assert {job.id for job in left} == {kept.id, again.id}
+            assert [job.total for job in left] == [len(ROWS)] * 2
 
     asyncio.run(work())
 
