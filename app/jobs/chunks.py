@@ -113,13 +113,24 @@ class Chunks:
             return connection.scalar(sa.select(sa.func.count()).where(_chunks.c.job == job)) or 0
 
     def erase(self, job: str, recourse_id: str) -> bool:
-        """Put what erased answers have in place of the line with this id; whether the job is a batch at all."""
+        """Put what erased answers have in place of the line with this id, and of its row where that is still there.
+
+        Gives whether the job is a batch at all.
+        """
         mark = f'"id":"{recourse_id}"'
-        query = sa.select(_chunks.c.number, _chunks.c.lines).where(_chunks.c.job == job, _chunks.c.lines.contains(mark))
-        with self._engine.begin() as connection:
-            for number, lines in connection.execute(query).all():
-                left = [refused({}, Erased()) if mark in line else line for line in _split(lines)]
-                values = {"lines": "".join(f"{line}\n" for line in left)}
+        found = _chunks.c.job == job, _chunks.c.lines.contains(mark)
+        query = sa.select(_chunks.c.number, _chunks.c.rows, _chunks.c.lines).where(*found)
+        # Nobody else may write between the look and the change, or what they have erased would come back.
+        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            for number, rows, lines in connection.execute(query.with_for_update()).all():
+                told, asked = _split(lines), json.loads(rows)
+                for i, line in enumerate(told):
+                    if mark in line:
+                        told[i] = refused({}, Erased())
+                        # A chunk that is not finished, as of a cancelled batch, still has its rows.
+                        if asked:
+                            asked[i] = {"refused": Erased().to_dict()}
+                values = {"lines": "".join(f"{line}\n" for line in told), "rows": _text(asked)}
                 connection.execute(sa.update(_chunks).where(_is(job, number)).values(values))
         return self.count(job) > 0
 
