@@ -48,8 +48,10 @@ def serve(descriptor: int, parent: int, nice: int) -> None:
     ``{"ok": result}`` or ``{"error": error.to_dict()}``, and before that any number of ``{"progress": [done, total]}``.
     """
     _die_with(parent)
-    # Ctrl-C reaches the whole process group; the server alone decides when its children end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches the whole process group, as does what systemd stops a service with; the server alone decides when
+    # its children end, and what they are doing for requests in progress is finished first.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     # The alarm of a call must end the process even inside native code, so it has no handler.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     os.nice(nice)

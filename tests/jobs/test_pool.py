@@ -126,6 +126,19 @@ def test_a_child_that_dies_while_idle_costs_no_call() -> None:
     run(work())
 
 
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_child_goes_on_when_its_process_group_is_told_to_stop(tmp_path: Path, told: signal.Signals) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            call = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
+            await until(lambda: (tmp_path / "held").exists() and (tmp_path / "held").read_text() != "")
+            os.kill(int((tmp_path / "held").read_text()), told)
+            (tmp_path / "held").unlink()
+            assert await call == "done"
+
+    run(work())
+
+
 def test_cancelling_a_call_kills_its_child(tmp_path: Path) -> None:
     async def work() -> None:
         async with lane() as one:
