@@ -64,7 +64,9 @@ def test_large_arguments_and_results_pass() -> None:
     run(work())
 
 
-def test_children_compute_with_one_thread_each_and_give_way() -> None:
+def test_children_compute_with_one_thread_each_and_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+
     async def work() -> None:
         async with lane(nice=5) as one:
             assert await one.run(chores.environment, "OMP_NUM_THREADS", timeout_s=20) == "1"
