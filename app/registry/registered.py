@@ -9,6 +9,7 @@
 * ``inactive.json``: there iff it was registered to be examined and has not been activated.
 """
 
+import hashlib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -206,12 +207,13 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
     try:
         content = (directory / MANIFEST).read_bytes()
     except OSError as error:
-        raise ModelUnusable(f"{name} cannot be used: {MANIFEST} cannot be read: {error.strerror}") from error
+        detail = f"{name} cannot be used: {MANIFEST} cannot be read: {error.strerror}"
+        raise ModelUnusable(detail, model=name) from error
     draft = read_manifest(content)
     manifest = draft.manifest
     if manifest is None:
         raise ModelUnusable(f"{name} cannot be used: its manifest has faults", faults=draft.faults, model=name)
-    if digest(directory / MANIFEST) != registration.digests.get(MANIFEST):
+    if hashlib.sha256(content).hexdigest() != registration.digests.get(MANIFEST):
         raise ModelUnusable(f"{name} cannot be used: {MANIFEST} has changed since it was registered", model=name)
     if manifest.name != name:
         raise ModelUnusable(f"{name} cannot be used: the directory holds {manifest.name}", model=name)
@@ -232,7 +234,7 @@ def read_registration(directory: Path) -> Registration:
 
     Raises
     ------
-    ModelUnusable : there is none, or it is damaged
+    ModelUnusable : there is none, it is damaged, or it cannot be read
     """
     name = f"{directory.parent.name}@{directory.name}"
     try:
@@ -240,7 +242,10 @@ def read_registration(directory: Path) -> Registration:
     except FileNotFoundError as error:
         detail = f"{name} cannot be used: it was not installed by `recourse models register`"
         raise ModelUnusable(detail, model=name) from error
-    except (OSError, ValidationError) as error:
+    except OSError as error:
+        detail = f"{name} cannot be used: {REGISTRATION} cannot be read: {error.strerror}"
+        raise ModelUnusable(detail, model=name) from error
+    except ValidationError as error:
         raise ModelUnusable(f"{name} cannot be used: {REGISTRATION} is damaged", model=name) from error
 
 
