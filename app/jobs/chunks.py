@@ -11,7 +11,7 @@ from itertools import islice
 
 import sqlalchemy as sa
 
-from app.errors import Erased
+from app.errors import Erased, UnknownJob
 from app.jobs.answer import Json
 from app.jobs.batch import refused
 
@@ -95,9 +95,11 @@ class Chunks:
             connection.execute(sa.update(_chunks).where(_is(job, number)).values(rows=_text([])))
 
     def lines(self, job: str, number: int) -> str:
-        """The results of a chunk that has been computed, each line with its end."""
+        """The results of a chunk that has been computed, each line with its end. Raises `UnknownJob` if it is gone."""
         with self._engine.connect() as connection:
-            found: str = connection.execute(sa.select(_chunks.c.lines).where(_is(job, number))).scalar_one()
+            found: str | None = connection.scalar(sa.select(_chunks.c.lines).where(_is(job, number)))
+        if found is None:
+            raise UnknownJob(f"There is no job {job}.")
         return found
 
     def progress(self, jobs: Sequence[str]) -> dict[str, tuple[int, int]]:

@@ -1,8 +1,10 @@
 """The queue by itself: jobs of a SQLite file that nobody computes."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,8 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import NotReady, UnknownJob
+from app.jobs import queue as module
 from app.jobs.asked import Store
 from app.jobs.ids import counting_from, new_number
+from app.jobs.job import Job, JobStatus
 from app.jobs.pool import Lane
 from app.jobs.queue import Jobs
 from app.settings import Settings
@@ -22,8 +26,8 @@ ROWS = [{"applicant": {}}] * 3
 
 
 @asynccontextmanager
-async def jobs(directory: Path) -> AsyncIterator[Jobs]:
-    settings = Settings(state_dir=directory, run_jobs=False)
+async def jobs(directory: Path, *, run_jobs: bool = False) -> AsyncIterator[Jobs]:
+    settings = Settings(state_dir=directory, run_jobs=run_jobs)
     store = Store(root=str(directory), trust_pickle=False)
     queue = Jobs(settings, Lane("test", 1, chores.prepare), store, KINDS)
     queue.start()
@@ -111,6 +115,74 @@ def test_rows_of_a_batch_that_became_no_job_are_taken_up_or_deleted(
             left = await queue.newest(10)
             assert {job.id for job in left} == {kept.id, again.id}
             assert [job.total for job in left] == [len(ROWS)] * 2
+
+    asyncio.run(work())
+
+
+def test_a_job_that_is_deleted_meanwhile_is_left_out_or_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            kept, gone = [await queue.submit_batch("batch", {}, ROWS) for _ in range(2)]
+            await queue.delete([gone.id])
+            monkeypatch.setattr(queue, "_ids", lambda *_: [gone.id, kept.id])
+            assert await queue.newest(10) == [kept]
+            ended = replace(gone, status=JobStatus.SUCCEEDED)
+            with pytest.raises(UnknownJob):
+                await anext(queue.lines(ended))
+
+            async def get(_job_id: str) -> Job:
+                return ended
+
+            monkeypatch.setattr(queue, "get", get)
+            with pytest.raises(UnknownJob):
+                await queue.result(gone.id)
+
+    asyncio.run(work())
+
+
+def test_nothing_can_be_had_while_the_jobs_are_opened_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            await asyncio.to_thread(queue._shut)
+            for question in (queue.check(), queue.newest(1), queue.unfinished(), queue.forget_lost(datetime.now(UTC))):
+                with pytest.raises(NotReady):
+                    await question
+
+    asyncio.run(work())
+
+
+def test_a_service_that_stops_while_its_jobs_are_opened_again_lets_go_of_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WATCH_S", 0.01)
+    began, go_on = threading.Event(), threading.Event()
+    stopped: list[object] = []
+
+    async def work() -> None:
+        async with jobs(tmp_path, run_jobs=True) as queue:
+            worker = queue._worker
+            assert worker is not None
+            stop = worker.stop
+
+            def stop_slowly() -> None:
+                stopped.append(worker)
+                began.set()
+                assert go_on.wait(30)
+                stop()
+
+            monkeypatch.setattr(worker, "stop", stop_slowly)
+            monkeypatch.setattr(queue._claim, "keep", lambda: False)
+            assert await asyncio.to_thread(began.wait, 30)
+            closing = asyncio.create_task(queue.close())
+            # It has all this time to let go as well, unless it waits.
+            await asyncio.wait([closing], timeout=0.5)
+            go_on.set()
+            await closing
+            assert stopped == [worker]
+        async with jobs(tmp_path, run_jobs=True):
+            pass
 
     asyncio.run(work())
 
