@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -43,14 +43,41 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", LaneCrashed: "crash"}
 """Errors after which a child is of no more use."""
 
+
+def _ignore(_ended: object) -> None:
+    """Nobody wants to know."""
+
+
 OnProgress = Callable[[int, int], None]
 """Is told how many steps are done, and of how many."""
 
 
-class Child:
-    """One child process and the socket to it. Must be started from a thread that lives as long as it shall."""
+class _Reader(asyncio.StreamReader):
+    """Tells at once when there is nothing more to read, also while nobody reads."""
 
-    def __init__(self, nice: int) -> None:
+    def __init__(self, at_end: Callable[[], None]) -> None:
+        super().__init__()
+        self._at_end = at_end
+
+    def feed_eof(self) -> None:
+        super().feed_eof()
+        self._at_end()
+
+    def set_exception(self, exc: Exception) -> None:
+        super().set_exception(exc)
+        self._at_end()
+
+
+class Child:
+    """One child process and the socket to it. Must be started from a thread that lives as long as it shall.
+
+    Parameters
+    ----------
+    nice : by how much it gives way, 0 to 19
+    on_end : is told when it has closed its end of the socket, at work or not; from the first call on
+    """
+
+    def __init__(self, nice: int, on_end: Callable[["Child"], None] = _ignore) -> None:
         ours, theirs = socket.socketpair()
         descriptor = theirs.fileno()
         with theirs:
@@ -62,6 +89,8 @@ class Child:
                 env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         self._socket = ours
+        self._on_end = on_end
+        self._ended = False
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     @property
@@ -72,7 +101,7 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether the process still holds its end of the socket."""
-        return self._streams is not None and not self._streams[0].at_eof()
+        return self._streams is not None and not self._ended
 
     async def call(self, call: Call, kill_after_s: float, on_progress: OnProgress | None = None) -> Any:
         """The result of a call. After `LaneTimeout`, `LaneCrashed` or a cancellation the child is of no more use."""
@@ -93,11 +122,23 @@ class Child:
 
     async def _exchange(self, message: bytes) -> dict[str, Any]:
         if self._streams is None:
-            self._streams = await asyncio.open_connection(sock=self._socket)
+            self._streams = await self._connect()
         writer = self._streams[1]
         writer.write(HEADER.pack(len(message)) + message)
         await writer.drain()
         return await self._receive()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        reader = _Reader(self._note_end)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.create_connection(lambda: protocol, sock=self._socket)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    def _note_end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._on_end(self)
 
     async def _receive(self) -> dict[str, Any]:
         assert self._streams is not None
@@ -135,8 +176,8 @@ class Lane:
         self._preparation = Call(prepare, args, {})
         self._nice = nice
         self._free: list[Child] = []
-        self._turns = asyncio.Semaphore(0)
-        self._waiting = 0
+        self._line: deque[asyncio.Future[Child]] = deque()
+        """Calls that wait for a child, each of which is given to the first."""
         self._ended: Counter[str] = Counter()
         """Children that were lost, by the reason: `timeout`, `crash` or `cancelled`."""
         self._children: set[Child] = set()
@@ -155,7 +196,7 @@ class Lane:
         idle = len(self._free)
         warming = len(self._replacing)
         busy = self.size - warming - idle if self._started else 0
-        return LaneState(busy=busy, idle=idle, warming=warming, waiting=self._waiting, ended=dict(self._ended))
+        return LaneState(busy=busy, idle=idle, warming=warming, waiting=len(self._line), ended=dict(self._ended))
 
     @property
     def pids(self) -> set[int]:
@@ -220,26 +261,49 @@ class Lane:
         return result
 
     async def _take(self, give_up: float) -> Child:
-        if self._waiting >= WAITING_PER_CHILD * self.size:
-            raise Overloaded
-        self._waiting += 1
         try:
             async with asyncio.timeout(give_up - time.monotonic()):
-                while True:
-                    await self._turns.acquire()
-                    child = self._free.pop()
-                    if child.alive:
-                        return child
-                    # It died while it was idle.
+                while not (child := await self._next()).alive:
+                    # It died on the way here.
                     self._lose(child, FAILURES[LaneCrashed])
+                return child
         except TimeoutError:
             raise Overloaded("No worker came free within the time that the request allowed.") from None
-        finally:
-            self._waiting -= 1
+
+    async def _next(self) -> Child:
+        if self._free:
+            return self._free.pop()
+        if len(self._line) >= WAITING_PER_CHILD * self.size:
+            raise Overloaded
+        turn: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
+        self._line.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                # It was given a child in the same moment.
+                self._give_back(turn.result())
+            elif turn in self._line:
+                self._line.remove(turn)
+            raise
 
     def _give_back(self, child: Child) -> None:
+        if not child.alive:
+            self._lose(child, FAILURES[LaneCrashed])
+            return
+        while self._line:
+            turn = self._line.popleft()
+            # Who no longer waits may not have left the line yet.
+            if not turn.done():
+                turn.set_result(child)
+                return
         self._free.append(child)
-        self._turns.release()
+
+    def _note_end(self, child: Child) -> None:
+        """Replace a child that died while it was idle; of one at work its call takes notice."""
+        if child in self._free and not self._closed:
+            self._free.remove(child)
+            self._lose(child, FAILURES[LaneCrashed])
 
     def _lose(self, child: Child, reason: str) -> None:
         self._ended[reason] += 1
@@ -266,7 +330,7 @@ class Lane:
         """A new child that is ready; None, and a line in the log, if that did not work."""
         began = time.monotonic()
         try:
-            child = Child(self._nice)
+            child = Child(self._nice, self._note_end)
         except OSError as error:
             log.error("child-not-started", lane=self.name, reason=error.strerror)
             return None

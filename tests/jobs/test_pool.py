@@ -15,6 +15,7 @@ from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTim
 from app.jobs import pool
 from app.jobs.child import Call
 from app.jobs.pool import GRACE_S, Child, Lane
+from app.metrics import LaneState
 from tests.jobs import chores
 from tests.processes import gone
 
@@ -124,6 +125,51 @@ def test_a_child_that_dies_while_idle_costs_no_call() -> None:
             os.kill(first, signal.SIGKILL)
             await until(lambda: not any(child.alive for child in one._free))
             assert await one.run(chores.pid, timeout_s=20) != first
+
+    run(work())
+
+
+def test_a_child_that_dies_while_idle_is_replaced_before_anybody_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RETRY_S", 0.01)
+    marker = tmp_path / "marker"
+
+    async def work() -> None:
+        two = Lane("two", 2, chores.refuse_to_prepare, (str(marker),))
+        two.start()
+        try:
+            await until(lambda: two.warm == 2)
+            marker.touch()
+            doomed = min(two.pids)
+            os.kill(doomed, signal.SIGKILL)
+            await until(lambda: two.warm == 1)
+            assert two.state() == LaneState(busy=0, idle=1, warming=1, waiting=0, ended={"crash": 1})
+            marker.unlink()
+            await until(lambda: two.warm == 2)
+            assert two.state().idle == 2
+            assert doomed not in two.pids
+        finally:
+            await two.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("leave", ["before", "after"])
+def test_a_call_that_leaves_the_line_as_its_turn_comes_costs_no_child(leave: str) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            await until(lambda: one.warm == 1)
+            child = await one._take(time.monotonic() + 20)
+            waiting = asyncio.create_task(one.run(chores.echo, 1, timeout_s=20))
+            await until(lambda: one.state().waiting == 1)
+            steps = [waiting.cancel, lambda: one._give_back(child)]
+            for step in steps if leave == "before" else reversed(steps):
+                step()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert one.state() == LaneState(busy=0, idle=1, warming=0, waiting=0, ended={})
+            assert await one.run(chores.pid, timeout_s=20) == child.pid
 
     run(work())
 
