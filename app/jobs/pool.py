@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
-from app.jobs.child import HEADER, Call
+from app.jobs.child import HEADER, LOAD_S, Call, Need
 from app.metrics import LaneState
 from app.observability import log, request_id, traceparent
 
@@ -40,7 +40,7 @@ WAITING_PER_CHILD = 32
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 """Parallelism comes from the number of children; numeric libraries read these when they are imported."""
 
-FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", LaneCrashed: "crash"}
+FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", Overloaded: "timeout", LaneCrashed: "crash"}
 """Errors after which a child is of no more use."""
 
 
@@ -89,6 +89,8 @@ class Child:
                 env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         self._socket = ours
+        self.amiss: dict[str, str] = {}
+        """What it could not load, and why."""
         self._on_end = on_end
         self._ended = False
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -104,20 +106,37 @@ class Child:
         return self._streams is not None and not self._ended
 
     async def call(self, call: Call, kill_after_s: float, on_progress: OnProgress | None = None) -> Any:
-        """The result of a call. After `LaneTimeout`, `LaneCrashed` or a cancellation the child is of no more use."""
+        """The result of a call.
+
+        After a cancellation, and the errors in `FAILURES`, the child is of no more use: `Overloaded` if the need of the
+        call was not met in time, `LaneTimeout` if the call did not end in `kill_after_s` after that, `LaneCrashed`.
+        """
+        begun = call.need is None
         try:
-            async with asyncio.timeout(kill_after_s):
+            async with asyncio.timeout(kill_after_s if begun else LOAD_S) as limit:
                 reply = await self._exchange(pickle.dumps(call))
+                if "begun" in reply:
+                    begun = True
+                    limit.reschedule(asyncio.get_running_loop().time() + kill_after_s)
+                    reply = await self._receive()
                 while "progress" in reply:
                     if on_progress is not None:
                         on_progress(*reply["progress"])
                     reply = await self._receive()
         except TimeoutError:
-            raise LaneTimeout from None
+            if begun:
+                raise LaneTimeout from None
+            assert call.need is not None
+            raise Overloaded(f"{call.need.name} was not loaded within {LOAD_S:g} s.") from None
         except (asyncio.IncompleteReadError, ConnectionError):
             raise LaneCrashed from None
+        if call.need is not None:
+            self.amiss.pop(call.need.name, None)
         if "error" in reply:
-            raise RecourseError.from_dict(reply["error"])
+            error = RecourseError.from_dict(reply["error"])
+            if not begun and call.need is not None:
+                self.amiss[call.need.name] = error.sentence
+            raise error
         return reply["ok"]
 
     async def _exchange(self, message: bytes) -> dict[str, Any]:
@@ -164,7 +183,8 @@ class Lane:
     ----------
     name : for the log
     size : number of children
-    prepare, args : called once in each new child; imports libraries and loads models
+    prepare, args : called once in each new child; imports libraries, loads models, and gives what could not be loaded
+        and why
     nice : by how much the children give way to this process, 0 to 19
     """
 
@@ -199,6 +219,11 @@ class Lane:
         return LaneState(busy=busy, idle=idle, warming=warming, waiting=len(self._line), ended=dict(self._ended))
 
     @property
+    def amiss(self) -> dict[str, str]:
+        """What some child could not load when it was last asked to, and why."""
+        return {name: why for child in self._children for name, why in child.amiss.items()}
+
+    @property
     def pids(self) -> set[int]:
         """Process ids of all children."""
         return {child.pid for child in self._children}
@@ -226,18 +251,19 @@ class Lane:
         timeout_s: float,
         wait_s: float | None = None,
         on_progress: OnProgress | None = None,
+        need: Need | None = None,
     ) -> Any:
         """Result of ``function(*args, deadline_s=...)`` in a child, which learns how much of the time waiting has left.
 
         With `wait_s`, the call may wait that long in line and has all of `timeout_s` after that. With `on_progress`,
-        the function is also given ``progress=``.
+        the function is also given ``progress=``. A `need` is met first, in a time of its own.
 
         Raises
         ------
-        Overloaded : the line is full, or no child came free in time
+        Overloaded : the line is full, no child came free in time, or the need was not met in time
         LaneTimeout : the child did not end by itself and was killed
         LaneCrashed : the child died
-        RecourseError : whatever the function raised; `InternalError` for anything unforeseen
+        RecourseError : whatever the function or the need raised; `InternalError` for anything unforeseen
         """
         give_up = time.monotonic() + (timeout_s if wait_s is None else wait_s)
         child = await self._take(give_up)
@@ -247,7 +273,8 @@ class Lane:
             kill_after_s = left_s + GRACE_S
             options, reports = {"deadline_s": left_s}, on_progress is not None
             origin = (request_id.get(), traceparent.get())
-            call = Call(function, args, options, alarm_s=kill_after_s + ALARM_S, reports=reports, origin=origin)
+            alarm_s = kill_after_s + ALARM_S
+            call = Call(function, args, options, alarm_s=alarm_s, reports=reports, origin=origin, need=need)
             result = await child.call(call, kill_after_s, on_progress)
             failure = None
         except RecourseError as error:
@@ -336,14 +363,14 @@ class Lane:
             return None
         self._children.add(child)
         try:
-            notes = await child.call(self._preparation, WARM_UP_S)
+            child.amiss = await child.call(self._preparation, WARM_UP_S)
         except RecourseError as error:
             log.error("child-not-warm", lane=self.name, pid=child.pid, code=error.code)
             await self._end(child)
             return None
-        log.info(
-            "child-warm", lane=self.name, pid=child.pid, ms=round(1000.0 * (time.monotonic() - began)), notes=notes
-        )
+        for name, why in child.amiss.items():
+            log.warning("not-loaded", lane=self.name, pid=child.pid, name=name, detail=why)
+        log.info("child-warm", lane=self.name, pid=child.pid, ms=round(1000.0 * (time.monotonic() - began)))
         return child
 
     async def _end(self, child: Child) -> None:

@@ -21,7 +21,7 @@ from app.jobs import batch
 from app.jobs.answer import Json
 from app.jobs.asked import Store
 from app.jobs.chunks import Chunk, Chunks
-from app.jobs.groups import lines_of
+from app.jobs.groups import lines_of, need_of
 from app.jobs.kinds import JobKind
 from app.jobs.pool import Lane
 from app.metrics import Metrics
@@ -293,6 +293,7 @@ class Worker:
                     timeout_s=timeout_s,
                     wait_s=LONGEST_WAIT_S,
                     on_progress=progress.note,
+                    need=need_of(self._store, payload),
                 )
                 return result
             except LaneCrashed:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, Overloaded
+from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, ModelUnusable, Overloaded
 from app.jobs import pool
-from app.jobs.child import Call
+from app.jobs.child import Call, Need
 from app.jobs.pool import GRACE_S, Child, Lane
 from app.metrics import LaneState
 from tests.jobs import chores
@@ -306,6 +306,66 @@ def test_a_call_can_have_all_of_its_time_after_waiting(tmp_path: Path) -> None:
             await holding
             with pytest.raises(LaneTimeout):
                 await one.run(chores.never_end, timeout_s=0.2, wait_s=20)
+
+    run(work())
+
+
+def test_what_a_call_needs_first_is_no_part_of_its_time(tmp_path: Path) -> None:
+    loading = tmp_path / "loading"
+    loading.touch()
+
+    async def work() -> None:
+        async with lane() as one:
+            await until(lambda: one.warm == 1)
+            need = Need("model", chores.load, (str(loading),))
+            call = asyncio.create_task(one.run(chores.notes, timeout_s=1.5, need=need))
+            await asyncio.sleep(1.5 + GRACE_S + 0.1)
+            loading.unlink()
+            assert await call == ["ready", str(loading)]
+            with pytest.raises(LaneTimeout):
+                await one.run(chores.never_end, timeout_s=0.2, need=need)
+
+    run(work())
+
+
+def test_what_a_call_needs_first_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "LOAD_S", 0.2)
+    (tmp_path / "loading").touch()
+
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            need = Need("model", chores.load, (str(tmp_path / "loading"),))
+            with pytest.raises(Overloaded, match="model was not loaded within"):
+                await one.run(chores.echo, 1, timeout_s=20, need=need)
+            assert await one.run(chores.pid, timeout_s=20) != first
+
+    run(work())
+
+
+def test_what_cannot_be_loaded_is_told_until_it_can() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            with pytest.raises(ModelUnusable):
+                await one.run(chores.echo, 1, timeout_s=20, need=Need("model", chores.load, ("damaged",)))
+            assert one.amiss == {"model": "is damaged"}
+            need = Need("model", chores.load, ("mended",))
+            assert await one.run(chores.pid, timeout_s=20, need=need) == first, "the child stays in use"
+            assert one.amiss == {}
+
+    run(work())
+
+
+def test_what_a_new_child_cannot_load_is_told() -> None:
+    async def work() -> None:
+        poor = Lane("poor", 1, chores.prepare_badly, ("model",))
+        poor.start()
+        try:
+            await until(lambda: poor.warm == 1)
+            assert poor.amiss == {"model": "is damaged"}
+        finally:
+            await poor.close()
 
     run(work())
 
