@@ -19,8 +19,8 @@ from app.errors import (
     UnknownModel,
 )
 from app.jobs.asked import ModelRef, Question
-from app.jobs.ids import new_id
 from app.jobs.child import Need
+from app.jobs.ids import new_id
 from app.jobs.pool import Lane
 from app.recourse.actionability import Bounds, Constraints, Direction
 from app.recourse.methods.probe import ProbeParams

@@ -62,7 +62,11 @@ class Models:
 
     def warnings(self) -> list[str]:
         """What is wrong with versions that should answer applicants."""
-        return [version.error.detail for version in self._registry.broken() if version.active]
+        broken = [version.error.detail for version in self._registry.broken() if version.active]
+        # Children tell what can be seen only by loading, once they have tried.
+        lost = self._lane.amiss
+        unloaded = [model.distrusted or lost.get(model.name, "") for model in self._registry.list() if model.active]
+        return broken + [sentence for sentence in unloaded if sentence]
 
     def amiss(self) -> str:
         """Why no applicant can be answered; empty if they can."""
