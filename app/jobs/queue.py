@@ -17,7 +17,7 @@ from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, Recou
 from app.jobs.answer import Json
 from app.jobs.asked import Store
 from app.jobs.ids import first_id, new_id
-from app.jobs.job import BATCH, FINISHED, JOB_ID, STATUSES, Job, JobStatus
+from app.jobs.job import BATCH, FINISHED, JOB_ID, STARTED, STATUSES, Job, JobStatus
 from app.jobs.kinds import JobKind
 from app.jobs.pool import Lane
 from app.metrics import Metrics
@@ -226,6 +226,9 @@ class Jobs:
         """End a job, and the child that computes it; once more does no harm. Raises `JobFinished`."""
         job = await self.get(job_id)
         if not job.status.finished:
+            if job.started_at is not None:
+                # DBOS forgets it with the cancellation.
+                await self._attribute(job_id, STARTED, round(1000.0 * job.started_at.timestamp()))
             await self._reached(self._opened().cancel_workflow_async(job_id, cancel_children=True))
             if self._worker is not None:
                 self._worker.interrupt(job_id)
@@ -411,9 +414,10 @@ class Jobs:
 
     async def _note_progress(self, job_id: str, done: int, total: int) -> None:
         with suppress(NotReady):
-            client = self._opened()
-            attributes = {"progress": [done, total]}
-            await self._reached(client.update_workflow_attributes_async(job_id, attributes, merge=True))
+            await self._attribute(job_id, "progress", [done, total])
+
+    async def _attribute(self, job_id: str, name: str, value: Any) -> None:
+        await self._reached(self._opened().update_workflow_attributes_async(job_id, {name: value}, merge=True))
 
     async def _open(self) -> None:
         pause_s = RETRY_S
