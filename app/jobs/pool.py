@@ -17,6 +17,7 @@ from typing import Any
 
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
 from app.jobs.child import HEADER, LOAD_S, Call, Need
+from app.jobs.job import Progress
 from app.metrics import LaneState
 from app.observability import log, request_id, traceparent
 
@@ -46,10 +47,6 @@ FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", Overloaded: 
 
 def _ignore(_ended: object) -> None:
     """Nobody wants to know."""
-
-
-OnProgress = Callable[[int, int], None]
-"""Is told how many steps are done, and of how many."""
 
 
 class _Reader(asyncio.StreamReader):
@@ -105,7 +102,7 @@ class Child:
         """Whether the process still holds its end of the socket."""
         return self._streams is not None and not self._ended
 
-    async def call(self, call: Call, kill_after_s: float, on_progress: OnProgress | None = None) -> Any:
+    async def call(self, call: Call, kill_after_s: float, on_progress: Progress | None = None) -> Any:
         """The result of a call.
 
         After a cancellation, and the errors in `FAILURES`, the child is of no more use: `Overloaded` if the need of the
@@ -250,7 +247,7 @@ class Lane:
         *args: Any,
         timeout_s: float,
         wait_s: float | None = None,
-        on_progress: OnProgress | None = None,
+        on_progress: Progress | None = None,
         need: Need | None = None,
     ) -> Any:
         """Result of ``function(*args, deadline_s=...)`` in a child, which learns how much of the time waiting has left.

@@ -253,8 +253,14 @@ class Worker:
             async with self._turns:
                 return await lines_of(self._lane, self._known(kind), self._store, part)
 
-        groups = await asyncio.gather(*map(group, range(0, len(chunk.rows), batch.GROUP)))
-        return [line for lines in groups for line in lines]
+        running = [asyncio.ensure_future(group(start)) for start in range(0, len(chunk.rows), batch.GROUP)]
+        try:
+            return [line for lines in await asyncio.gather(*running) for line in lines]
+        finally:
+            # What concerns all rows has failed in one group; the others need not go on.
+            for one in running:
+                one.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def _kept(self, job_id: str, payload: Json, lines: list[str]) -> None:
         """Return once the service has what it keeps of some lines, whatever becomes of the ledger meanwhile."""

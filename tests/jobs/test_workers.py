@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.errors import NotReady
+from app.errors import InvalidRecord, NotReady
 from app.jobs import pool
 from app.jobs.asked import Store
-from app.jobs.chunks import Chunks
+from app.jobs.batch import GROUP
+from app.jobs.chunks import Chunk, Chunks
 from app.jobs.database import Claim
 from app.jobs.pool import Lane
 from app.jobs.queue import as_computed, kept_nowhere
@@ -83,6 +84,25 @@ def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
 
     assert asyncio.run(work()) == [{"ok": {"held": "/nowhere"}}] * 5
     assert ledger.read_text().count("began") == 5, "one was cancelled while it waited"
+
+
+def test_rows_that_need_no_answer_any_more_are_no_longer_computed(tmp_path: Path, ledger: Path) -> None:
+    async def work() -> None:
+        lane, engine = Lane("test", 2, chores.prepare), sa.create_engine("sqlite://")
+        store = Store(root=str(tmp_path), trust_pickle=False)
+        worker = Worker(lane, store, KINDS, Chunks(engine), no_report, as_computed, kept_nowhere, Metrics())
+        lane.start()
+        try:
+            async with asyncio.timeout(60):
+                chunk = Chunk(first=0, rows=[{}] * (GROUP + 1), lines=None)
+                with pytest.raises(InvalidRecord):
+                    await worker._lines(chunk, "refuse_one", {"ledger": str(ledger), "deadline_s": 60.0})
+                assert lane.state().ended == {"cancelled": 1}
+        finally:
+            await lane.close()
+            engine.dispose()
+
+    asyncio.run(work())
 
 
 async def no_report(_job_id: str, _done: int, _total: int) -> None:
