@@ -383,13 +383,14 @@ class Jobs:
     def _count_unfinished(self) -> dict[tuple[str, str], int]:
         import sqlalchemy as sa
 
-        from app.jobs.worker import WORKFLOW
+        from app.jobs.worker import BATCH_WORKFLOW, WORKFLOW
 
         engine = self._engine_opened()
         table = _workflows(engine)
         kind = table.c.attributes["kind"].as_string()
         waiting = table.c.status.in_([name for name in STATUSES if name not in FINISHED])
-        query = sa.select(kind, table.c.status, sa.func.count()).where(waiting, table.c.name == WORKFLOW)
+        jobs = table.c.name.in_([WORKFLOW, BATCH_WORKFLOW])
+        query = sa.select(kind, table.c.status, sa.func.count()).where(waiting, jobs)
         found: Counter[tuple[str, str]] = Counter()
         with engine.connect() as connection:
             for name, status, count in connection.execute(query.group_by(kind, table.c.status)):

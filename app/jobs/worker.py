@@ -71,6 +71,9 @@ STORE_AGAIN_S = 1.0
 REPORT_S = 0.25
 """Shortest time between two notes of a job's progress."""
 
+SUCCEEDED = "succeeded"
+"""What metrics call the outcome of a job that has no error."""
+
 _only_one = threading.Lock()
 
 Report = Callable[[str, int, int], Awaitable[None]]
@@ -178,18 +181,25 @@ class Worker:
         async def run_batch(kind: str, payload: Json, count: int) -> None:
             job_id = DBOS.workflow_id
             assert job_id is not None
-            handles = []
-            for number in range(count):
-                with SetWorkflowID(f"{job_id}.{number}"):
-                    handles.append(await DBOS.enqueue_workflow_async(CHUNKS, run_chunk, job_id, number, kind, payload))
-            for handle in handles:
-                try:
-                    outcome = await handle.get_result(polling_interval_sec=CHUNK_POLL_S)
-                except DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded:
-                    outcome = {"error": JobAbandoned().to_dict()}
-                if "error" in outcome:
-                    await DBOS.cancel_workflows_async([handle.workflow_id for handle in handles])
-                _ok(outcome)
+            began, code = time.monotonic(), JobCancelled.code
+            try:
+                handles = []
+                for number in range(count):
+                    with SetWorkflowID(f"{job_id}.{number}"):
+                        chunk = await DBOS.enqueue_workflow_async(CHUNKS, run_chunk, job_id, number, kind, payload)
+                    handles.append(chunk)
+                for handle in handles:
+                    try:
+                        outcome = await handle.get_result(polling_interval_sec=CHUNK_POLL_S)
+                    except DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded:
+                        outcome = {"error": JobAbandoned().to_dict()}
+                    if "error" in outcome:
+                        code = outcome["error"]["code"]
+                        await DBOS.cancel_workflows_async([handle.workflow_id for handle in handles])
+                    _ok(outcome)
+                code = SUCCEEDED
+            finally:
+                self._measure(kind, code, time.monotonic() - began)
 
     # --- on DBOS's loop ---
 
@@ -214,20 +224,23 @@ class Worker:
         self._lane.start()
         async with self._places:
             began = time.monotonic()
-            code: str | None = JobCancelled.code
+            code = JobCancelled.code
             try:
                 result = await self._attempt(job_id, kind, payload, timeout_s)
                 found = {"ok": await self._finish(job_id, kind, payload, result)}
-                code = None
+                code = SUCCEEDED
             except RecourseError as error:
                 found = {"error": error.to_dict()}
                 code = error.code
             finally:
                 seconds = time.monotonic() - began
-                known = kind if kind in self._kinds else "unknown"
-                self._metrics.job(known, code or "succeeded", seconds)
-                log.info("job-computed", job=job_id, kind=kind, ms=round(1000.0 * seconds), code=code)
+                self._measure(kind, code, seconds)
+                log.info("job-computed", job=job_id, kind=kind, ms=round(1000.0 * seconds), outcome=code)
             return found
+
+    def _measure(self, kind: str, outcome: str, seconds: float) -> None:
+        # Of a kind that another release has stored there may be any number.
+        self._metrics.job(kind if kind in self._kinds else "unknown", outcome, seconds)
 
     async def _chunk(self, job_id: str, number: int, kind: str, payload: Json) -> Json:
         """Compute and store a chunk, unless that has been done."""

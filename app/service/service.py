@@ -157,7 +157,9 @@ class Service:
                     "seed": batch.seed(payload, i),
                 }
                 request = {"applicant": row["applicant"], "question": question, "deadline_ms": deadline_ms}
-                gifts.append(given(json.loads(line), request, job_id, told=line.encode()))
+                answer = json.loads(line)
+                self.metrics.asked(answer["model"]["id"], answer)
+                gifts.append(given(answer, request, job_id, told=line.encode()))
         await self.ledger.record(*gifts)
 
     async def _finish(self, job_id: str, kind: str, payload: Json, result: Json) -> Json:

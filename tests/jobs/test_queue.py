@@ -44,6 +44,17 @@ async def jobs(directory: Path, *, run_jobs: bool = False) -> AsyncIterator[Jobs
         await queue.close()
 
 
+def test_jobs_of_all_kinds_that_have_not_ended_are_counted(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            ended, _ = [await queue.submit("hold", {}, timeout_s=1.0) for _ in range(2)]
+            await queue.cancel(ended.id)
+            await queue.submit_batch("batch", {}, ROWS)
+            assert await queue.unfinished() == {("hold", "queued"): 1, ("batch", "queued"): 1}
+
+    asyncio.run(work())
+
+
 def test_only_jobs_that_have_ended_are_forgotten(tmp_path: Path) -> None:
     async def work() -> None:
         async with jobs(tmp_path) as queue:
