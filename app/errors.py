@@ -32,6 +32,11 @@ class RecourseError(Exception):
     def __str__(self) -> str:
         return "\n".join([self.detail, *(f"  {fault.pointer or '/'}: {fault.detail}" for fault in self.faults)])
 
+    @property
+    def sentence(self) -> str:
+        """The detail with every fault, in one line."""
+        return "; ".join([self.detail, *(f"{fault.pointer or '/'}: {fault.detail}" for fault in self.faults)])
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, to cross a process boundary; `from_dict` is its inverse."""
         return {

@@ -77,7 +77,7 @@ class Metrics:
         )
         self._jobs = Histogram(
             "recourse_job_duration_seconds",
-            "Jobs computed by this process, without the time they waited; the outcome is `succeeded` or an error code.",
+            "Jobs computed by this process, without the time they waited; the outcome is `succeeded` or a code.",
             ["kind", "outcome"],
             buckets=JOB_SECONDS,
             **own,
@@ -108,7 +108,11 @@ class Metrics:
         self._jobs.labels(kind, outcome).observe(seconds)
 
     def asked(self, model: str, found: Any) -> None:
-        """Note what a model was asked for an answer, if that says so in its `diagnostics`."""
+        """Note what a model was asked for an answer, if that says so in its `diagnostics` or is a list by record."""
+        if isinstance(found, list):
+            self._calls.labels(model).inc()
+            self._rows.labels(model).inc(len(found))
+            return
         spent = found.get("diagnostics") if isinstance(found, dict) else None
         if spent and spent["model_calls"] is not None:
             self._calls.labels(model).inc(spent["model_calls"])

@@ -148,7 +148,9 @@ def test_a_pickle_needs_trust(run: Run, source: ModelDirectory) -> None:
     fitted = DecisionTreeClassifier().fit([[float(i)] * 8 for i in (-1, 1)], [0, 1])
     source.set_artifact(pickle.dumps(fitted), format="sklearn", path="m.pkl")
     assert "--trust-pickle" in refused(run("models", "register", source.write()))
-    assert run("models", "register", source.path, "--trust-pickle").returncode == 0
+    done = run("models", "register", source.path, "--trust-pickle")
+    assert done.returncode == 0
+    assert "Servers and workers use it only with RECOURSE_TRUST_PICKLE=true." in done.stderr
 
 
 def test_a_broken_version_is_listed_as_such(run: Run, source: ModelDirectory, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from app.errors import (
     UnknownModel,
 )
 from app.jobs.asked import ModelRef, Question
+from app.jobs.child import Need
 from app.jobs.ids import new_id
 from app.jobs.pool import Lane
 from app.recourse.actionability import Bounds, Constraints, Direction
@@ -52,7 +53,8 @@ class Asked:
         self.timeouts: list[float] = []
         self.reply: Any = {"status": "not_found", "counterfactuals": [], "plan": None}
 
-        async def run(_lane: Lane, function: Callable[..., Any], *args: Any, timeout_s: float) -> Any:
+        async def run(_lane: Lane, function: Callable[..., Any], *args: Any, timeout_s: float, need: Need) -> Any:
+            assert need.args == args[:1], "the model that is asked is loaded before"
             self.calls.append((function.__name__, *args))
             self.timeouts.append(timeout_s)
             if isinstance(self.reply, Exception):

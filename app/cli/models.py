@@ -35,6 +35,8 @@ def register(
     )
     for warning in registration.warnings:
         typer.echo(f"Warning: {warning}", err=True)
+    if model.runs_code:
+        typer.echo("Servers and workers use it only with RECOURSE_TRUST_PICKLE=true.", err=True)
 
 
 @cli.command("list")

@@ -24,7 +24,20 @@ HEADER = struct.Struct("!Q")
 LOG_LEVEL = "RECOURSE_LOG_LEVEL"
 """Inherited from the server, whose settings have checked it."""
 
+LOAD_S = 60.0
+"""Longest time to do what a call needs done before it."""
+
 PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """``function(*args)``, which must have been called in a child before a call can begin; it does nothing twice."""
+
+    name: str
+    """Of what is loaded by it."""
+    function: Callable[..., None]
+    args: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +53,21 @@ class Call:
     """Whether the function is also given ``progress(done, total)``, which tells the parent how far it is."""
     origin: tuple[str | None, str | None] = (None, None)
     """`request_id` and `traceparent` of the request that it is made for."""
+    need: Need | None = None
+    """Has `LOAD_S` of its own; only then the time of the call begins."""
 
 
 def serve(descriptor: int, parent: int, nice: int) -> None:
     """Answer calls from a socket until it closes, in JSON.
 
-    ``{"ok": result}`` or ``{"error": error.to_dict()}``, and before that any number of ``{"progress": [done, total]}``.
+    ``{"ok": result}`` or ``{"error": error.to_dict()}``, and before that any number of ``{"progress": [done, total]}``;
+    before all of these ``{"begun": true}``, if the call had a need and it is met.
     """
     _die_with(parent)
-    # Ctrl-C reaches the whole process group; the server alone decides when its children end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches the whole process group, as does what systemd stops a service with; the server alone decides when
+    # its children end, and what they are doing for requests in progress is finished first.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     # The alarm of a call must end the process even inside native code, so it has no handler.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     os.nice(nice)
@@ -69,9 +87,13 @@ def _answer(message: bytes, channel: socket.socket) -> bytes:
 
     try:
         call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
-        signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
         request_id.set(call.origin[0])
         traceparent.set(call.origin[1])
+        if call.need is not None:
+            signal.setitimer(signal.ITIMER_REAL, LOAD_S + call.alarm_s)
+            call.need.function(*call.need.args)
+            _send(channel, json.dumps({"begun": True}).encode())
+        signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
         options = call.options | ({"progress": progress} if call.reports else {})
         reply = {"ok": call.function(*call.args, **options)}
         return json.dumps(reply, allow_nan=False).encode()

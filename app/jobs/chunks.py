@@ -11,7 +11,7 @@ from itertools import islice
 
 import sqlalchemy as sa
 
-from app.errors import Erased
+from app.errors import Erased, UnknownJob
 from app.jobs.answer import Json
 from app.jobs.batch import refused
 
@@ -57,7 +57,12 @@ class Chunks:
         _metadata.create_all(self._engine)
 
     def add(self, job: str, rows: Iterable[Json]) -> int:
-        """Store the rows of a batch, all or none, with a few chunks in memory at a time; how many chunks there are."""
+        """Store the rows of a batch, all or none, with a few chunks in memory at a time; how many chunks there are.
+
+        A batch that has rows keeps them: whoever began before with the same id stored the same.
+        """
+        if stored := self.count(job):
+            return stored
         count = 0
         with self._engine.begin() as connection:
             for part in _parts(rows):
@@ -90,9 +95,11 @@ class Chunks:
             connection.execute(sa.update(_chunks).where(_is(job, number)).values(rows=_text([])))
 
     def lines(self, job: str, number: int) -> str:
-        """The results of a chunk that has been computed, each line with its end."""
+        """The results of a chunk that has been computed, each line with its end. Raises `UnknownJob` if it is gone."""
         with self._engine.connect() as connection:
-            found: str = connection.execute(sa.select(_chunks.c.lines).where(_is(job, number))).scalar_one()
+            found: str | None = connection.scalar(sa.select(_chunks.c.lines).where(_is(job, number)))
+        if found is None:
+            raise UnknownJob(f"There is no job {job}.")
         return found
 
     def progress(self, jobs: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -108,13 +115,24 @@ class Chunks:
             return connection.scalar(sa.select(sa.func.count()).where(_chunks.c.job == job)) or 0
 
     def erase(self, job: str, recourse_id: str) -> bool:
-        """Put what erased answers have in place of the line with this id; whether the job is a batch at all."""
+        """Put what erased answers have in place of the line with this id, and of its row where that is still there.
+
+        Gives whether the job is a batch at all.
+        """
         mark = _mark(recourse_id)
-        query = sa.select(_chunks.c.number, _chunks.c.lines).where(_chunks.c.job == job, _chunks.c.lines.contains(mark))
-        with self._engine.begin() as connection:
-            for number, lines in connection.execute(query).all():
-                left = [refused({}, Erased()) if mark in line else line for line in _split(lines)]
-                values = {"lines": "".join(f"{line}\n" for line in left)}
+        found = _chunks.c.job == job, _chunks.c.lines.contains(mark)
+        query = sa.select(_chunks.c.number, _chunks.c.rows, _chunks.c.lines).where(*found)
+        # Nobody else may write between the look and the change, or what they have erased would come back.
+        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            for number, rows, lines in connection.execute(query.with_for_update()).all():
+                told, asked = _split(lines), json.loads(rows)
+                for i, line in enumerate(told):
+                    if mark in line:
+                        told[i] = refused({}, Erased())
+                        # A chunk that is not finished, as of a cancelled batch, still has its rows.
+                        if asked:
+                            asked[i] = {"refused": Erased().to_dict()}
+                values = {"lines": "".join(f"{line}\n" for line in told), "rows": _text(asked)}
                 connection.execute(sa.update(_chunks).where(_is(job, number)).values(values))
         return self.count(job) > 0
 
@@ -123,6 +141,12 @@ class Chunks:
         query = sa.select(_chunks.c.job).where(_chunks.c.lines.contains(_mark(recourse_id))).distinct()
         with self._engine.connect() as connection:
             return list(connection.scalars(query))
+
+    def delete_lost(self, jobs: sa.ScalarSelect[str], before: str) -> int:
+        """Forget batches that are none of `jobs`, of ids before `before`; how many chunks those had."""
+        lost = _chunks.c.job.not_in(jobs) & (_chunks.c.job < before)
+        with self._engine.begin() as connection:
+            return connection.execute(sa.delete(_chunks).where(lost)).rowcount
 
     def delete(self, jobs: Sequence[str]) -> None:
         """Forget all about these batches."""

@@ -21,7 +21,7 @@ CLAIMS = 7305
 """Our number space among PostgreSQL's advisory locks."""
 
 LOCAL = "local"
-"""Executor id where there is only one: with SQLite."""
+"""Executor id where there is only one, whatever it is called: with SQLite."""
 
 SLOTS = [f"slot-{k}" for k in range(256)]
 """Executor ids of processes that were given none; whoever holds one can finish what a dead holder had begun."""
@@ -60,7 +60,7 @@ class Claim:
         self._connection: sa.Connection | None = None
         self._file: IO[bytes] | None = None
         if engine.dialect.name == "sqlite":
-            self.executor_id = settings.executor_id or LOCAL
+            self.executor_id = LOCAL
             self._file = _lock_file(settings.state_dir / LOCK)
         else:
             self._connection = _own_connection(engine)

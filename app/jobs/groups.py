@@ -7,7 +7,8 @@ from app.errors import InternalError, LaneCrashed, LaneTimeout, RecourseError
 from app.jobs import batch
 from app.jobs.answer import Json
 from app.jobs.asked import Store
-from app.jobs.kinds import JobKind
+from app.jobs.child import Need
+from app.jobs.kinds import JobKind, ready
 from app.jobs.pool import Lane
 
 ATTEMPTS_ALONE = 2
@@ -52,9 +53,22 @@ async def _line(lane: Lane, kind: JobKind, store: Store, payload: Json) -> str:
 async def _computed(lane: Lane, kind: JobKind, store: Store, payload: Json) -> list[str]:
     timeout_s = len(payload["rows"]) * payload["deadline_s"]
     lines: Any = await lane.run(
-        kind, store, payload, timeout_s=timeout_s, wait_s=LONGEST_TURN_S, on_progress=_count_nothing
+        kind,
+        store,
+        payload,
+        timeout_s=timeout_s,
+        wait_s=LONGEST_TURN_S,
+        on_progress=_count_nothing,
+        need=need_of(store, payload),
     )
     return list(lines)
+
+
+def need_of(store: Store, payload: Json) -> Need | None:
+    """What a child must have loaded before it computes a job; a job about no model needs nothing."""
+    if "model" not in payload:
+        return None
+    return Need(payload["model"]["name"], ready, (store, {"model": payload["model"]}))
 
 
 def _count_nothing(_done: int, _total: int) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from itertools import count
 
 RECOURSE_ID = re.compile(r"rec_[0-9A-HJKMNP-TV-Z]{26}")
@@ -24,7 +25,15 @@ def new_number() -> int:
 def new_id(prefix: str) -> str:
     """A new id that sorts by time and cannot be guessed, or the next of those that `counting_from` has reserved."""
     reserved = _reserved.get()
-    number = new_number() if reserved is None else next(reserved)
+    return _named(prefix, new_number() if reserved is None else next(reserved))
+
+
+def first_id(prefix: str, moment: datetime) -> str:
+    """What no id is before that was made at a moment or later."""
+    return _named(prefix, int(1000.0 * moment.timestamp()) << 80)
+
+
+def _named(prefix: str, number: int) -> str:
     return f"{prefix}_" + "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 BATCH = "batch"
 """The kind of jobs that have many results."""
 
+STARTED = "started_at"
+"""Attribute of a cancelled job: when it was last taken up, in milliseconds since 1970."""
+
 JOB_ID = re.compile(r"job_[0-9A-HJKMNP-TV-Z]{26}")
 
 
@@ -63,7 +66,7 @@ class Job:
     total: int
     created_at: datetime
     started_at: datetime | None
-    """When it was last taken up; None while it waits, and for a cancelled job."""
+    """When it was last taken up; None until then."""
     finished_at: datetime | None
     error: RecourseError | None = None
     """Why it failed."""
@@ -93,7 +96,7 @@ class Job:
             done=total if status is JobStatus.SUCCEEDED else done,
             total=total,
             created_at=created_at,
-            started_at=_moment(record.dequeued_at),
+            started_at=_moment(record.dequeued_at or attributes.get(STARTED)),
             finished_at=_moment(record.completed_at) if status.finished else None,
             error=_error(record) if status is JobStatus.FAILED else None,
             request_id=attributes.get("request_id"),

@@ -87,6 +87,11 @@ def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
     return audit(ref, payload, deadline_s=deadline_s, progress=progress)
 
 
+def ready(store: Store, payload: Json) -> None:
+    """`task.ready`, for the model that a payload names, if it still is the one that was asked."""
+    task.ready(_model_asked(store, payload, include_inactive=True))
+
+
 def _model_asked(store: Store, payload: Json, *, include_inactive: bool = False) -> ModelRef:
     """The model that a payload names, if it still is the one that was asked."""
     return _unchanged(ModelRef(store=store, **payload["model"]), include_inactive)

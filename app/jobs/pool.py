@@ -11,12 +11,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
-from app.jobs.child import HEADER, Call
+from app.jobs.child import HEADER, LOAD_S, Call, Need
+from app.jobs.job import Progress
 from app.metrics import LaneState
 from app.observability import log, request_id, traceparent
 
@@ -40,17 +41,40 @@ WAITING_PER_CHILD = 32
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 """Parallelism comes from the number of children; numeric libraries read these when they are imported."""
 
-FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", LaneCrashed: "crash"}
+FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", Overloaded: "timeout", LaneCrashed: "crash"}
 """Errors after which a child is of no more use."""
 
-OnProgress = Callable[[int, int], None]
-"""Is told how many steps are done, and of how many."""
+
+def _ignore(_ended: object) -> None:
+    """Nobody wants to know."""
+
+
+class _Reader(asyncio.StreamReader):
+    """Tells at once when there is nothing more to read, also while nobody reads."""
+
+    def __init__(self, at_end: Callable[[], None]) -> None:
+        super().__init__()
+        self._at_end = at_end
+
+    def feed_eof(self) -> None:
+        super().feed_eof()
+        self._at_end()
+
+    def set_exception(self, exc: Exception) -> None:
+        super().set_exception(exc)
+        self._at_end()
 
 
 class Child:
-    """One child process and the socket to it. Must be started from a thread that lives as long as it shall."""
+    """One child process and the socket to it. Must be started from a thread that lives as long as it shall.
 
-    def __init__(self, nice: int) -> None:
+    Parameters
+    ----------
+    nice : by how much it gives way, 0 to 19
+    on_end : is told when it has closed its end of the socket, at work or not; from the first call on
+    """
+
+    def __init__(self, nice: int, on_end: Callable[["Child"], None] = _ignore) -> None:
         ours, theirs = socket.socketpair()
         descriptor = theirs.fileno()
         with theirs:
@@ -59,9 +83,13 @@ class Child:
                 pass_fds=[descriptor],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={**ONE_THREAD, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         self._socket = ours
+        self.amiss: dict[str, str] = {}
+        """What it could not load, and why."""
+        self._on_end = on_end
+        self._ended = False
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     @property
@@ -72,32 +100,61 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether the process still holds its end of the socket."""
-        return self._streams is not None and not self._streams[0].at_eof()
+        return self._streams is not None and not self._ended
 
-    async def call(self, call: Call, kill_after_s: float, on_progress: OnProgress | None = None) -> Any:
-        """The result of a call. After `LaneTimeout`, `LaneCrashed` or a cancellation the child is of no more use."""
+    async def call(self, call: Call, kill_after_s: float, on_progress: Progress | None = None) -> Any:
+        """The result of a call.
+
+        After a cancellation, and the errors in `FAILURES`, the child is of no more use: `Overloaded` if the need of the
+        call was not met in time, `LaneTimeout` if the call did not end in `kill_after_s` after that, `LaneCrashed`.
+        """
+        begun = call.need is None
         try:
-            async with asyncio.timeout(kill_after_s):
+            async with asyncio.timeout(kill_after_s if begun else LOAD_S) as limit:
                 reply = await self._exchange(pickle.dumps(call))
+                if "begun" in reply:
+                    begun = True
+                    limit.reschedule(asyncio.get_running_loop().time() + kill_after_s)
+                    reply = await self._receive()
                 while "progress" in reply:
                     if on_progress is not None:
                         on_progress(*reply["progress"])
                     reply = await self._receive()
         except TimeoutError:
-            raise LaneTimeout from None
+            if begun:
+                raise LaneTimeout from None
+            assert call.need is not None
+            raise Overloaded(f"{call.need.name} was not loaded within {LOAD_S:g} s.") from None
         except (asyncio.IncompleteReadError, ConnectionError):
             raise LaneCrashed from None
+        if call.need is not None:
+            self.amiss.pop(call.need.name, None)
         if "error" in reply:
-            raise RecourseError.from_dict(reply["error"])
+            error = RecourseError.from_dict(reply["error"])
+            if not begun and call.need is not None:
+                self.amiss[call.need.name] = error.sentence
+            raise error
         return reply["ok"]
 
     async def _exchange(self, message: bytes) -> dict[str, Any]:
         if self._streams is None:
-            self._streams = await asyncio.open_connection(sock=self._socket)
+            self._streams = await self._connect()
         writer = self._streams[1]
         writer.write(HEADER.pack(len(message)) + message)
         await writer.drain()
         return await self._receive()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        reader = _Reader(self._note_end)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.create_connection(lambda: protocol, sock=self._socket)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    def _note_end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._on_end(self)
 
     async def _receive(self) -> dict[str, Any]:
         assert self._streams is not None
@@ -123,7 +180,8 @@ class Lane:
     ----------
     name : for the log
     size : number of children
-    prepare, args : called once in each new child; imports libraries and loads models
+    prepare, args : called once in each new child; imports libraries, loads models, and gives what could not be loaded
+        and why
     nice : by how much the children give way to this process, 0 to 19
     """
 
@@ -135,8 +193,8 @@ class Lane:
         self._preparation = Call(prepare, args, {})
         self._nice = nice
         self._free: list[Child] = []
-        self._turns = asyncio.Semaphore(0)
-        self._waiting = 0
+        self._line: deque[asyncio.Future[Child]] = deque()
+        """Calls that wait for a child, each of which is given to the first."""
         self._ended: Counter[str] = Counter()
         """Children that were lost, by the reason: `timeout`, `crash` or `cancelled`."""
         self._children: set[Child] = set()
@@ -155,7 +213,12 @@ class Lane:
         idle = len(self._free)
         warming = len(self._replacing)
         busy = self.size - warming - idle if self._started else 0
-        return LaneState(busy=busy, idle=idle, warming=warming, waiting=self._waiting, ended=dict(self._ended))
+        return LaneState(busy=busy, idle=idle, warming=warming, waiting=len(self._line), ended=dict(self._ended))
+
+    @property
+    def amiss(self) -> dict[str, str]:
+        """What some child could not load when it was last asked to, and why."""
+        return {name: why for child in self._children for name, why in child.amiss.items()}
 
     @property
     def pids(self) -> set[int]:
@@ -184,19 +247,20 @@ class Lane:
         *args: Any,
         timeout_s: float,
         wait_s: float | None = None,
-        on_progress: OnProgress | None = None,
+        on_progress: Progress | None = None,
+        need: Need | None = None,
     ) -> Any:
         """Result of ``function(*args, deadline_s=...)`` in a child, which learns how much of the time waiting has left.
 
         With `wait_s`, the call may wait that long in line and has all of `timeout_s` after that. With `on_progress`,
-        the function is also given ``progress=``.
+        the function is also given ``progress=``. A `need` is met first, in a time of its own.
 
         Raises
         ------
-        Overloaded : the line is full, or no child came free in time
+        Overloaded : the line is full, no child came free in time, or the need was not met in time
         LaneTimeout : the child did not end by itself and was killed
         LaneCrashed : the child died
-        RecourseError : whatever the function raised; `InternalError` for anything unforeseen
+        RecourseError : whatever the function or the need raised; `InternalError` for anything unforeseen
         """
         give_up = time.monotonic() + (timeout_s if wait_s is None else wait_s)
         child = await self._take(give_up)
@@ -206,7 +270,8 @@ class Lane:
             kill_after_s = left_s + GRACE_S
             options, reports = {"deadline_s": left_s}, on_progress is not None
             origin = (request_id.get(), traceparent.get())
-            call = Call(function, args, options, alarm_s=kill_after_s + ALARM_S, reports=reports, origin=origin)
+            alarm_s = kill_after_s + ALARM_S
+            call = Call(function, args, options, alarm_s=alarm_s, reports=reports, origin=origin, need=need)
             result = await child.call(call, kill_after_s, on_progress)
             failure = None
         except RecourseError as error:
@@ -220,26 +285,49 @@ class Lane:
         return result
 
     async def _take(self, give_up: float) -> Child:
-        if self._waiting >= WAITING_PER_CHILD * self.size:
-            raise Overloaded
-        self._waiting += 1
         try:
             async with asyncio.timeout(give_up - time.monotonic()):
-                while True:
-                    await self._turns.acquire()
-                    child = self._free.pop()
-                    if child.alive:
-                        return child
-                    # It died while it was idle.
+                while not (child := await self._next()).alive:
+                    # It died on the way here.
                     self._lose(child, FAILURES[LaneCrashed])
+                return child
         except TimeoutError:
             raise Overloaded("No worker came free within the time that the request allowed.") from None
-        finally:
-            self._waiting -= 1
+
+    async def _next(self) -> Child:
+        if self._free:
+            return self._free.pop()
+        if len(self._line) >= WAITING_PER_CHILD * self.size:
+            raise Overloaded
+        turn: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
+        self._line.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                # It was given a child in the same moment.
+                self._give_back(turn.result())
+            elif turn in self._line:
+                self._line.remove(turn)
+            raise
 
     def _give_back(self, child: Child) -> None:
+        if not child.alive:
+            self._lose(child, FAILURES[LaneCrashed])
+            return
+        while self._line:
+            turn = self._line.popleft()
+            # Who no longer waits may not have left the line yet.
+            if not turn.done():
+                turn.set_result(child)
+                return
         self._free.append(child)
-        self._turns.release()
+
+    def _note_end(self, child: Child) -> None:
+        """Replace a child that died while it was idle; of one at work its call takes notice."""
+        if child in self._free and not self._closed:
+            self._free.remove(child)
+            self._lose(child, FAILURES[LaneCrashed])
 
     def _lose(self, child: Child, reason: str) -> None:
         self._ended[reason] += 1
@@ -266,20 +354,20 @@ class Lane:
         """A new child that is ready; None, and a line in the log, if that did not work."""
         began = time.monotonic()
         try:
-            child = Child(self._nice)
+            child = Child(self._nice, self._note_end)
         except OSError as error:
             log.error("child-not-started", lane=self.name, reason=error.strerror)
             return None
         self._children.add(child)
         try:
-            notes = await child.call(self._preparation, WARM_UP_S)
+            child.amiss = await child.call(self._preparation, WARM_UP_S)
         except RecourseError as error:
             log.error("child-not-warm", lane=self.name, pid=child.pid, code=error.code)
             await self._end(child)
             return None
-        log.info(
-            "child-warm", lane=self.name, pid=child.pid, ms=round(1000.0 * (time.monotonic() - began)), notes=notes
-        )
+        for name, why in child.amiss.items():
+            log.warning("not-loaded", lane=self.name, pid=child.pid, name=name, detail=why)
+        log.info("child-warm", lane=self.name, pid=child.pid, ms=round(1000.0 * (time.monotonic() - began)))
         return child
 
     async def _end(self, child: Child) -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, RecourseError, UnknownJob
 from app.jobs.answer import Json
 from app.jobs.asked import Store
-from app.jobs.ids import ids_are_reserved, new_id
-from app.jobs.job import BATCH, FINISHED, JOB_ID, STATUSES, Job, JobStatus
+from app.jobs.ids import first_id, ids_are_reserved, new_id
+from app.jobs.job import BATCH, FINISHED, JOB_ID, STARTED, STATUSES, Job, JobStatus
 from app.jobs.kinds import JobKind
 from app.jobs.pool import Lane
 from app.metrics import Metrics
@@ -61,6 +61,9 @@ FORGET_S = 3600.0
 """How often old jobs are deleted."""
 
 FORGET_AT_ONCE = 200
+
+LOST_S = 3600.0
+"""Rows of a batch that have become no job in this time never will."""
 
 LOOK_S = 0.05
 """Pause between two looks at a job that somebody waits for; grows to `LONGEST_LOOK_S`."""
@@ -109,7 +112,8 @@ class Jobs:
         self._metrics = metrics or Metrics()
         self._keep = keep
         self._opening: asyncio.Task[None] | None = None
-        self._tending: list[asyncio.Task[None]] = []
+        self._forgetting: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._engine: sa.Engine | None = None
         self._chunks: Chunks | None = None
         self._claim: Claim | None = None
@@ -130,12 +134,13 @@ class Jobs:
     async def close(self) -> None:
         """Leave the jobs to the next process that opens the database."""
         self.stop_waiting()
+        # Not cancelled: what they have begun in a thread goes on, and has to be undone.
         if self._opening is not None:
-            # Not cancelled: what it has begun in a thread goes on, and has to be undone.
             await self._opening
-        for task in self._tending:
-            task.cancel()
-        await asyncio.gather(*self._tending, return_exceptions=True)
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        tending = [task for task in (self._forgetting, self._watching) if task is not None]
+        await asyncio.gather(*tending, return_exceptions=True)
         await asyncio.to_thread(self._shut)
 
     # --- what can be done ---
@@ -193,8 +198,12 @@ class Jobs:
 
     async def get(self, job_id: str) -> Job:
         """One job. Raises `UnknownJob`."""
-        (job,) = await self._load([job_id])
-        return job
+        if not JOB_ID.fullmatch(job_id):
+            raise UnknownJob
+        found = await self._load([job_id])
+        if not found:
+            raise UnknownJob(f"There is no job {job_id}.")
+        return found[0]
 
     async def newest(self, limit: int, *, before: str | None = None) -> list[Job]:
         """The newest jobs, newest first; those before the id `before`."""
@@ -210,8 +219,10 @@ class Jobs:
         RecourseError : why the job failed
         """
         _require_result(await self.get(job_id))
-        (record,) = await self._records([job_id], load_output=True)
-        return record.output
+        records = await self._records([job_id], load_output=True)
+        if not records:
+            raise UnknownJob(f"There is no job {job_id}.")
+        return records[0].output
 
     async def lines(self, job: Job) -> AsyncIterator[str]:
         """The results of a batch in the order of its rows, some at a time, each with the end of its line.
@@ -220,13 +231,18 @@ class Jobs:
         """
         _require_result(job)
         chunks = self._chunks_opened()
-        for number in range(await self._reached(asyncio.to_thread(chunks.count, job.id))):
+        # At least one, so that a batch which is deleted meanwhile is an error before anything is given.
+        count = await self._reached(asyncio.to_thread(chunks.count, job.id))
+        for number in range(max(count, 1)):
             yield await self._reached(asyncio.to_thread(chunks.lines, job.id, number))
 
     async def cancel(self, job_id: str) -> Job:
         """End a job, and the child that computes it; once more does no harm. Raises `JobFinished`."""
         job = await self.get(job_id)
         if not job.status.finished:
+            if job.started_at is not None:
+                # DBOS forgets it with the cancellation.
+                await self._attribute(job_id, STARTED, round(1000.0 * job.started_at.timestamp()))
             await self._reached(self._opened().cancel_workflow_async(job_id, cancel_children=True))
             if self._worker is not None:
                 self._worker.interrupt(job_id)
@@ -298,6 +314,13 @@ class Jobs:
             await self.delete([record.workflow_id for record in records])
             deleted += len(records)
 
+    async def forget_lost(self, before: datetime) -> int:
+        """Delete the rows of batches from before a moment that became no job; how many chunks those had.
+
+        The connection may be lost, or the process end, after they are stored.
+        """
+        return await self._reached(asyncio.to_thread(self._forget_lost, before))
+
     async def unfinished(self) -> dict[tuple[str, str], int]:
         """How many jobs have not ended, by kind and status. Raises `NotReady`."""
         self._opened()
@@ -320,6 +343,11 @@ class Jobs:
             raise NotReady(self._fault)
         return self._client
 
+    def _engine_opened(self) -> "sa.Engine":
+        if self._engine is None:
+            raise NotReady(self._fault)
+        return self._engine
+
     def _chunks_opened(self) -> "Chunks":
         if self._chunks is None:
             raise NotReady(self._fault)
@@ -330,6 +358,9 @@ class Jobs:
 
         try:
             return await question
+        except sa.exc.IntegrityError:
+            # The store has answered; that it was given what it has already is a fault of ours.
+            raise
         except sa.exc.DBAPIError as error:
             log.error("job-store-lost", trace=trace(error))
             raise NotReady("The job store cannot be reached.") from None
@@ -345,20 +376,16 @@ class Jobs:
         )
 
     async def _load(self, job_ids: list[str]) -> list[Job]:
-        """Jobs in the order of their ids given. Raises `UnknownJob`."""
-        if not all(JOB_ID.fullmatch(job_id) for job_id in job_ids):
-            raise UnknownJob
+        """Jobs in the order of their ids given, without those that are gone."""
         if not job_ids:
             return []
         records = {record.workflow_id: record for record in await self._records(job_ids, load_output=False)}
         # Results can be large; errors are short, and only failed jobs have one.
         if failed := [record.workflow_id for record in records.values() if record.status == "ERROR"]:
             records |= {record.workflow_id: record for record in await self._records(failed, load_output=True)}
-        if missing := [job_id for job_id in job_ids if job_id not in records]:
-            raise UnknownJob(f"There is no job {missing[0]}.")
         batches = [record.workflow_id for record in records.values() if (record.attributes or {}).get("kind") == BATCH]
         rows = await self._reached(asyncio.to_thread(self._chunks_opened().progress, batches)) if batches else {}
-        return [Job.of(records[job_id], rows.get(job_id)) for job_id in job_ids]
+        return [Job.of(records[job_id], rows.get(job_id)) for job_id in job_ids if job_id in records]
 
     def _ids(self, limit: int, before: str | None) -> list[str]:
         """Ids in descending order, the order of creation. DBOS can only sort by time, and times can be equal."""
@@ -366,53 +393,63 @@ class Jobs:
 
         from app.jobs.worker import BATCH_WORKFLOW, WORKFLOW
 
-        assert self._engine is not None
-        table = _workflows(self._engine)
+        engine = self._engine_opened()
+        table = _workflows(engine)
         query = sa.select(table.c.workflow_uuid).where(table.c.name.in_([WORKFLOW, BATCH_WORKFLOW]))
         if before is not None:
             query = query.where(table.c.workflow_uuid < before)
-        with self._engine.connect() as connection:
+        with engine.connect() as connection:
             return list(connection.scalars(query.order_by(table.c.workflow_uuid.desc()).limit(limit)))
 
     def _ids_about(self, recourse_id: str) -> list[str]:
         """Ids of the jobs that one recourse was named for. DBOS finds attributes in PostgreSQL only."""
         import sqlalchemy as sa
 
-        assert self._engine is not None
-        table = _workflows(self._engine)
+        engine = self._engine_opened()
+        table = _workflows(engine)
         named = table.c.attributes["recourse"].as_string() == recourse_id
-        with self._engine.connect() as connection:
+        with engine.connect() as connection:
             return list(connection.scalars(sa.select(table.c.workflow_uuid).where(named)))
 
     def _count_unfinished(self) -> dict[tuple[str, str], int]:
         import sqlalchemy as sa
 
-        from app.jobs.worker import WORKFLOW
+        from app.jobs.worker import BATCH_WORKFLOW, WORKFLOW
 
-        assert self._engine is not None
-        table = _workflows(self._engine)
+        engine = self._engine_opened()
+        table = _workflows(engine)
         kind = table.c.attributes["kind"].as_string()
         waiting = table.c.status.in_([name for name in STATUSES if name not in FINISHED])
-        query = sa.select(kind, table.c.status, sa.func.count()).where(waiting, table.c.name == WORKFLOW)
+        jobs = table.c.name.in_([WORKFLOW, BATCH_WORKFLOW])
+        query = sa.select(kind, table.c.status, sa.func.count()).where(waiting, jobs)
         found: Counter[tuple[str, str]] = Counter()
-        with self._engine.connect() as connection:
+        with engine.connect() as connection:
             for name, status, count in connection.execute(query.group_by(kind, table.c.status)):
                 # Of a kind that another release has stored there may be any number.
                 found[name if name in self._kinds else "unknown", STATUSES[status].value] += count
         return found
 
+    def _forget_lost(self, before: datetime) -> int:
+        import sqlalchemy as sa
+
+        from app.jobs.worker import BATCH_WORKFLOW
+
+        table = _workflows(self._engine_opened())
+        jobs = sa.select(table.c.workflow_uuid).where(table.c.name == BATCH_WORKFLOW).scalar_subquery()
+        return self._chunks_opened().delete_lost(jobs, first_id("job", before))
+
     def _ping(self) -> None:
         import sqlalchemy as sa
 
-        assert self._engine is not None
-        with self._engine.connect() as connection:
+        with self._engine_opened().connect() as connection:
             connection.execute(sa.select(1))
 
     async def _note_progress(self, job_id: str, done: int, total: int) -> None:
         with suppress(NotReady):
-            client = self._opened()
-            attributes = {"progress": [done, total]}
-            await self._reached(client.update_workflow_attributes_async(job_id, attributes, merge=True))
+            await self._attribute(job_id, "progress", [done, total])
+
+    async def _attribute(self, job_id: str, name: str, value: Any) -> None:
+        await self._reached(self._opened().update_workflow_attributes_async(job_id, {name: value}, merge=True))
 
     async def _open(self) -> None:
         pause_s = RETRY_S
@@ -423,20 +460,24 @@ class Jobs:
             pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
         if self._settings.run_jobs:
             loop = asyncio.get_running_loop()
-            self._tending = [loop.create_task(self._forget_for_ever()), loop.create_task(self._watch_for_ever())]
+            self._forgetting = loop.create_task(self._forget_for_ever())
+            self._watching = loop.create_task(self._watch())
 
     async def _forget_for_ever(self) -> None:
         while True:
             with suppress(NotReady):
                 deleted = await self.forget(datetime.now(UTC) - timedelta(days=self._settings.jobs_days))
-                log.info("jobs-forgotten", deleted=deleted)
+                lost = await self.forget_lost(datetime.now(UTC) - timedelta(seconds=LOST_S))
+                log.info("jobs-forgotten", deleted=deleted, lost_chunks=lost)
             await asyncio.sleep(FORGET_S)
 
-    async def _watch_for_ever(self) -> None:
-        """Keep the claim, and finish what others had begun who are gone."""
+    async def _watch(self) -> None:
+        """Keep the claim, and finish what others had begun who are gone, until the service stops."""
         suspects: Counter[str] = Counter()
         while True:
-            await asyncio.sleep(WATCH_S)
+            await self._pause(WATCH_S)
+            if self._closing.is_set():
+                return
             assert self._claim is not None
             with suppress(NotReady):
                 if not await self._reached(asyncio.to_thread(self._claim.keep)):
@@ -460,9 +501,10 @@ class Jobs:
         """Under another name: this one was taken by somebody else while the connection was lost."""
         assert self._claim is not None
         log.error("executor-id-lost", executor=self._claim.executor_id)
+        self._fault = "The job store is being opened again."
         await asyncio.to_thread(self._shut)
-        while not await self._try_to_open():
-            await asyncio.sleep(RETRY_S)
+        while not self._closing.is_set() and not await self._try_to_open():
+            await self._pause(RETRY_S)
 
     async def _try_to_open(self) -> bool:
         """Whether jobs can be had now; if not, why not is in the log and in `_fault`."""
@@ -503,7 +545,7 @@ class Jobs:
 
         from app.jobs.chunks import Chunks
         from app.jobs.database import FILE, Claim, migrate
-        from app.jobs.worker import APPLICATION, BATCHES, CHUNKS, QUEUE
+        from app.jobs.worker import APPLICATION
         from app.store.engine import database_url, open_engine
         from app.store.state import require_state
 
@@ -520,6 +562,15 @@ class Jobs:
             application_name=APPLICATION,
             retry_connection_errors=False,
         )
+        if self._settings.run_jobs:
+            self._register_queues(client)
+        self._client = client
+        self._chunks = Chunks(self._engine)
+
+    def _register_queues(self, client: "DBOSClient") -> None:
+        """Say how much a process takes at once; DBOS keeps it in the database, where the last one decides for all."""
+        from app.jobs.worker import BATCHES, CHUNKS, QUEUE
+
         size = self._settings.lanes_bounds
         # A child that has finished a chunk finds the next one waiting here, not in the database.
         for queue, at_once, pause_s in (
@@ -530,8 +581,6 @@ class Jobs:
             client.register_queue(
                 queue, worker_concurrency=at_once, polling_interval_sec=pause_s, on_conflict="always_update"
             )
-        self._client = client
-        self._chunks = Chunks(self._engine)
 
     def _shut(self) -> None:
         if self._worker is not None:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -36,33 +37,45 @@ def load(ref: ModelRef) -> LoadedModel:
 
 
 def prepare(store: Store) -> dict[str, str]:
-    """Load the active models and ask each one question, so that no request waits for what happens only once.
-
-    Says of each whether that worked.
-    """
+    """Make the newest active models ready; of those that cannot be, why."""
     active = [model for model in store.open().list() if model.active]
-    return {ref.name: _try(ref) for ref in (ModelRef.of(store, model) for model in active[-MODELS_IN_MEMORY:])}
+    amiss = {}
+    for ref in (ModelRef.of(store, model) for model in active[-MODELS_IN_MEMORY:]):
+        try:
+            ready(ref)
+        except RecourseError as error:
+            amiss[ref.name] = error.sentence
+    return amiss
 
 
-def _try(ref: ModelRef) -> str:
-    try:
-        refused = sample(ref, deadline_s=math.inf)
-        # A question to a remote model warms nothing here, and costs.
-        if refused is not None and load(ref).black_box.remote is None:
-            name, method = next(iter(METHODS.items()))
-            question = Question(
-                factual_raw=load(ref).black_box.space.read(refused),
-                constraints=Constraints(),
-                cost_weights={},
-                method=name,
-                params=method.params(),
-                certificate=CertificateParams(),
-                seed=0,
-            )
-            recourse(ref, question, 0.0, deadline_s=FIRST_QUESTION_S)
-    except RecourseError as error:
-        return error.code
-    return "loaded"
+def ready(ref: ModelRef) -> None:
+    """Load a model and ask it one question, so that no request waits for what happens only once.
+
+    Errors as `RegisteredModel.load`. Once more costs nothing.
+    """
+    load(ref)
+    _ask_once(ref)
+
+
+@lru_cache(maxsize=MODELS_IN_MEMORY)
+def _ask_once(ref: ModelRef) -> None:
+    model = load(ref)
+    # A question to a remote model warms nothing here, and costs.
+    if model.black_box.remote is not None or (refused := sample(ref, deadline_s=math.inf)) is None:
+        return
+    name, method = next(iter(METHODS.items()))
+    question = Question(
+        factual_raw=model.black_box.space.read(refused),
+        constraints=Constraints(),
+        cost_weights={},
+        method=name,
+        params=method.params(),
+        certificate=CertificateParams(),
+        seed=0,
+    )
+    # Whoever asks in earnest is told what is wrong.
+    with suppress(RecourseError):
+        recourse(ref, question, 0.0, deadline_s=FIRST_QUESTION_S)
 
 
 def recourse(ref: ModelRef, question: Question, plan_s: float = math.inf, *, deadline_s: float) -> Json:

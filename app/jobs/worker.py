@@ -16,12 +16,12 @@ import sqlalchemy as sa
 from dbos import DBOS, DBOSPortableJSONSerializer, PortableWorkflowError, SetWorkflowID
 from dbos._error import DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded
 
-from app.errors import InternalError, JobAbandoned, LaneCrashed, LedgerUnavailable, RecourseError
+from app.errors import InternalError, JobAbandoned, JobCancelled, LaneCrashed, LedgerUnavailable, RecourseError
 from app.jobs import batch
 from app.jobs.answer import Json
 from app.jobs.asked import Store
 from app.jobs.chunks import Chunk, Chunks
-from app.jobs.groups import lines_of
+from app.jobs.groups import lines_of, need_of
 from app.jobs.kinds import JobKind
 from app.jobs.pool import Lane
 from app.metrics import Metrics
@@ -71,6 +71,9 @@ STORE_AGAIN_S = 1.0
 REPORT_S = 0.25
 """Shortest time between two notes of a job's progress."""
 
+SUCCEEDED = "succeeded"
+"""What metrics call the outcome of a job that has no error."""
+
 _only_one = threading.Lock()
 
 Report = Callable[[str, int, int], Awaitable[None]]
@@ -111,6 +114,9 @@ class Worker:
         # First come, first served: one chunk is computed after another, and one is stored while the next is in work. A
         # group more than there are children waits in the lane, so that none is idle; other jobs wait for no more.
         self._turns = asyncio.Semaphore(lane.size + 1)
+        # One with more children may have said how many jobs each worker takes; those too many wait here, not in the
+        # lane, whose line is short and has a time limit.
+        self._places = asyncio.Semaphore(lane.size)
 
     def start(self, url: str, executor_id: str) -> None:
         """Take up unfinished jobs of this executor, and then new ones. Blocks; not for an event loop."""
@@ -175,18 +181,25 @@ class Worker:
         async def run_batch(kind: str, payload: Json, count: int) -> None:
             job_id = DBOS.workflow_id
             assert job_id is not None
-            handles = []
-            for number in range(count):
-                with SetWorkflowID(f"{job_id}.{number}"):
-                    handles.append(await DBOS.enqueue_workflow_async(CHUNKS, run_chunk, job_id, number, kind, payload))
-            for handle in handles:
-                try:
-                    outcome = await handle.get_result(polling_interval_sec=CHUNK_POLL_S)
-                except DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded:
-                    outcome = {"error": JobAbandoned().to_dict()}
-                if "error" in outcome:
-                    await DBOS.cancel_workflows_async([handle.workflow_id for handle in handles])
-                _ok(outcome)
+            began, code = time.monotonic(), JobCancelled.code
+            try:
+                handles = []
+                for number in range(count):
+                    with SetWorkflowID(f"{job_id}.{number}"):
+                        chunk = await DBOS.enqueue_workflow_async(CHUNKS, run_chunk, job_id, number, kind, payload)
+                    handles.append(chunk)
+                for handle in handles:
+                    try:
+                        outcome = await handle.get_result(polling_interval_sec=CHUNK_POLL_S)
+                    except DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded:
+                        outcome = {"error": JobAbandoned().to_dict()}
+                    if "error" in outcome:
+                        code = outcome["error"]["code"]
+                        await DBOS.cancel_workflows_async([handle.workflow_id for handle in handles])
+                    _ok(outcome)
+                code = SUCCEEDED
+            finally:
+                self._measure(kind, code, time.monotonic() - began)
 
     # --- on DBOS's loop ---
 
@@ -209,19 +222,25 @@ class Worker:
 
     async def _in_lane(self, job_id: str, kind: str, payload: Json, timeout_s: float) -> Json:
         self._lane.start()
-        began = time.monotonic()
-        error: RecourseError | None = None
-        try:
-            result = await self._attempt(job_id, kind, payload, timeout_s)
-            return {"ok": await self._finish(job_id, kind, payload, result)}
-        except RecourseError as caught:
-            error = caught
-            return {"error": caught.to_dict()}
-        finally:
-            seconds = time.monotonic() - began
-            known = kind if kind in self._kinds else "unknown"
-            self._metrics.job(known, "succeeded" if error is None else error.code, seconds)
-            log.info("job-computed", job=job_id, kind=kind, ms=round(1000.0 * seconds), code=error and error.code)
+        async with self._places:
+            began = time.monotonic()
+            code = JobCancelled.code
+            try:
+                result = await self._attempt(job_id, kind, payload, timeout_s)
+                found = {"ok": await self._finish(job_id, kind, payload, result)}
+                code = SUCCEEDED
+            except RecourseError as error:
+                found = {"error": error.to_dict()}
+                code = error.code
+            finally:
+                seconds = time.monotonic() - began
+                self._measure(kind, code, seconds)
+                log.info("job-computed", job=job_id, kind=kind, ms=round(1000.0 * seconds), outcome=code)
+            return found
+
+    def _measure(self, kind: str, outcome: str, seconds: float) -> None:
+        # Of a kind that another release has stored there may be any number.
+        self._metrics.job(kind if kind in self._kinds else "unknown", outcome, seconds)
 
     async def _chunk(self, job_id: str, number: int, kind: str, payload: Json) -> Json:
         """Compute and store a chunk, unless that has been done."""
@@ -247,8 +266,14 @@ class Worker:
             async with self._turns:
                 return await lines_of(self._lane, self._known(kind), self._store, part)
 
-        groups = await asyncio.gather(*map(group, range(0, len(chunk.rows), batch.GROUP)))
-        return [line for lines in groups for line in lines]
+        running = [asyncio.ensure_future(group(start)) for start in range(0, len(chunk.rows), batch.GROUP)]
+        try:
+            return [line for lines in await asyncio.gather(*running) for line in lines]
+        finally:
+            # What concerns all rows has failed in one group; the others need not go on.
+            for one in running:
+                one.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def _kept(self, job_id: str, payload: Json, lines: list[str]) -> None:
         """Return once the service has what it keeps of some lines, whatever becomes of the ledger meanwhile."""
@@ -287,6 +312,7 @@ class Worker:
                     timeout_s=timeout_s,
                     wait_s=LONGEST_WAIT_S,
                     on_progress=progress.note,
+                    need=need_of(self._store, payload),
                 )
                 return result
             except LaneCrashed:

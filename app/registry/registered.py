@@ -9,6 +9,7 @@
 * ``inactive.json``: there iff it was registered to be examined and has not been activated.
 """
 
+import hashlib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,9 +30,10 @@ from app.recourse.problem import Reference
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.http_model import alike, pinned
 from app.registry.files import digest, inside
-from app.registry.manifest import MANIFEST, Artifact, Manifest, read_manifest
+from app.registry.manifest import MANIFEST, Artifact, Endpoint, Format, Manifest, read_manifest
 from app.registry.profile import unpack
 from app.registry.trust import Trust
+from app.remote_hosts import covering
 
 REGISTRATION = "registration.json"
 PROFILE = "profile.npz"
@@ -110,13 +112,33 @@ class RegisteredModel:
         """Digest of the artifact; of a remote model, of the description of where and how it is asked."""
         return self.manifest.artifact.sha256
 
+    @property
+    def runs_code(self) -> bool:
+        """Whether reading the artifact can run any code."""
+        artifact = self.manifest.artifact
+        return artifact.format is Format.SKLEARN and not self.manifest.file.path.endswith(".skops")
+
+    @property
+    def distrusted(self) -> str:
+        """Why it is not even read, in a sentence; empty if it is."""
+        artifact = self.manifest.artifact
+        if self.runs_code and not self.trust.pickle:
+            return f"{self.name} cannot be used: its file can run any code, which takes RECOURSE_TRUST_PICKLE=true"
+        if isinstance(artifact, Endpoint) and covering(self.trust.hosts, *artifact.place) is None:
+            scheme, host, port = artifact.place
+            return f"{self.name} cannot be used: RECOURSE_REMOTE_HOSTS does not allow {scheme}://{host}:{port}"
+        return ""
+
     def load(self) -> "LoadedModel":
         """The model itself.
 
         Raises
         ------
-        ModelUnusable : a file is not the registered one, a library is missing, or the scores are not what they were
+        ModelUnusable : it is `distrusted`, a file is not the registered one, a library is missing, or the scores are no
+            longer those of the registration
         """
+        if self.distrusted:
+            raise ModelUnusable(self.distrusted, model=self.name)
         self._check_files()
         with noted_warnings() as notes:
             black_box = self._black_box()
@@ -206,12 +228,13 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
     try:
         content = (directory / MANIFEST).read_bytes()
     except OSError as error:
-        raise ModelUnusable(f"{name} cannot be used: {MANIFEST} cannot be read: {error.strerror}") from error
+        detail = f"{name} cannot be used: {MANIFEST} cannot be read: {error.strerror}"
+        raise ModelUnusable(detail, model=name) from error
     draft = read_manifest(content)
     manifest = draft.manifest
     if manifest is None:
         raise ModelUnusable(f"{name} cannot be used: its manifest has faults", faults=draft.faults, model=name)
-    if digest(directory / MANIFEST) != registration.digests.get(MANIFEST):
+    if hashlib.sha256(content).hexdigest() != registration.digests.get(MANIFEST):
         raise ModelUnusable(f"{name} cannot be used: {MANIFEST} has changed since it was registered", model=name)
     if manifest.name != name:
         raise ModelUnusable(f"{name} cannot be used: the directory holds {manifest.name}", model=name)
@@ -232,7 +255,7 @@ def read_registration(directory: Path) -> Registration:
 
     Raises
     ------
-    ModelUnusable : there is none, or it is damaged
+    ModelUnusable : there is none, it is damaged, or it cannot be read
     """
     name = f"{directory.parent.name}@{directory.name}"
     try:
@@ -240,7 +263,10 @@ def read_registration(directory: Path) -> Registration:
     except FileNotFoundError as error:
         detail = f"{name} cannot be used: it was not installed by `recourse models register`"
         raise ModelUnusable(detail, model=name) from error
-    except (OSError, ValidationError) as error:
+    except OSError as error:
+        detail = f"{name} cannot be used: {REGISTRATION} cannot be read: {error.strerror}"
+        raise ModelUnusable(detail, model=name) from error
+    except ValidationError as error:
         raise ModelUnusable(f"{name} cannot be used: {REGISTRATION} is damaged", model=name) from error
 
 

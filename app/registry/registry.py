@@ -162,8 +162,10 @@ class Registry:
         stamp = _stamp(directory)
         known = self._known.get(directory)
         if known is None or known[0] != stamp:
-            known = stamp, self._read(Path(directory))
-            self._known[directory] = known
+            version = self._read(Path(directory))
+            if not (isinstance(version, BrokenVersion) and _passing(version.error)):
+                self._known[directory] = stamp, version
+            return version
         return known[1]
 
     def _read(self, directory: Path) -> Version:
@@ -185,6 +187,11 @@ class Registry:
         """The time, after that of every registration: a clock that was set back must not hide a new version."""
         newest = max((version.registered_at for version in self._all()), default=datetime.min.replace(tzinfo=UTC))
         return max(datetime.now(UTC), newest + timedelta(microseconds=1))
+
+
+def _passing(error: ModelUnusable) -> bool:
+    """Whether a file could not be read just now, as without free descriptors; its stamp says nothing of that."""
+    return isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError)
 
 
 def _names(directory: str | Path, pattern: re.Pattern[str]) -> Iterable[str]:

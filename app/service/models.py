@@ -8,6 +8,7 @@ from app.errors import Fault, InvalidRequest, UnknownModel
 from app.jobs import task
 from app.jobs.answer import Json, identity
 from app.jobs.asked import ModelRef, Store
+from app.jobs.child import Need
 from app.jobs.pool import Lane
 from app.metrics import Metrics
 from app.recourse.blackbox import Output
@@ -61,7 +62,11 @@ class Models:
 
     def warnings(self) -> list[str]:
         """What is wrong with versions that should answer applicants."""
-        return [version.error.detail for version in self._registry.broken() if version.active]
+        broken = [version.error.detail for version in self._registry.broken() if version.active]
+        # Children tell what can be seen only by loading, once they have tried.
+        lost = self._lane.amiss
+        unloaded = [model.distrusted or lost.get(model.name, "") for model in self._registry.list() if model.active]
+        return broken + [sentence for sentence in unloaded if sentence]
 
     def amiss(self) -> str:
         """Why no applicant can be answered; empty if they can."""
@@ -78,9 +83,14 @@ class Models:
     async def ask(
         self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
     ) -> Any:
-        """What a function of `app.jobs` that is told the model finds in a child process. Errors as `Lane.run`."""
+        """What a function of `app.jobs` that is told the model finds in a child process. Errors as `Lane.run`.
+
+        Loading a model that the child does not know is no part of the time.
+        """
         timeout_s = (timeout_ms or self._settings.default_deadline_ms) / 1000.0
-        found = await self._lane.run(work, self.ref(model), *args, timeout_s=timeout_s)
+        ref = self.ref(model)
+        need = Need(model.name, task.ready, (ref,))
+        found = await self._lane.run(work, ref, *args, timeout_s=timeout_s, need=need)
         self._metrics.asked(model.id, found)
         return found
 

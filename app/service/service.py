@@ -149,7 +149,7 @@ class Service:
             return
         space = self.models.find(payload["model"]["name"], include_inactive=True).space
         deadline_ms = round(1000.0 * payload["deadline_s"])
-        gifts = []
+        answers, gifts = [], []
         for i, (row, line) in enumerate(zip(payload["rows"], lines, strict=True)):
             if batch.refusal(line) is None:
                 question = {
@@ -158,8 +158,11 @@ class Service:
                     "seed": batch.seed(payload, i),
                 }
                 request = {"applicant": row["applicant"], "question": question, "deadline_ms": deadline_ms}
-                gifts.append(given(json.loads(line), request, job_id, told=line.encode()))
+                answers.append(json.loads(line))
+                gifts.append(given(answers[-1], request, job_id, told=line.encode()))
         await self.ledger.record(*gifts)
+        for answer in answers:
+            self.metrics.asked(answer["model"]["id"], answer)
 
     async def _finish(self, job_id: str, kind: str, payload: Json, result: Json) -> Json:
         """The result of a job, once the recourse in it is recorded."""

@@ -42,6 +42,13 @@ def test_an_answer_is_counted_with_its_method_verdict_and_questions(client: http
     assert grown(client, before, "recourse_http_request_duration_seconds_count", **http) == 1
 
 
+def test_predictions_are_questions_too(client: httpx.Client) -> None:
+    before = samples(client)
+    client.post("/models/loan/predict", json={"records": [APPLICANT] * 3}).raise_for_status()
+    assert grown(client, before, "recourse_model_calls_total", model="loan") == 1
+    assert grown(client, before, "recourse_model_rows_total", model="loan") == 3
+
+
 def test_what_a_client_makes_up_is_no_label(client: httpx.Client) -> None:
     client.request("PROPFIND", "/tiger-path")
     client.get("/models/tiger-model?q=tiger")

@@ -146,3 +146,16 @@ def test_a_model_whose_files_changed_is_unusable_and_not_answered_with(store: Pa
             problem(client.post("/recourse", json=question()), 503, "model-unusable")
             (warning,) = get(client, "/health/ready")["warnings"]
             assert "loan@1" in warning
+
+
+def test_models_that_workers_cannot_load_are_warned_of(store: Path) -> None:
+    artifact = store / "loan" / "1" / Registry(store).find("loan").manifest.file.path
+    artifact.write_bytes(artifact.read_bytes().replace(b"-0.5", b"-0.4"))
+    for running in run(Settings(models_store=store, lanes_sync=1)):
+        with httpx.Client(base_url=running.url, timeout=30) as client:
+            changed, distrusted = get(client, "/health/ready")["warnings"]
+            assert "loan@1 cannot be loaded any more; /artifact/sha256: is not the digest of the file" in changed
+            assert "odd@1" in distrusted
+            assert "RECOURSE_TRUST_PICKLE=true" in distrusted
+            told = problem(predict(client, 30), 503, "model-unusable")
+            assert told["detail"] == distrusted

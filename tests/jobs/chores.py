@@ -8,21 +8,34 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from app.errors import Fault, InvalidRecord
+from app.errors import Fault, InvalidRecord, ModelUnusable
 
 prepared: list[str] = []
 
 
-def prepare(note: str = "") -> str:
+def prepare(note: str = "") -> dict[str, str]:
     prepared.append(note)
-    return note
+    return {}
 
 
-def refuse_to_prepare(marker: str) -> str:
+def prepare_badly(name: str) -> dict[str, str]:
+    return {name: "is damaged"}
+
+
+def refuse_to_prepare(marker: str) -> dict[str, str]:
     """Crash as long as the file `marker` exists."""
     if os.path.exists(marker):
         os._exit(3)
-    return "at last"
+    return {}
+
+
+def load(note: str) -> None:
+    """Prepare for a call; `damaged` cannot be loaded, and nor can a file that exists, as long as it does."""
+    if note == "damaged":
+        raise ModelUnusable("is damaged")
+    while os.path.exists(note):
+        time.sleep(0.005)
+    prepared.append(note)
 
 
 def echo(value: Any, *, deadline_s: float) -> Any:

@@ -52,6 +52,16 @@ def refuse(store: Store, payload: dict[str, Any], *, deadline_s: float, progress
     raise InvalidRecord
 
 
+def refuse_one(store: Store, payload: dict[str, Any], *, deadline_s: float, progress: Progress) -> list[str]:
+    """Of two groups of a batch, refuse the first once the other is being computed, which never ends."""
+    note(payload, "began")
+    if payload["first"]:
+        sum(range(10**13))
+    while len(Path(payload["ledger"]).read_text().splitlines()) < 2:
+        time.sleep(0.005)
+    raise InvalidRecord
+
+
 def step(store: Store, payload: dict[str, Any], *, deadline_s: float, progress: Progress) -> str:
     """Three steps, each as long as the file `while` exists and has fewer bytes than steps are done."""
     for done in range(3):
@@ -76,6 +86,7 @@ KINDS: dict[str, JobKind] = {
     "segfault": segfault,
     "stumble": stumble,
     "refuse": refuse,
+    "refuse_one": refuse_one,
     "step": step,
     "batch": batch,
 }

@@ -120,6 +120,22 @@ def test_answers_of_a_batch_are_in_the_ledger_unless_that_is_not_wanted(server: 
     problem(server.client.delete(f"/recourse/{other['id']}"), 404, "unknown-recourse")
 
 
+def test_batches_are_measured(server: Server) -> None:
+    def measured(start: str) -> float:
+        lines = server.client.get("/metrics").text.splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(start))
+
+    jobs, rows_asked = (
+        'recourse_job_duration_seconds_count{kind="batch",outcome="succeeded"}',
+        "recourse_model_rows_total",
+    )
+    before = measured(jobs), measured(rows_asked)
+    found = lines(server, submit(server, rows(3)))
+    until(lambda: measured(jobs) == before[0] + 1)
+    spent = sum(line["diagnostics"]["model_rows"] for line in found)
+    assert measured(rows_asked) == before[1] + spent
+
+
 def test_a_bad_row_is_a_problem_in_its_place(server: Server) -> None:
     good = rows(4)
     bad = [

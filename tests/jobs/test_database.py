@@ -19,3 +19,14 @@ def test_only_one_process_computes_the_jobs_of_a_directory(tmp_path: Path) -> No
     claim.release()
     Claim(engine, settings).release()
     engine.dispose()
+
+
+def test_what_a_process_is_called_does_not_strand_the_jobs_of_a_directory(tmp_path: Path) -> None:
+    engine = open_engine(database_url(Settings(state_dir=tmp_path), FILE))
+    held = []
+    for name in ("one", None, "two"):
+        claim = Claim(engine, Settings(state_dir=tmp_path, executor_id=name))
+        held.append(claim.executor_id)
+        claim.release()
+    assert len(set(held)) == 1
+    engine.dispose()

@@ -112,11 +112,13 @@ def test_cancelling_kills_native_code_within_a_second(server: Server, ledger: Pa
     address = server.submit("loop", {"ledger": str(ledger)})
     until(lambda: entries(ledger, "began"))
     (pid,) = entries(ledger, "began")
-    assert server.job(address)["status"] == "running"
+    running = server.job(address)
+    assert running["status"] == "running"
     problem(server.client.get(f"{address}/results"), 409, "job-unfinished")
     began = time.monotonic()
     cancelled = server.client.delete(address)
     assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelled")
+    assert cancelled.json()["started_at"] == running["started_at"]
     until(lambda: gone(pid), within_s=1)
     assert time.monotonic() - began < 1
     assert server.client.delete(address).json() == cancelled.json()

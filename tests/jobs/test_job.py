@@ -9,7 +9,7 @@ from dbos._sys_db import WorkflowStatuses
 
 from app.errors import Fault, InternalError, InvalidRecord, JobAbandoned
 from app.jobs.ids import new_id
-from app.jobs.job import JOB_ID, STATUSES, Job, JobStatus
+from app.jobs.job import JOB_ID, STARTED, STATUSES, Job, JobStatus
 
 
 def job(**changes: Any) -> Job:
@@ -44,6 +44,12 @@ def test_progress(status: str, progress: list[int] | None, told: tuple[int, int]
     attributes = {"kind": "recourse"} | ({} if progress is None else {"progress": progress})
     found = job(status=status, attributes=attributes)
     assert (found.done, found.total) == told
+
+
+def test_a_cancelled_job_was_taken_up_when_it_was() -> None:
+    running = job(status="PENDING", dequeued_at=2000)
+    assert job(status="CANCELLED", attributes={STARTED: 2000}).started_at == running.started_at
+    assert job(status="CANCELLED").started_at is None
 
 
 def test_errors_come_back_as_themselves() -> None:

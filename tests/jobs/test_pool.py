@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, Overloaded
+from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, ModelUnusable, Overloaded
 from app.jobs import pool
-from app.jobs.child import Call
+from app.jobs.child import Call, Need
 from app.jobs.pool import GRACE_S, Child, Lane
+from app.metrics import LaneState
 from tests.jobs import chores
 from tests.processes import gone
 
@@ -64,7 +65,9 @@ def test_large_arguments_and_results_pass() -> None:
     run(work())
 
 
-def test_children_compute_with_one_thread_each_and_give_way() -> None:
+def test_children_compute_with_one_thread_each_and_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+
     async def work() -> None:
         async with lane(nice=5) as one:
             assert await one.run(chores.environment, "OMP_NUM_THREADS", timeout_s=20) == "1"
@@ -122,6 +125,64 @@ def test_a_child_that_dies_while_idle_costs_no_call() -> None:
             os.kill(first, signal.SIGKILL)
             await until(lambda: not any(child.alive for child in one._free))
             assert await one.run(chores.pid, timeout_s=20) != first
+
+    run(work())
+
+
+def test_a_child_that_dies_while_idle_is_replaced_before_anybody_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RETRY_S", 0.01)
+    marker = tmp_path / "marker"
+
+    async def work() -> None:
+        two = Lane("two", 2, chores.refuse_to_prepare, (str(marker),))
+        two.start()
+        try:
+            await until(lambda: two.warm == 2)
+            marker.touch()
+            doomed = min(two.pids)
+            os.kill(doomed, signal.SIGKILL)
+            await until(lambda: two.warm == 1)
+            assert two.state() == LaneState(busy=0, idle=1, warming=1, waiting=0, ended={"crash": 1})
+            marker.unlink()
+            await until(lambda: two.warm == 2)
+            assert two.state().idle == 2
+            assert doomed not in two.pids
+        finally:
+            await two.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("leave", ["before", "after"])
+def test_a_call_that_leaves_the_line_as_its_turn_comes_costs_no_child(leave: str) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            await until(lambda: one.warm == 1)
+            child = await one._take(time.monotonic() + 20)
+            waiting = asyncio.create_task(one.run(chores.echo, 1, timeout_s=20))
+            await until(lambda: one.state().waiting == 1)
+            steps = [waiting.cancel, lambda: one._give_back(child)]
+            for step in steps if leave == "before" else reversed(steps):
+                step()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert one.state() == LaneState(busy=0, idle=1, warming=0, waiting=0, ended={})
+            assert await one.run(chores.pid, timeout_s=20) == child.pid
+
+    run(work())
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_child_goes_on_when_its_process_group_is_told_to_stop(tmp_path: Path, told: signal.Signals) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            call = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
+            await until(lambda: (tmp_path / "held").exists() and (tmp_path / "held").read_text() != "")
+            os.kill(int((tmp_path / "held").read_text()), told)
+            (tmp_path / "held").unlink()
+            assert await call == "done"
 
     run(work())
 
@@ -245,6 +306,66 @@ def test_a_call_can_have_all_of_its_time_after_waiting(tmp_path: Path) -> None:
             await holding
             with pytest.raises(LaneTimeout):
                 await one.run(chores.never_end, timeout_s=0.2, wait_s=20)
+
+    run(work())
+
+
+def test_what_a_call_needs_first_is_no_part_of_its_time(tmp_path: Path) -> None:
+    loading = tmp_path / "loading"
+    loading.touch()
+
+    async def work() -> None:
+        async with lane() as one:
+            await until(lambda: one.warm == 1)
+            need = Need("model", chores.load, (str(loading),))
+            call = asyncio.create_task(one.run(chores.notes, timeout_s=1.5, need=need))
+            await asyncio.sleep(1.5 + GRACE_S + 0.1)
+            loading.unlink()
+            assert await call == ["ready", str(loading)]
+            with pytest.raises(LaneTimeout):
+                await one.run(chores.never_end, timeout_s=0.2, need=need)
+
+    run(work())
+
+
+def test_what_a_call_needs_first_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "LOAD_S", 0.2)
+    (tmp_path / "loading").touch()
+
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            need = Need("model", chores.load, (str(tmp_path / "loading"),))
+            with pytest.raises(Overloaded, match="model was not loaded within"):
+                await one.run(chores.echo, 1, timeout_s=20, need=need)
+            assert await one.run(chores.pid, timeout_s=20) != first
+
+    run(work())
+
+
+def test_what_cannot_be_loaded_is_told_until_it_can() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            with pytest.raises(ModelUnusable):
+                await one.run(chores.echo, 1, timeout_s=20, need=Need("model", chores.load, ("damaged",)))
+            assert one.amiss == {"model": "is damaged"}
+            need = Need("model", chores.load, ("mended",))
+            assert await one.run(chores.pid, timeout_s=20, need=need) == first, "the child stays in use"
+            assert one.amiss == {}
+
+    run(work())
+
+
+def test_what_a_new_child_cannot_load_is_told() -> None:
+    async def work() -> None:
+        poor = Lane("poor", 1, chores.prepare_badly, ("model",))
+        poor.start()
+        try:
+            await until(lambda: poor.warm == 1)
+            assert poor.amiss == {"model": "is damaged"}
+        finally:
+            await poor.close()
 
     run(work())
 

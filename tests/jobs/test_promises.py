@@ -1,27 +1,33 @@
 """Promises, asked of other versions of the model: one by one, and all of them as a job."""
 
 import json
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.api.schemas.ledger import AuditAnswer, VerifyAnswer
-from app.jobs import promises
-from app.jobs.asked import Store
+from app.jobs import promises, task
+from app.jobs.answer import framed, identity
+from app.jobs.asked import ModelRef, Store
 from app.jobs.ids import new_id
+from app.recourse.blackbox import BlackBox
 from app.registry.registry import Registry
 from app.store.engine import open_engine
-from app.store.ledger import FILE, Given, Ledger
+from app.store.ledger import FILE, Given, Ledger, Promises
 from app.store.moments import timestamp
 from tests.api.asking import APPLICANT, faults, problem, question
 from tests.jobs.conftest import Start, starting
 from tests.jobs.serving import Server
+from tests.jobs.test_task import FRAME
+from tests.jobs.test_task import question as posed
 from tests.registry.loan import make_linear
 
 TIGHTER = 0.55
@@ -270,6 +276,72 @@ def test_a_thousand_promises_take_less_than_ten_seconds(start: Start, versions: 
     elapsed_s = time.perf_counter() - began
     assert (result["promises"], result["still_valid"], result["broken"]) == (1000, 700, 300)
     assert elapsed_s < 10
+
+
+class Held:
+    """Stands in for a ledger of some parts with two promises each."""
+
+    def __init__(self, one: Given, parts: int, between: Callable[[], None] = lambda: None) -> None:
+        self._one, self._parts, self._between = one, parts, between
+
+    def count(self, _which: Promises) -> int:
+        return 2 * self._parts
+
+    def promises(self, _which: Promises) -> Iterator[list[Given]]:
+        for _ in range(self._parts):
+            yield [self._one] * 2
+            self._between()
+
+
+class Paid:
+    """A model that is asked over a network, and may be sent three records for one answer."""
+
+    max_calls, max_rows = 1, 3
+
+    def __init__(self, black_box: BlackBox) -> None:
+        self._black_box = black_box
+
+    def price(self, rows: int) -> tuple[int, int]:
+        return 1, rows
+
+    def predict_by(self, rows: np.ndarray, _deadline: float) -> np.ndarray:
+        return self._black_box.predict(rows)
+
+
+def audit_of(versions: Path) -> tuple[promises._Audit, Given]:
+    """An audit without a limit, and a promise of one record."""
+    store = Store(root=str(versions), trust_pickle=False)
+    model = store.open().find("loan@1")
+    ref = ModelRef.of(store, model)
+    asked = posed(ref)
+    frame = {**FRAME, "model": identity(model), "expires_at": timestamp(datetime.now(UTC) + timedelta(days=1))}
+    answer = framed(frame, task.recourse(ref, asked, deadline_s=math.inf))
+    assert len(answer["counterfactuals"]) == 1
+    payload = promises.audit_payload(ref, model, Promises.unexpired("loan", since=None, until=None), reissue=False)
+    return promises._Audit(ref, payload, math.inf), promises.given(answer, promises.kept_request(model.space, asked, 1))
+
+
+def counted(result: dict[str, Any]) -> tuple[int, int, int]:
+    return result["promises"], result["still_valid"], result["unchecked"]
+
+
+def test_an_audit_that_runs_out_of_time_says_how_much_is_left(versions: Path) -> None:
+    running, one = audit_of(versions)
+
+    def stop() -> None:
+        running._deadline = 0.0
+
+    found = running.run(Held(one, 3, stop), lambda _done, _total: None)  # type: ignore[arg-type]
+    assert counted(found) == (2, 2, 4)
+
+
+def test_the_budget_of_a_remote_model_is_not_for_all_promises(versions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, one = audit_of(versions)
+    loaded = task.load(running._ref)
+    paid = replace(loaded, black_box=replace(loaded.black_box, remote=Paid(loaded.black_box)))
+    monkeypatch.setattr(task, "load", lambda _ref: paid)
+    found = running.run(Held(one, 3), lambda _done, _total: None)  # type: ignore[arg-type]
+    assert counted(found) == (6, 6, 0)
 
 
 # --- the same answer again -------------------------------------------------------------------------------------------

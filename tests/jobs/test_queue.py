@@ -1,9 +1,11 @@
 """The queue by itself: jobs of a SQLite file that nobody computes."""
 
 import asyncio
+import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,9 +13,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import NotReady, UnknownJob
+from app.jobs import queue as module
 from app.jobs.asked import Store
 from app.jobs.database import migrate
-from app.jobs.ids import counting_from
+from app.jobs.ids import counting_from, new_number
 from app.jobs.job import Job, JobStatus
 from app.jobs.pool import Lane
 from app.jobs.queue import Jobs
@@ -23,10 +26,12 @@ from tests.jobs import chores
 from tests.jobs.kinds import KINDS
 from tests.jobs.serving import database, postgres_missing
 
+ROWS = [{"applicant": {}}] * 3
+
 
 @asynccontextmanager
-async def jobs(directory: Path, url: str | None = None) -> AsyncIterator[Jobs]:
-    settings = Settings.model_validate({"state_dir": directory, "run_jobs": False, "database_url": url})
+async def jobs(directory: Path, url: str | None = None, *, run_jobs: bool = False) -> AsyncIterator[Jobs]:
+    settings = Settings.model_validate({"state_dir": directory, "run_jobs": run_jobs, "database_url": url})
     store = Store(root=str(directory), trust_pickle=False)
     queue = Jobs(settings, Lane("test", 1, chores.prepare), store, KINDS)
     queue.start()
@@ -41,6 +46,17 @@ async def jobs(directory: Path, url: str | None = None) -> AsyncIterator[Jobs]:
         yield queue
     finally:
         await queue.close()
+
+
+def test_jobs_of_all_kinds_that_have_not_ended_are_counted(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            ended, _ = [await queue.submit("hold", {}, timeout_s=1.0) for _ in range(2)]
+            await queue.cancel(ended.id)
+            await queue.submit_batch("batch", {}, ROWS)
+            assert await queue.unfinished() == {("hold", "queued"): 1, ("batch", "queued"): 1}
+
+    asyncio.run(work())
 
 
 def test_only_jobs_that_have_ended_are_forgotten(tmp_path: Path) -> None:
@@ -87,6 +103,123 @@ def test_jobs_are_kept_when_the_queue_closes(tmp_path: Path) -> None:
             return (await queue.get(job_id)).status
 
     assert asyncio.run(look(asyncio.run(submit()))) == "queued"
+
+
+def test_who_computes_no_jobs_does_not_say_how_many_are_computed_at_once(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            await queue.submit("hold", {}, timeout_s=1.0)
+            assert await queue._opened().list_queues_async() == []
+
+    asyncio.run(work())
+
+
+def test_a_batch_that_is_asked_for_again_under_its_id_is_the_same_job(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            number, found = new_number(), []
+            for _ in range(2):
+                with counting_from(number):
+                    found.append(await queue.submit_batch("batch", {}, ROWS))
+            assert found[0] == found[1] == await queue.get(found[0].id)
+            assert (found[0].done, found[0].total) == (0, len(ROWS))
+            assert await queue.newest(10) == found[:1]
+
+    asyncio.run(work())
+
+
+def test_rows_of_a_batch_that_became_no_job_are_taken_up_or_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_args: object) -> None:
+        raise sa.exc.OperationalError("", None, ConnectionError())
+
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            kept = await queue.submit_batch("batch", {}, ROWS)
+            numbers = [new_number() for _ in range(2)]
+            with monkeypatch.context() as broken:
+                broken.setattr(queue._opened(), "enqueue_async", lost)
+                for number in numbers:
+                    with counting_from(number), pytest.raises(NotReady):
+                        await queue.submit_batch("batch", {}, ROWS)
+            with counting_from(numbers[0]):
+                again = await queue.submit_batch("batch", {}, ROWS)
+            assert await queue.forget_lost(datetime.now(UTC) - timedelta(hours=1)) == 0
+            assert await queue.forget_lost(datetime.now(UTC) + timedelta(hours=1)) == 1
+            left = await queue.newest(10)
+            assert {job.id for job in left} == {kept.id, again.id}
+            assert [job.total for job in left] == [len(ROWS)] * 2
+
+    asyncio.run(work())
+
+
+def test_a_job_that_is_deleted_meanwhile_is_left_out_or_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            kept, gone = [await queue.submit_batch("batch", {}, ROWS) for _ in range(2)]
+            await queue.delete([gone.id])
+            monkeypatch.setattr(queue, "_ids", lambda *_: [gone.id, kept.id])
+            assert await queue.newest(10) == [kept]
+            ended = replace(gone, status=JobStatus.SUCCEEDED)
+            with pytest.raises(UnknownJob):
+                await anext(queue.lines(ended))
+
+            async def get(_job_id: str) -> Job:
+                return ended
+
+            monkeypatch.setattr(queue, "get", get)
+            with pytest.raises(UnknownJob):
+                await queue.result(gone.id)
+
+    asyncio.run(work())
+
+
+def test_nothing_can_be_had_while_the_jobs_are_opened_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            await asyncio.to_thread(queue._shut)
+            for question in (queue.check(), queue.newest(1), queue.unfinished(), queue.forget_lost(datetime.now(UTC))):
+                with pytest.raises(NotReady):
+                    await question
+
+    asyncio.run(work())
+
+
+def test_a_service_that_stops_while_its_jobs_are_opened_again_lets_go_of_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WATCH_S", 0.01)
+    began, go_on = threading.Event(), threading.Event()
+    stopped: list[object] = []
+
+    async def work() -> None:
+        async with jobs(tmp_path, run_jobs=True) as queue:
+            worker = queue._worker
+            assert worker is not None
+            stop = worker.stop
+
+            def stop_slowly() -> None:
+                stopped.append(worker)
+                began.set()
+                assert go_on.wait(30)
+                stop()
+
+            monkeypatch.setattr(worker, "stop", stop_slowly)
+            monkeypatch.setattr(queue._claim, "keep", lambda: False)
+            assert await asyncio.to_thread(began.wait, 30)
+            closing = asyncio.create_task(queue.close())
+            # It has all this time to let go as well, unless it waits.
+            await asyncio.wait([closing], timeout=0.5)
+            go_on.set()
+            await closing
+            assert stopped == [worker]
+        async with jobs(tmp_path, run_jobs=True):
+            pass
+
+    asyncio.run(work())
 
 
 def test_who_waits_is_let_go_when_the_service_stops(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from app.jobs.asked import ModelRef, Question, Store, job_payload
 from app.recourse.actionability import Bounds, Constraints, Direction
 from app.recourse.certificate import CertificateParams
 from app.recourse.solve import METHODS
+from app.registry.registered import LoadedModel, RegisteredModel
 from app.registry.registry import Registry
 from tests.api.asking import APPLICANT
 
@@ -38,13 +39,25 @@ def question(ref: ModelRef) -> Question:
     )  # fmt: skip
 
 
-def test_preparing_loads_every_active_model(store: Store) -> None:
-    assert task.prepare(store) == {"loan@1": "loaded", "odd@1": "loaded", "open@1": "loaded"}
+def test_preparing_loads_every_active_model_and_asks_it_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for cache in (task.load, task._ask_once):
+        cache.cache_clear()
+    assert task.prepare(store) == {}
+
+    def read_again(_model: RegisteredModel) -> LoadedModel:
+        raise AssertionError
+
+    monkeypatch.setattr(RegisteredModel, "load", read_again)
+    monkeypatch.setattr(task, "recourse", read_again)
+    for model in store.open().list():
+        task.ready(ModelRef.of(store, model))
 
 
 def test_preparing_survives_a_model_that_cannot_be_loaded(models_store: Path) -> None:
     untrusting = Store(root=str(models_store), trust_pickle=False)
-    assert task.prepare(untrusting) == {"loan@1": "loaded", "odd@1": "model-unusable", "open@1": "loaded"}
+    amiss = task.prepare(untrusting)
+    assert list(amiss) == ["odd@1"]
+    assert "RECOURSE_TRUST_PICKLE=true" in amiss["odd@1"]
 
 
 def test_a_model_is_loaded_once_per_registration(loan: ModelRef) -> None:

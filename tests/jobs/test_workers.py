@@ -1,16 +1,28 @@
 """Several workers on one database: they share the work, and finish what a dead one had begun."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from app.errors import NotReady
+from app.errors import InvalidRecord, NotReady
+from app.jobs import pool
+from app.jobs.asked import Store
+from app.jobs.batch import GROUP
+from app.jobs.chunks import Chunk, Chunks
 from app.jobs.database import Claim
+from app.jobs.pool import Lane
+from app.jobs.queue import as_computed, kept_nowhere
+from app.jobs.worker import Worker
+from app.metrics import Metrics
 from app.settings import Settings
 from app.store.engine import open_engine
 from tests.conftest import until
+from tests.jobs import chores
 from tests.jobs.conftest import StartWorker
+from tests.jobs.kinds import KINDS
 from tests.jobs.serving import Server, drop_connections
 from tests.jobs.test_batches import PATIENCE_S, each_exactly_once, in_the_middle, many, submit
 
@@ -46,6 +58,55 @@ def test_workers_that_lose_their_connections_keep_their_slots(
     each_exactly_once(server, address, applicants)
     assert not one.lines("jobs-adopted") + two.lines("jobs-adopted")
     assert not one.lines("executor-id-lost") + two.lines("executor-id-lost")
+
+
+def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
+    tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "WAITING_PER_CHILD", 1)
+
+    async def work() -> list[dict[str, Any]]:
+        lane, engine = Lane("test", 1, chores.prepare), sa.create_engine("sqlite://")
+        store = Store(root=str(tmp_path), trust_pickle=False)
+        worker = Worker(lane, store, KINDS, Chunks(engine), no_report, as_computed, kept_nowhere, Metrics())
+        payload = {"ledger": str(ledger), "while": "/nowhere"}
+        try:
+            async with asyncio.timeout(60):
+                taken = [asyncio.ensure_future(worker._in_lane(f"job-{i}", "hold", payload, 30.0)) for i in range(6)]
+                await asyncio.sleep(0)
+                taken[4].cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await taken.pop(4)
+                return await asyncio.gather(*taken)
+        finally:
+            await lane.close()
+            engine.dispose()
+
+    assert asyncio.run(work()) == [{"ok": {"held": "/nowhere"}}] * 5
+    assert ledger.read_text().count("began") == 5, "one was cancelled while it waited"
+
+
+def test_rows_that_need_no_answer_any_more_are_no_longer_computed(tmp_path: Path, ledger: Path) -> None:
+    async def work() -> None:
+        lane, engine = Lane("test", 2, chores.prepare), sa.create_engine("sqlite://")
+        store = Store(root=str(tmp_path), trust_pickle=False)
+        worker = Worker(lane, store, KINDS, Chunks(engine), no_report, as_computed, kept_nowhere, Metrics())
+        lane.start()
+        try:
+            async with asyncio.timeout(60):
+                chunk = Chunk(first=0, rows=[{}] * (GROUP + 1), lines=None)
+                with pytest.raises(InvalidRecord):
+                    await worker._lines(chunk, "refuse_one", {"ledger": str(ledger), "deadline_s": 60.0})
+                assert lane.state().ended == {"cancelled": 1}
+        finally:
+            await lane.close()
+            engine.dispose()
+
+    asyncio.run(work())
+
+
+async def no_report(_job_id: str, _done: int, _total: int) -> None:
+    """Progress is of no interest."""
 
 
 def test_a_slot_is_held_by_one_process_and_free_when_it_is_gone(address: str) -> None:

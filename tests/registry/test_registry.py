@@ -1,13 +1,18 @@
 """Names, newest versions, retirement, and a store that other processes write to."""
 
+import errno
+import os
 import shutil
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from app.errors import ModelRefused, ModelUnusable, UnknownModel
 from app.registry import registry
+from app.registry.manifest import MANIFEST
+from app.registry.registered import REGISTRATION
 from app.registry.registry import Registry
 from tests.registry.loan import ModelDirectory
 
@@ -155,6 +160,25 @@ def test_a_repaired_version_is_usable_again(three: Registry) -> None:
         three.find("loan")
     path.write_bytes(content)
     assert three.find("loan").load()
+
+
+@pytest.mark.parametrize("file", [REGISTRATION, MANIFEST])
+def test_a_version_that_could_not_be_read_for_a_moment_is_usable_again(
+    three: Registry, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    def read(path: Path) -> bytes:
+        if path.name == file:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        with path.open("rb") as opened:
+            return opened.read()
+
+    another = Registry(three.root)
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(Path, "read_bytes", read)
+        with pytest.raises(ModelUnusable, match="Too many open files"):
+            another.find("loan@1")
+    assert another.find("loan@1").version == "1"
+    assert another.broken() == ()
 
 
 # --- versions that wait to be activated ------------------------------------------------------------------------------

@@ -20,4 +20,4 @@ class Ready(Described):
     workers: int
     """Child processes that are ready."""
     warnings: list[str]
-    """Models in the store that cannot be used."""
+    """Active models that cannot be used, and why: what lies in the store, and what the workers could not load."""

@@ -24,7 +24,7 @@ class JobAnswer(Described):
     progress: JobProgress
     created_at: datetime
     started_at: datetime | None
-    """When it was last taken up; null while it waits, and for a cancelled job."""
+    """When it was last taken up; null until then."""
     finished_at: datetime | None
     error: Problem | None
     """Why it failed, with the id of the request that started it."""

@@ -128,6 +128,9 @@ class AuditAnswer(Described):
     since: datetime | None
     until: datetime | None
     promises: int
+    """That the candidate was asked about."""
+    unchecked: int
+    """Promises for which there was no time; no other number here counts them."""
     still_valid: int
     broken: int
     kept_share: float | None

@@ -453,9 +453,8 @@ def test_a_host_that_is_allowed_no_longer_makes_the_model_unusable(
     store: Registry, tmp_path: Path, server: ModelServer
 ) -> None:
     store.register(make_remote(tmp_path / "source", server).write())
-    with pytest.raises(ModelUnusable) as caught:
+    with pytest.raises(ModelUnusable, match="RECOURSE_REMOTE_HOSTS does not allow"):
         Registry(store.root).find("loan").load()
-    assert [fault.pointer for fault in caught.value.faults] == ["/artifact/url"]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "10.0.0.1", "::1", "::ffff:127.0.0.1"])

@@ -90,7 +90,7 @@ def test_a_pickle_swapped_after_registration_is_not_read(model: ModelDirectory, 
 
 def test_trust_is_asked_for_again_when_a_pickle_is_loaded(model: ModelDirectory, tmp_path: Path) -> None:
     Registry(tmp_path, trust_pickle=True).register(use(model, dumped(LogisticRegression().fit(X, Y)), "m.joblib"))
-    with pytest.raises(ModelUnusable, match="--trust-pickle"):
+    with pytest.raises(ModelUnusable, match="RECOURSE_TRUST_PICKLE=true"):
         Registry(tmp_path).find("loan").load()
 
 
