@@ -11,6 +11,7 @@ import json
 import os
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,6 +35,9 @@ FORMATS = (LINES, CSV, PARQUET)
 
 AHEAD = 2
 """Groups in the line for each child, so that none waits for this process."""
+
+UNNAMED = "(without a heading)"
+"""Where the cells of a row go that has more of them than there are columns; the row is refused."""
 
 PARQUET_ROWS = 1000
 """Rows of a Parquet file in memory at once."""
@@ -63,12 +67,13 @@ class Batch:
         """What they were computed for."""
         return self.output.with_name(f"{self.output.name}.part.json")
 
-    def begin(self, *, resume: bool) -> int:
-        """Make ready to write; how many rows are done already.
+    def begin(self, *, resume: bool) -> tuple[int, int]:
+        """Make ready to write; how many rows are done already, and how many there are.
 
         Raises
         ------
-        BatchRefused : there is something already, and it was not said to go on; or it is of another question
+        BatchRefused : the input cannot be read, or lacks a column; there is something already, and it was not said to
+            go on; or it is of another question
         """
         for path in (self.source, self.output):
             if path.suffix not in FORMATS:
@@ -77,22 +82,42 @@ class Batch:
             _parquet()
         if self.output.exists():
             raise BatchRefused(f"{self.output} is there already; remove it, or choose another output.")
+        if missing := [name for name in self._names() if name not in self._columns()]:
+            raise BatchRefused(f"{self.source} has no column {', '.join(missing)}, which {self.model.name} needs.")
+        total = self._count()
         question = line_of({"input": _digest(self.source), "question": self.payload})
         if not self.asked.exists():
             self.part.write_bytes(b"")
             self.asked.write_text(question, encoding="utf-8")
-            return 0
+            return 0, total
         done = _whole_lines(self.part)
         if not resume:
             raise BatchRefused(f"{done:,} rows are done in {self.part}. Go on with --resume, or remove it.")
         if self.asked.read_text(encoding="utf-8") != question:
             raise BatchRefused(f"{self.part} is of another input, model or question; remove it to begin anew.")
-        return done
+        return done, total
 
-    def count(self) -> int:
-        """How many applicants there are."""
+    def ignored(self) -> list[str]:
+        """Columns of the input that are neither a feature nor the reference."""
+        return [name for name in self._columns() if name not in (*self._names(), "reference")]
+
+    def _names(self) -> list[str]:
+        return [feature.name for feature in self.model.space.features]
+
+    def _columns(self) -> list[str]:
+        """Those of a table; lines have the features by name, each for itself."""
         if self.source.suffix == PARQUET:
-            return int(_parquet().ParquetFile(self.source).metadata.num_rows)
+            with _reading(self.source):
+                return list(_parquet().ParquetFile(self.source).schema_arrow.names)
+        if self.source.suffix == CSV:
+            with _reading(self.source), self.source.open(encoding="utf-8-sig", newline="") as file:
+                return list(csv.DictReader(file).fieldnames or ())
+        return self._names()
+
+    def _count(self) -> int:
+        if self.source.suffix == PARQUET:
+            with _reading(self.source):
+                return int(_parquet().ParquetFile(self.source).metadata.num_rows)
         return sum(1 for _ in _records(self.source))
 
     def rows(self) -> Iterator[Json]:
@@ -174,14 +199,18 @@ async def _in_order(
 
 
 class Reader:
-    """Turns flat records, of texts or values, into rows; `reference` is a feature only where the model has it."""
+    """Turns flat records, of texts or values, into rows; `reference` is a feature only where the model has it.
+
+    Other columns are ignored.
+    """
 
     def __init__(self, features: Iterable[Feature]) -> None:
         self._features = {feature.name: feature for feature in features}
 
     def row(self, record: Json) -> Json:
         """The row of a record; empty cells are missing."""
-        cells = {name: value for name, value in record.items() if value is not None and value != ""}
+        known = {*self._features, "reference", UNNAMED}
+        cells = {name: value for name, value in record.items() if name in known and value is not None and value != ""}
         reference = None if "reference" in self._features else cells.pop("reference", None)
         applicant = {name: self._value(name, value) for name, value in cells.items()}
         return to_row({"applicant": applicant, "reference": None if reference is None else str(reference)})
@@ -202,14 +231,28 @@ class Reader:
 
 def _records(source: Path) -> Iterator[Any]:
     if source.suffix == CSV:
-        with source.open(encoding="utf-8-sig", newline="") as file:
-            yield from csv.DictReader(file, restkey="(without a heading)")
+        with _reading(source), source.open(encoding="utf-8-sig", newline="") as file:
+            yield from csv.DictReader(file, restkey=UNNAMED)
     elif source.suffix == PARQUET:
-        for part in _parquet().ParquetFile(source).iter_batches(batch_size=PARQUET_ROWS):
-            yield from part.to_pylist()
+        with _reading(source):
+            for part in _parquet().ParquetFile(source).iter_batches(batch_size=PARQUET_ROWS):
+                yield from part.to_pylist()
     else:
         with source.open("rb") as file:
             yield from (line for line in file if line.strip())
+
+
+@contextmanager
+def _reading(source: Path) -> Iterator[None]:
+    """What is wrong with a file is one sentence."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise BatchRefused(f"{source} is not UTF-8 ({error.reason}); save it as CSV in UTF-8.") from error
+    except csv.Error as error:
+        raise BatchRefused(f"{source} is not a table that can be read: {error}.") from error
+    except ValueError as error:  # as pyarrow says it
+        raise BatchRefused(f"{source} cannot be read: {' '.join(str(error).split())}") from error
 
 
 def _parquet() -> Any:

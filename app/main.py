@@ -1,6 +1,7 @@
 """Puts the service together."""
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -16,7 +17,7 @@ from app.api.openapi import http_api
 from app.jobs.kinds import JOB_KINDS, JobKind
 from app.observability import configure_logging, log
 from app.service import Service
-from app.settings import Settings
+from app.settings import Settings, unknown_settings
 from app.store.keys import Keys
 from app.store.migrate import opened
 from app.store.state import require_state
@@ -51,10 +52,17 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def _begin(settings: Settings) -> None:
+    """What every process does first."""
+    configure_logging(settings.log_level)
+    for name in unknown_settings(os.environ):
+        log.warning("unknown-setting", variable=name)
+    require_state(settings)
+
+
 def serve(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
     """Run the service until it is told to stop. Raises `StateUnusable`, and `Open` as `refuse_open`."""
-    configure_logging(settings.log_level)
-    require_state(settings)
+    _begin(settings)
     refuse_open(settings, lambda: _any_key(settings))
     run(create_app(settings, kinds), settings)
 
@@ -88,8 +96,7 @@ def run(app: FastAPI, settings: Settings) -> None:
 
 def work(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
     """Compute jobs until told to stop, without answering requests. Raises `StateUnusable`."""
-    configure_logging(settings.log_level)
-    require_state(settings)
+    _begin(settings)
     asyncio.run(_work(Service(settings.model_copy(update={"run_jobs": True}), kinds)))
 
 

@@ -1,6 +1,8 @@
 """What an operator can set: environment variables `RECOURSE_...`, read once at start and passed down."""
 
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,6 +10,11 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.remote_hosts import RemoteHost
+
+_ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?")
+
+SECRETS = "RECOURSE_SECRET_"
+"""Begins the names of variables that manifests choose, for the tokens of remote models."""
 
 
 class Settings(BaseSettings):
@@ -76,7 +83,7 @@ class Settings(BaseSettings):
     rate_limit: Annotated[int, Field(ge=0)] | None = None
     """Requests per minute of one key, or one address where none is needed; 0 for any number; empty: 6000 with keys."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
-    """Origins, with commas between them, whose pages may ask the service from a browser."""
+    """Origins, with commas between them, whose pages may ask the service from a browser; `*` for those of all."""
     shutdown_s: Annotated[int, Field(ge=0, le=3600)] = 5
     """Seconds that requests in progress may still take when the service is told to stop."""
 
@@ -84,6 +91,17 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, origins: object) -> object:
         return [origin.strip() for origin in origins.split(",")] if isinstance(origins, str) else origins
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                # A browser sends nothing else, so anything else would quietly never match.
+                raise ValueError(
+                    f'"{origin}" must be of the form https://host or https://host:port in lower case, or *'
+                )
+        return origins
 
     @field_validator("database_url")
     @classmethod
@@ -101,3 +119,13 @@ class Settings(BaseSettings):
             # Not what the parser says of it, which may hold the password.
             raise ValueError("must be of the form postgresql://user:password@host:port/name") from None
         return url
+
+
+def unknown_settings(names: Iterable[str]) -> list[str]:
+    """The environment variables among `names` that begin like settings and are none: misspelt ones, most likely."""
+    known = {f"RECOURSE_{name.upper()}" for name in Settings.model_fields}
+    return sorted(
+        name
+        for name in names
+        if name.upper().startswith("RECOURSE_") and name.upper() not in known and not name.startswith(SECRETS)
+    )

@@ -75,6 +75,45 @@ def test_a_table_out_has_a_row_for_each_applicant_and_says_what_is_wrong(run: Ru
     assert "/applicant/guarantor" in broken["detail"]
 
 
+def test_a_table_is_judged_by_its_columns_once(run: Run, folder: Path) -> None:
+    heading, *lines = (folder / "in.csv").read_text().splitlines()
+    (folder / "more.csv").write_text("\n".join([f"{heading},branch", *(f"{line},Leeds" for line in lines)]))
+    done = run(*command(folder, "more.csv", "out.csv"))
+    assert "Ignored, as no feature of loan: branch." in done.stderr
+    assert done.returncode == 0
+    assert "refused" not in done.stdout
+    (folder / "less.csv").write_text("\n".join([heading.replace("age", "Age"), *lines]))
+    assert "less.csv has no column age, which loan@1 needs" in refused(run(*command(folder, "less.csv", "none.csv")))
+    assert not list(folder.glob("none*"))
+
+
+def test_a_batch_of_which_nothing_was_answered_has_failed(run: Run, folder: Path) -> None:
+    (folder / "none.ndjson").write_text("{}\n{}\n")
+    done = run(*command(folder, "none.ndjson", "out.ndjson"))
+    assert (done.returncode, done.stdout.split(" Written")[0]) == (1, "2 applicants: 2 refused.")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"reference,age\nM\xfcller,3\n", "is not UTF-8"),
+        (b"age\n" + b"1" * 200_000 + b"\n", "field larger than field limit"),
+    ],
+)
+def test_a_table_that_cannot_be_read_leaves_nothing(run: Run, folder: Path, content: bytes, sentence: str) -> None:
+    heading = (folder / "in.csv").read_bytes().splitlines()[0]
+    (folder / "bad.csv").write_bytes(heading + b"\n" + content)
+    assert sentence in refused(run(*command(folder, "bad.csv", "out.csv")))
+    assert not list(folder.glob("out*"))
+
+
+def test_a_broken_parquet_file_leaves_nothing(run: Run, folder: Path) -> None:
+    library("pyarrow.parquet")
+    (folder / "bad.parquet").write_bytes(b"PAR1 and nothing more")
+    assert "bad.parquet cannot be read" in refused(run(*command(folder, "bad.parquet", "out.csv")))
+    assert not list(folder.glob("out*"))
+
+
 def test_a_remote_model_is_asked_where_it_is(run: Run, folder: Path) -> None:
     server = shared()
     server.behave()

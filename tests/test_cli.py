@@ -126,6 +126,15 @@ def test_a_models_life(run: Run, source: ModelDirectory) -> None:
     assert "active models are loan@1" in refused(run("models", "show", "loan@3"))
 
 
+def test_a_table_that_is_piped_has_a_line_for_each_row(run: Run, source: ModelDirectory) -> None:
+    title = "A title that is rather long, as those of lenders tend to be, and longer than a line of a terminal is"
+    run("models", "register", source.write(id="consumer-loan-of-the-second-kind", title=title))
+    listed = run("models", "list", COLUMNS="60").stdout
+    assert re.search(
+        rf"consumer-loan-of-the-second-kind@1 +{title} +linear +\d{{4}}-\d\d-\d\d \d\d:\d\d +active", listed
+    )
+
+
 def test_a_bad_model_is_refused_with_all_its_faults(run: Run, source: ModelDirectory, tmp_path: Path) -> None:
     source.records[3]["age"] = 12
     said = refused(run("models", "register", source.write(title=None, rules=["age <= wealth"])))
@@ -234,6 +243,14 @@ def test_the_life_of_a_ledger(run: Run, environment: dict[str, str], source: Mod
     with closing(sqlite3.connect(tmp_path / "state" / "ledger.sqlite")) as database, database:
         database.execute("update ledger_entries set version = '2' where number = 2")
     assert refused(run("db", "verify")) == f"Entry 2 ({running}) is not as it was written.\n"
+
+
+@pytest.mark.parametrize("arguments", [["db", "verify"], ["replay", "rec_none"]])
+def test_where_there_is_no_ledger_none_is_made(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    """A chain of no entries always holds, wherever it was looked for by mistake."""
+    sentence = refused(run(*arguments, RECOURSE_STATE_DIR=str(tmp_path / "elsewhere")))
+    assert sentence.startswith(f"There is no ledger at {tmp_path / 'elsewhere' / 'ledger.sqlite'}; RECOURSE_STATE_DIR")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_version_is_asked_about_promises_before_it_goes_live(

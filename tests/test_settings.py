@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.settings import Settings
+from app.settings import Settings, unknown_settings
 
 
 @pytest.fixture(autouse=True)
@@ -39,12 +39,27 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         ("DEFAULT_DEADLINE_MS", "soon"),
         ("EXECUTOR_ID", "a b"),
         ("DATABASE_URL", "mysql://root:secret@h/n"),
+        ("CORS_ORIGINS", "example.com"),
+        ("CORS_ORIGINS", "https://example.com/"),
+        ("CORS_ORIGINS", "https://a.example, https://B.example"),
     ],
 )
 def test_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"RECOURSE_{name}", value)
     with pytest.raises(ValidationError):
         Settings()
+
+
+def test_origins_are_those_that_a_browser_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOURSE_CORS_ORIGINS", "https://a.example, http://127.0.0.1:3000,http://[::1]:80")
+    assert Settings().cors_origins == ("https://a.example", "http://127.0.0.1:3000", "http://[::1]:80")
+    monkeypatch.setenv("RECOURSE_CORS_ORIGINS", "*")
+    assert Settings().cors_origins == ("*",)
+
+
+def test_a_misspelt_setting_is_found() -> None:
+    names = ["RECOURSE_PORT", "RECOURSE_SECRET_BANK", "RECOURSE_PROT", "PATH", "recourse_port"]
+    assert unknown_settings(names) == ["RECOURSE_PROT"]
 
 
 def test_every_setting_is_described() -> None:

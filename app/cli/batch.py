@@ -47,7 +47,9 @@ def batch(
         payload=service.batch_payload(_batch_question(model, question, seed)),
     )
     try:
-        done, total = files.begin(resume=resume), files.count()
+        done, total = files.begin(resume=resume)
+        if ignored := files.ignored():
+            typer.echo(f"Ignored, as no feature of {model}: {', '.join(ignored)}.", err=True)
         with _progress_bar() as bar:
             shown = bar.add_task("applicants", total=total, completed=done)
             asyncio.run(batch_files.compute(settings, files, done, lambda now: bar.update(shown, completed=now)))
@@ -56,7 +58,10 @@ def batch(
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What is done is in {files.part}; --resume goes on from there.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    typer.echo(f"{batch_files.summary(files.finish())} Written to {output}.")
+    counts = files.finish()
+    typer.echo(f"{batch_files.summary(counts)} Written to {output}.")
+    if counts and set(counts) == {"refused"}:
+        raise typer.Exit(1)
 
 
 def _batch_question(model: str, file: Path | None, seed: int) -> "RecourseQuery":

@@ -42,7 +42,12 @@ def print_table(table: "Table") -> None:
     from rich.console import Console
 
     # Names and titles are the lender's: brackets in them are no markup.
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:  # for a program, a row is a line, however long
+        console.width = max(
+            console.width, console.measure(table, options=console.options.update(width=100_000)).maximum
+        )
+    console.print(table)
 
 
 def open_registry(*, trust_pickle: bool | None = None) -> "Registry":

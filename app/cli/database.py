@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_ledger() -> "Iterator[Ledger]":
-    """The ledger, with the tables that this release needs."""
-    from app.store.ledger import Ledger
+    """The ledger that is there, with the tables that this release needs: asked about none, nobody shall hear of one."""
+    from app.store.ledger import FILE, Ledger
 
+    settings = read_settings()
+    file = settings.state_dir.absolute() / FILE
+    if settings.database_url is None and not file.exists():
+        raise CommandError(f"There is no ledger at {file}; RECOURSE_STATE_DIR names its directory.")
     with open_store() as engine:
         yield Ledger(engine)
 

@@ -23,10 +23,10 @@ from app.recourse.features import Feature, FeatureSpace, fit_encoding
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.artifact import digest_fault
 from app.registry.files import copy, flush_directory, inside, write
-from app.registry.manifest import MANIFEST, Draft, Endpoint, Manifest, read_manifest
+from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, Draft, Endpoint, Manifest, read_manifest
 from app.registry.profile import Outcomes, Profile, pack
 from app.registry.reference import outcome, read_reference
-from app.registry.registered import INACTIVE, PROFILE, REGISTRATION, Registration, noted_warnings
+from app.registry.registered import Registration, noted_warnings
 from app.registry.trust import Trust
 
 INCOMING = ".incoming-"

@@ -55,7 +55,12 @@ from app.registry.rules import parse_rule
 MANIFEST = "model.yaml"
 """Name of the manifest in the directory of a model."""
 
-INSTALLED = frozenset({MANIFEST, "registration.json", "profile.npz", "status.json"})
+REGISTRATION = "registration.json"
+PROFILE = "profile.npz"
+STATUS = "status.json"
+INACTIVE = "inactive.json"
+
+INSTALLED = frozenset({MANIFEST, REGISTRATION, PROFILE, STATUS, INACTIVE})
 """Names that the store itself uses in the directory of an installed version."""
 
 ID = r"^[a-z0-9][a-z0-9._-]{0,63}$"

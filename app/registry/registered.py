@@ -30,15 +30,21 @@ from app.recourse.problem import Reference
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.http_model import alike, pinned
 from app.registry.files import digest, inside
-from app.registry.manifest import MANIFEST, Artifact, Endpoint, Format, Manifest, read_manifest
+from app.registry.manifest import (
+    INACTIVE,
+    MANIFEST,
+    PROFILE,
+    REGISTRATION,
+    STATUS,
+    Artifact,
+    Endpoint,
+    Format,
+    Manifest,
+    read_manifest,
+)
 from app.registry.profile import unpack
 from app.registry.trust import Trust
 from app.remote_hosts import covering
-
-REGISTRATION = "registration.json"
-PROFILE = "profile.npz"
-STATUS = "status.json"
-INACTIVE = "inactive.json"
 
 SAMPLE = 64
 """Reference records that are scored again when a model is loaded."""

@@ -16,8 +16,8 @@ from app.errors import ModelRefused, ModelUnusable, UnknownModel
 from app.observability import log
 from app.registry.files import flush_directory, write_atomic
 from app.registry.install import install
-from app.registry.manifest import ID, MANIFEST, VERSION
-from app.registry.registered import INACTIVE, REGISTRATION, STATUS, RegisteredModel, read_registration, read_version
+from app.registry.manifest import ID, INACTIVE, MANIFEST, REGISTRATION, STATUS, VERSION
+from app.registry.registered import RegisteredModel, read_registration, read_version
 from app.registry.trust import Trust
 from app.remote_hosts import RemoteHost
 

@@ -224,6 +224,71 @@ def test_a_point_of_the_frontier_shows_its_changes(workbench: Open) -> None:
     assert page.locator("#curve circle").count() == 8
 
 
+def test_bounds_that_come_late_stay_with_their_answer(workbench: Open, demo: Running) -> None:
+    waiting: list[Any] = []
+    answers: list[Any] = []
+
+    def answer(route: Any) -> None:
+        found = httpx.post(f"{demo.url}/recourse", json=json.loads(route.request.post_data), timeout=30).json()
+        if not answers:
+            found["plan"]["validity"] |= {"status": "pending", "job": "jobs/job_1", "exact": False}
+        answers.append(found)
+        route.fulfill(json=found)
+
+    def results(route: Any) -> None:
+        exact = answers[0]["plan"]["validity"] | {"status": "exact", "exact": True, "lower": 0.11, "upper": 0.11}
+        route.fulfill(json=answers[0] | {"plan": answers[0]["plan"] | {"validity": exact}})
+
+    job = {"id": "job_1", "error": None, "progress": {"done": 0, "total": 1}, "result": "/jobs/job_1/results"}
+
+    def prepare(page: Page) -> None:
+        stub(page, "/recourse", answer)
+        stub(page, "/jobs/job_1", lambda route: route.fulfill(json=job | {"status": "running"}))
+        stub(page, "/jobs/job_1/events", lambda route: waiting.append(route))
+        stub(page, "/jobs/job_1/results", results)
+
+    page = workbench(prepare=prepare)
+    page.wait_for_selector("#example:enabled")
+    page.click("#how summary")
+    page.select_option("#method", "copa")
+    page.fill("#p-count", "3")
+    with page.expect_request("**/jobs/job_1/events"):
+        ask(page)
+    page.fill("#p-count", "2")
+    page.click("#ask")
+    page.get_by_text("still say yes to all 2 at once").wait_for()
+    ended = f"event: succeeded\nid: 1\ndata: {json.dumps(job | {'status': 'succeeded'})}\n\n"
+    with page.expect_response("**/jobs/job_1/results"):
+        waiting[0].fulfill(content_type="text/event-stream", body=ended)
+    page.evaluate("() => new Promise((done) => setTimeout(done))")
+    assert "still say yes to all 2 at once" in text(page, "#together")
+    assert "11 retrained" not in text(page, "#together")
+
+
+# --- the ledger ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_is_what_was_asked(workbench: Open, demo: Running) -> None:
+    asked: list[Any] = []
+
+    def answer(route: Any) -> None:
+        if route.request.method == "GET":
+            route.fulfill(json={"recourse": []})
+            return
+        asked.append(json.loads(route.request.post_data))
+        found = httpx.post(f"{demo.url}/recourse", json=asked[0], timeout=30).json()
+        status = "found" if len(asked) == 1 else "not_found"
+        route.fulfill(json=found | {"status": status, "stored": asked[-1]["store"]})
+
+    page = workbench(prepare=lambda page: stub(page, "/recourse", answer))
+    ask(page)
+    page.fill("#f-card_utilisation", "3")
+    page.fill("#keep-as", "case-1")
+    page.click("#keep button")
+    page.get_by_text("the service gave another answer, not the one above").wait_for()
+    assert asked[1] == asked[0] | {"store": True, "reference": "case-1"}
+
+
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 

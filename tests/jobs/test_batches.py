@@ -210,6 +210,11 @@ def test_a_batch_has_limits(start: Start) -> None:
     problem(server.client.post(PATH, json={"model": "loan", "applicants": rows(4)}), 413, "body-too-large")
     problem(server.client.post(PATH, json={"model": "loan", "applicants": rows(30)}), 413, "body-too-large")
     assert len(lines(server, submit(server, rows(3)))) == 3
+    told = "\n\n".join(map(json.dumps, [{"model": "loan"}, *rows(3)])) + "\n\n"
+    headers = {"Content-Type": "application/x-ndjson"}
+    assert server.client.post(PATH, content=told, headers=headers).status_code == 202, "empty lines are no applicants"
+    more = told + json.dumps(rows(1)[0])
+    problem(server.client.post(PATH, content=more, headers=headers), 413, "body-too-large")
 
 
 def test_progress_is_told_and_a_batch_can_be_cancelled(start: Start, ledger: Path) -> None:

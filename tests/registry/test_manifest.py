@@ -90,6 +90,7 @@ def test_a_manifest_cannot_be_changed(model: ModelDirectory) -> None:
         ({"features": []}, "/features", "at least 1 item"),
         ({"reference": "model.yaml"}, "/reference", "a file of its own"),
         ({"reference": "./status.json"}, "/reference", "a file of its own"),
+        ({"reference": "inactive.json"}, "/reference", "a file of its own"),
         ({"reference": "model.json"}, "/reference", "another file than the artifact"),
         ({"label": ""}, "/label", "at least 1 character"),
         ({"label": 1}, "/label", "put it in quotes"),

@@ -99,7 +99,7 @@ def _read_whole(body: bytes, most_rows: int) -> BatchQuery:
 def _read_lines(body: bytes, most_rows: int) -> BatchQuery:
     first, _, rest = body.partition(b"\n")
     request = validated(BatchCommon, read_json(first))
-    _refuse_many(rest.count(b"\n") + 1, most_rows)
+    _refuse_many(sum(1 for _ in _lines(rest)), most_rows)
     if not rest.strip():
         raise InvalidRequest("The first line must be followed by a line for each applicant.")
     return BatchQuery(question=replace(query_of(request), store=request.store), rows=map(line_to_row, _lines(rest)))

@@ -225,10 +225,12 @@ async function* events(response) {
  * Show a job until it has ended.
  * @param {Job} job
  * @param {HTMLElement} place
+ * @param {AbortSignal} [signal] of a reader who has gone on to something else, which may need the place
  * @returns {Promise<any>} its result; null if it was cancelled
  */
-async function runJob(job, place) {
+async function runJob(job, place, signal) {
   const left = new AbortController();
+  signal?.addEventListener("abort", () => left.abort());
   const bar = h("progress", { "aria-label": "Progress" });
   const says = h("span", { role: "status" });
   const cancel = h("button", { type: "button" }, "Cancel");
@@ -245,21 +247,18 @@ async function runJob(job, place) {
     await send(`jobs/${job.id}`, { method: "DELETE" }).catch((problem) => (says.textContent = problem.message));
   };
   show(job);
-  place.replaceChildren(h("div.job", {}, bar, says, cancel));
+  const shown = h("div.job", {}, bar, says, cancel);
+  place.replaceChildren(shown);
   try {
     const ended = await follow(job, show, left.signal);
     if (ended.status === "failed") throw new Problem(ended.error);
     if (ended.status === "cancelled") {
-      place.replaceChildren(h("p.note", { role: "status" }, "Cancelled. Nothing was changed."));
+      shown.replaceWith(h("p.note", { role: "status" }, "Cancelled. Nothing was changed."));
       return null;
     }
-    const result = await ask(/** @type {string} */ (ended.result));
-    place.replaceChildren();
-    return result;
-  } catch (problem) {
-    place.replaceChildren();
-    throw problem;
+    return await ask(/** @type {string} */ (ended.result));
   } finally {
+    shown.remove();
     left.abort();
   }
 }
@@ -292,6 +291,7 @@ const now = {
   /** @type {Applicant | null} */ sample: null,
   /** @type {any} the latest decision on the applicant */ decision: null,
   /** @type {any} the latest answer */ answer: null,
+  /** @type {any} what it was asked for, and whether in the background */ asked: null,
 };
 
 const model = () => /** @type {Model} */ (now.models.find((m) => fullName(m) === $("model").value));
@@ -785,7 +785,7 @@ async function put(path, body, place, { background = false, signal } = {}) {
   const asked = background ? { ...body, deadline_ms: BACKGROUND.deadline_ms } : body;
   const response = await send(path, { body: asked, signal, prefer: background ? BACKGROUND.prefer : undefined });
   const found = await response.json();
-  return response.status === 202 ? runJob(found, place) : found;
+  return response.status === 202 ? runJob(found, place, signal) : found;
 }
 
 /** Ask what would change the answer. @param {boolean} [attended] whether a reader waits for just this */
@@ -807,6 +807,7 @@ async function answer(attended = true) {
     const found = await put("recourse", body, $("answer-job"), { background, signal: mine.signal });
     if (mine.signal.aborted || found === null) return;
     now.answer = found;
+    now.asked = { body, background };
     show(found);
     $("frontier").hidden = method().knobs.length === 0 || found.status === "already_favourable";
   } catch (problem) {
@@ -1042,11 +1043,14 @@ function together({ validity: v }, count) {
 
 /** Wait for the exact bounds of a plan. @param {string} address */
 async function followBounds(address) {
+  // Another answer may stand there by the time they are known.
+  const shown = $("together");
+  const place = $("bounds-job");
   try {
-    const result = await runJob(await ask(address), $("bounds-job"));
-    if (result?.plan) $("together").replaceWith(together(result.plan, result.counterfactuals.length));
+    const result = await runJob(await ask(address), place);
+    if (result?.plan && shown.isConnected) shown.replaceWith(together(result.plan, result.counterfactuals.length));
   } catch (problem) {
-    $("bounds-job")?.replaceChildren(explained(problem));
+    place.replaceChildren(explained(problem));
   }
 }
 
@@ -1318,27 +1322,33 @@ function table(points, knob) {
 /** A form that keeps an answer; nothing for one that is kept already. @param {any} found */
 function keepForm(found) {
   if (found.stored) return null;
+  const { body, background } = now.asked; // the form may say something else by then
   const reference = h("input", {
     id: "keep-as",
     maxlength: 200,
     autocomplete: "off",
     placeholder: "for example application-81723",
   });
+  const place = h("div", {});
   const form = h(
     "form.row",
     { id: "keep" },
     h("div.field", {}, h("label", { for: "keep-as" }, "Keep this answer, under the reference"), reference),
     h("button", {}, "Keep"),
+    place,
   );
   form.onsubmit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     try {
-      const kept = await ask("recourse", { body: { ...question(), reference: reference.value || null } });
+      const again = { ...body, store: true, reference: reference.value || null };
+      const kept = await put("recourse", again, place, { background });
+      if (kept === null) return;
+      const same = kept.status === found.status;
       form.replaceWith(
         h(
           "p.note",
           { role: "status" },
-          "Kept as ",
+          same ? "Kept as " : "Asked again, the service gave another answer, not the one above; that was kept as ",
           h("code", {}, kept.id),
           ". It can be found below, and checked against other versions of the model.",
         ),

@@ -1,17 +1,16 @@
 """A scikit-learn estimator or pipeline: `.skops`, or `.joblib` and `.pkl` where the operator trusts them.
 
-skops builds objects of known types only, and `ALLOWED` is all that is allowed beyond its own list. Compiled trees are
-among them although scikit-learn follows their node indices without looking; so every index is looked at here first.
+skops builds objects of known types only, and `ALLOWED` is all that is allowed beyond its own list. Some of them are
+followed by compiled code that does not look; `app.registry.adapters.estimator_parts` looks first.
 
 ``input: raw`` hands the estimator a DataFrame with the manifest's names: numbers as they are (whole ones as int64),
 categories as text, a binary without categories as bool. ``input: encoded`` hands it an array, with the estimator's own
 column names where it was fitted on named columns, in the order of the encoded columns.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +22,7 @@ from app.recourse.boxes import single_precision_edge
 from app.recourse.features import FeatureSpace
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.columns import raw_column
+from app.registry.adapters.estimator_parts import memory_faults, parts_of, single_thread
 from app.registry.adapters.libraries import library
 from app.registry.adapters.trees import Tree, with_boxes
 from app.registry.manifest import Manifest
@@ -58,11 +58,13 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     content = read_artifact(manifest, directory)
     skops = manifest.file.path.endswith(".skops")
     estimator = _read_skops(content) if skops else _read_pickle(content, trust)
-    parts = list(_parts(estimator))
-    faults = [*_method_faults(estimator, manifest), *_column_faults(estimator, manifest, space), *_tree_faults(parts)]
+    parts = list(parts_of(estimator))
+    faults = [*_method_faults(estimator, manifest), *_column_faults(estimator, manifest, space)]
+    if skops:  # a pickle is trusted with any code
+        faults += memory_faults(parts)
     if faults:
         raise ModelRefused(faults=faults)
-    _single_thread(parts)
+    single_thread(parts)
     black_box = BlackBox(
         space=space, predict=_predict(estimator, manifest, _table(estimator, manifest, space)), input=manifest.input,
         output=manifest.output, threshold=manifest.threshold,
@@ -103,87 +105,7 @@ def _read_pickle(content: bytes, trust: Trust) -> Any:
         raise unreadable(error) from error
 
 
-# --- what is inside --------------------------------------------------------------------------------------------------
-
-
-def _parts(estimator: Any) -> Iterator[Any]:
-    """The estimator and every object of a scikit-learn class inside it."""
-    seen: set[int] = set()
-    stack = [estimator]
-    while stack:
-        part = stack.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, dict):
-            stack.extend(part.values())
-        elif isinstance(part, list | tuple | set):
-            stack.extend(part)
-        elif isinstance(part, np.ndarray) and part.dtype == object:
-            stack.extend(part.ravel().tolist())
-        elif hasattr(part, "__dict__") and not isinstance(part, type | ModuleType):
-            stack.extend(vars(part).values())
-            yield part
-
-
-def _single_thread(parts: Iterable[Any]) -> None:
-    """Worker processes are the service's parallelism; starting threads for one record costs more than the answer."""
-    for part in parts:
-        if "n_jobs" in vars(part):
-            part.n_jobs = 1
-
-
-def _tree_faults(parts: Iterable[Any]) -> list[Fault]:
-    """Trees whose nodes point outside their arrays, which would make scikit-learn read foreign memory."""
-    sound = all(_sound(part) for part in parts if hasattr(part, "n_features_in_"))
-    return [] if sound else [Fault("/artifact", "holds a decision tree whose nodes point outside of it")]
-
-
-def _sound(owner: Any) -> bool:
-    columns = int(owner.n_features_in_)
-    members = np.ravel(np.asarray(vars(owner).get("estimators_", ()), dtype=object))
-    trees = [vars(part)["tree_"] for part in (owner, *members) if "tree_" in getattr(part, "__dict__", {})]
-    predictors = [predictor for stage in vars(owner).get("_predictors", ()) for predictor in stage]
-    categorical = getattr(vars(owner).get("_bin_mapper"), "is_categorical_", None)
-    return all(_sound_tree(tree, columns) for tree in trees) and all(
-        _sound_predictor(predictor, columns, categorical) for predictor in predictors
-    )
-
-
-def _sound_tree(tree: Any, columns: int) -> bool:
-    if not 1 <= tree.node_count <= tree.capacity:
-        return False
-    inner = tree.children_left != -1
-    return _sound_nodes(inner, tree.children_left, tree.children_right, tree.feature, columns)
-
-
-def _sound_predictor(predictor: Any, columns: int, categorical: np.ndarray | None) -> bool:
-    nodes = predictor.nodes
-    inner = nodes["is_leaf"] == 0
-    if not len(nodes) or not _sound_nodes(inner, nodes["left"], nodes["right"], nodes["feature_idx"], columns):
-        return False
-    split = nodes[inner & (nodes["is_categorical"] != 0)]
-    if not len(split):
-        return True
-    bitsets = predictor.raw_left_cat_bitsets
-    return (
-        categorical is not None
-        and len(categorical) == columns
-        and bool(np.asarray(categorical)[split["feature_idx"]].all())
-        and bitsets.ndim == 2
-        and bitsets.shape[1] == 8
-        and bool((split["bitset_idx"] < len(bitsets)).all())
-    )
-
-
-def _sound_nodes(inner: np.ndarray, left: np.ndarray, right: np.ndarray, feature: np.ndarray, columns: int) -> bool:
-    """Whether inner nodes point at later nodes of the tree, which ends every walk, and at columns of the input."""
-    index = np.flatnonzero(inner)
-    children = np.stack([left[index], right[index]]).astype(np.int64)
-    columns_used = feature[index].astype(np.int64)
-    return bool(
-        ((children > index) & (children < len(inner))).all() and ((columns_used >= 0) & (columns_used < columns)).all()
-    )
+# --- what kind it is -------------------------------------------------------------------------------------------------
 
 
 def _is_tree(estimator: Any) -> bool:

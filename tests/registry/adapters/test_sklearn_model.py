@@ -15,12 +15,19 @@ import pandas as pd
 import pytest
 import skops.io
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
+from sklearn.feature_selection import SelectKBest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import Bunch
 
 from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
 from app.registry.registry import Registry
@@ -150,6 +157,89 @@ def test_so_is_one_of_histograms(model: ModelDirectory, refusal: Refusal, key: s
     estimator = HistGradientBoostingClassifier(max_iter=3).fit(X, Y)
     estimator._predictors[1][0].nodes[key][0] = value
     assert "nodes point outside" in refusal(use(model, estimator))["/artifact"]
+
+
+def without_columns(estimator: Any) -> Any:
+    """The estimator, which does not say any more how many columns it has."""
+    del estimator.n_features_in_
+    return estimator
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        without_columns(broken_tree("feature", 10**9)),
+        make_pipeline(FunctionTransformer(), without_columns(DecisionTreeClassifier().fit(X, Y))),
+        without_columns(RandomForestClassifier(2, random_state=0).fit(X, Y)),
+        without_columns(GradientBoostingClassifier(n_estimators=2).fit(X, Y)),
+        without_columns(HistGradientBoostingClassifier(max_iter=2).fit(X, Y)),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_trees_that_do_not_count_their_columns_are_refused(
+    model: ModelDirectory, refusal: Refusal, estimator: Any
+) -> None:
+    """Where it is absent, scikit-learn compares nothing with the table either."""
+    assert "without n_features_in_" in refusal(use(model, estimator))["/artifact"]
+
+
+def stray() -> Any:
+    """Gradient boosting in which an object that is no estimator offers a tree."""
+    boosting = GradientBoostingClassifier(n_estimators=2, init="zero").fit(X, Y)
+    boosting.estimators_[1, 0] = Bunch(tree_=broken_tree("feature", 10**9).tree_)
+    return boosting
+
+
+def narrow() -> Any:
+    """Histograms behind an encoder that leaves one column."""
+    boosting = HistGradientBoostingClassifier(max_iter=2).fit(X, Y)
+    boosting._preprocessor = SelectKBest(k=1).fit(X, Y)
+    return boosting
+
+
+@pytest.mark.parametrize("estimator", [stray(), narrow()], ids=["stray", "narrow"])
+def test_trees_that_nobody_compares_with_the_table_are_refused(
+    model: ModelDirectory, refusal: Refusal, estimator: Any
+) -> None:
+    assert "nodes point outside" in refusal(use(model, estimator))["/artifact"]
+
+
+@pytest.mark.parametrize("init", ["zero", None])
+def test_stages_that_are_wider_than_their_sums_are_refused(
+    model: ModelDirectory, refusal: Refusal, init: str | None
+) -> None:
+    boosting = GradientBoostingClassifier(n_estimators=2, init=init).fit(X, Y)
+    boosting.estimators_ = np.repeat(boosting.estimators_, 50, axis=1)
+    assert "stages do not fit" in refusal(use(model, boosting))["/artifact"]
+    boosting.n_trees_per_iteration_ = 50
+    if init is None:
+        assert "stages do not fit" in refusal(use(model, boosting, version="2"))["/artifact"]
+
+
+def test_a_machine_of_libsvm_is_refused(model: ModelDirectory, refusal: Refusal) -> None:
+    """It reads as many support vectors as the file says for each class."""
+    machine = SVC().fit(X, Y)
+    machine._n_support = np.array([10**8, len(machine.support_vectors_) - 10**8], dtype=np.int32)
+    for estimator in (machine, make_pipeline(FunctionTransformer(), machine)):
+        assert "store the model as ONNX" in refusal(use(model, estimator))["/artifact"]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_sound_boosting_is_read(model: ModelDirectory, store: Registry, classes: int) -> None:
+    many = np.digitize(X[:, 1], [-0.5, 0.5][: classes - 1])
+    table = np.hstack([X[:, :7], (X[:, 7:] > 0)])
+    for version, fitted in enumerate(
+        [
+            GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, many),
+            GradientBoostingClassifier(n_estimators=3, random_state=0, init="zero").fit(X, many),
+            HistGradientBoostingClassifier(max_iter=3, categorical_features=[7]).fit(table, many),
+            VotingClassifier([("a", DecisionTreeClassifier()), ("b", RandomForestClassifier(2))], voting="soft").fit(
+                X, many
+            ),
+        ]
+    ):
+        black_box = store.register(use(model, fitted, version=str(version))).load().black_box
+        np.testing.assert_allclose(black_box.predict(table), fitted.predict_proba(table)[:, 1])
 
 
 # --- does it fit -----------------------------------------------------------------------------------------------------

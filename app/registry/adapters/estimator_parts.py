@@ -1,0 +1,201 @@
+"""What an estimator consists of, and whether scikit-learn's compiled code can follow it without leaving its memory.
+
+That code looks at no index: it walks the nodes of trees, adds up the stages of gradient boosting and reads the support
+vectors of libsvm as the file has them. So the file is looked at here first. The Python of scikit-learn compares a table
+with `n_features_in_`, but only where an estimator has one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from app.errors import Fault
+
+
+def parts_of(estimator: Any) -> Iterator[Any]:
+    """The estimator and every object inside it that is no container, of whatever type."""
+    seen: set[int] = set()
+    stack = [estimator]
+    while stack:
+        part = stack.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, dict):
+            stack += [*part.values(), *_state(part).values()]
+        elif isinstance(part, list | tuple | set | frozenset):
+            stack.extend(part)
+        elif isinstance(part, np.ndarray):
+            stack.extend(part.ravel().tolist() if part.dtype == object else ())
+        else:
+            stack.extend(_inside(part))
+            yield part
+
+
+def _inside(part: Any) -> Sequence[Any]:
+    if isinstance(part, partial):
+        return [part.func, part.args, part.keywords]
+    if isinstance(part, MethodType):
+        return [part.__self__]
+    return list(_state(part).values())
+
+
+def _state(part: Any) -> dict[str, Any]:
+    if isinstance(part, type | ModuleType):
+        return {}
+    state = getattr(part, "__dict__", {})
+    return state if isinstance(state, dict) else {}
+
+
+def single_thread(parts: Sequence[Any]) -> None:
+    """Worker processes are the service's parallelism; starting threads for one record costs more than the answer."""
+    for part in parts:
+        if "n_jobs" in _state(part):
+            part.n_jobs = 1
+
+
+def memory_faults(parts: Sequence[Any]) -> list[Fault]:
+    """What would make scikit-learn read or write foreign memory."""
+    from sklearn.svm._base import BaseLibSVM
+
+    if any(isinstance(part, BaseLibSVM) for part in parts):
+        detail = "holds a support vector machine of libsvm, which cannot be examined; store the model as ONNX"
+    elif not all(_counts_columns(part) for part in parts if _trees(part) or _predictors(part)):
+        detail = "holds decision trees without n_features_in_, the number of their columns"
+    elif not _all_owned(parts) or not all(_holds(_sound, part) for part in parts if _counts_columns(part)):
+        detail = "holds a decision tree whose nodes point outside of it or of its columns"
+    elif not all(_holds(_sound_stages, part) for part in parts):
+        detail = 'holds gradient boosting whose stages do not fit its start, or with another `init` than None or "zero"'
+    else:
+        return []
+    return [Fault("/artifact", detail)]
+
+
+def _holds(check: Callable[[Any], bool], part: Any) -> bool:
+    """Whether a part passes; one that lacks what is looked at does not."""
+    try:
+        return check(part)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return False
+
+
+# --- trees and their owners ------------------------------------------------------------------------------------------
+
+
+def _trees(part: Any) -> list[Any]:
+    """The trees that this part walks: its own, and those of its members."""
+    members = np.ravel(np.asarray(_state(part).get("estimators_", ()), dtype=object))
+    return [_state(owner)["tree_"] for owner in (part, *members) if "tree_" in _state(owner)]
+
+
+def _predictors(part: Any) -> list[Any]:
+    return [predictor for stage in _state(part).get("_predictors", ()) for predictor in stage]
+
+
+def _counts_columns(part: Any) -> bool:
+    return isinstance(getattr(part, "n_features_in_", None), int | np.integer)
+
+
+def _all_owned(parts: Sequence[Any]) -> bool:
+    """Whether each tree has an owner whose columns are counted: in other hands nobody compares them with the table."""
+    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+    from sklearn.tree import BaseDecisionTree
+    from sklearn.tree._tree import Tree
+
+    owned = {id(_state(part).get("tree_")) for part in parts if isinstance(part, BaseDecisionTree)}
+    owned |= {id(predictor) for part in parts for predictor in _predictors(part)}
+    return all(id(part) in owned for part in parts if isinstance(part, Tree | TreePredictor))
+
+
+def _sound(owner: Any) -> bool:
+    columns = int(owner.n_features_in_)
+    state = _state(owner)
+    categorical = getattr(state.get("_bin_mapper"), "is_categorical_", None)
+    return (
+        all(_sound_tree(tree, columns) for tree in _trees(owner))
+        and all(_sound_predictor(predictor, columns, categorical) for predictor in _predictors(owner))
+        and (not _predictors(owner) or _keeps_columns(state.get("_preprocessor"), columns))
+    )
+
+
+def _sound_tree(tree: Any, columns: int) -> bool:
+    from sklearn.tree._tree import Tree
+
+    if type(tree) is not Tree or not 1 <= tree.node_count <= tree.capacity:
+        return False
+    inner = tree.children_left != -1
+    return _sound_nodes(inner, tree.children_left, tree.children_right, tree.feature, columns)
+
+
+def _sound_predictor(predictor: Any, columns: int, categorical: np.ndarray | None) -> bool:
+    nodes = predictor.nodes
+    inner = nodes["is_leaf"] == 0
+    if not len(nodes) or not _sound_nodes(inner, nodes["left"], nodes["right"], nodes["feature_idx"], columns):
+        return False
+    split = nodes[inner & (nodes["is_categorical"] != 0)]
+    if not len(split):
+        return True
+    bitsets = predictor.raw_left_cat_bitsets
+    return (
+        categorical is not None
+        and len(categorical) == columns
+        and bool(np.asarray(categorical)[split["feature_idx"]].all())
+        and bitsets.ndim == 2
+        and bitsets.shape[1] == 8
+        and bool((split["bitset_idx"] < len(bitsets)).all())
+    )
+
+
+def _sound_nodes(inner: np.ndarray, left: np.ndarray, right: np.ndarray, feature: np.ndarray, columns: int) -> bool:
+    """Whether inner nodes point at later nodes of the tree, which ends every walk, and at columns of the input."""
+    index = np.flatnonzero(inner)
+    children = np.stack([left[index], right[index]]).astype(np.int64)
+    columns_used = feature[index].astype(np.int64)
+    return bool(
+        ((children > index) & (children < len(inner))).all() and ((columns_used >= 0) & (columns_used < columns)).all()
+    )
+
+
+def _keeps_columns(preprocessor: Any, columns: int) -> bool:
+    """Whether the encoder of categories before boosted histograms is scikit-learn's own: as many columns out as in."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
+    from sklearn.utils import check_array
+
+    if preprocessor is None:
+        return True
+    if type(preprocessor) is not ColumnTransformer:
+        return False
+    steps = [(step, np.asarray(mask)) for _, step, mask in preprocessor.transformers_ if step != "drop"]
+    return sum(int(mask.sum()) for _, mask in steps) == columns and all(
+        mask.dtype == bool
+        and mask.shape == (columns,)
+        and (
+            type(step) is OrdinalEncoder
+            or (type(step) is FunctionTransformer and getattr(step.func, "func", None) is check_array)
+        )
+        for step, mask in steps
+    )
+
+
+def _sound_stages(part: Any) -> bool:
+    """Whether gradient boosting has a sum for each tree of a stage."""
+    from sklearn.dummy import DummyClassifier
+    from sklearn.ensemble._gb import BaseGradientBoosting
+    from sklearn.tree import BaseDecisionTree
+
+    if not isinstance(part, BaseGradientBoosting):
+        return True
+    stages, start = part.estimators_, part.init_
+    if stages.ndim != 2 or part.n_trees_per_iteration_ != stages.shape[1]:
+        return False
+    if not all(isinstance(tree, BaseDecisionTree) for tree in stages.ravel()):
+        return False
+    if isinstance(start, str):
+        return start == "zero"
+    # Another start would have to be asked for its width, which only what has been examined can be.
+    shares = np.asarray(start.class_prior_)
+    return type(start) is DummyClassifier and start._strategy == "prior" and shares.shape == (max(2, stages.shape[1]),)

@@ -1,0 +1,53 @@
+"""docs/models.md: its examples are run and register as they are, and its tables name every key of a manifest."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.recourse.features import Feature
+from app.registry.manifest import Artifact, Draft, Endpoint, Format, Manifest
+from app.registry.registry import Registry
+from tests.optional import library
+
+TEXT = (Path(__file__).parents[1] / "docs/models.md").read_text()
+COMMON, *EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+LIBRARIES = {"onnx": ("skl2onnx", "onnxruntime"), "xgboost": ("xgboost",), "lightgbm": ("lightgbm",)}
+
+
+def example(form: str) -> str:
+    (code,) = [code for code in EXAMPLES if f'write("{form}"' in code]
+    return code
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", [form.value for form in Format if form is not Format.HTTP])
+def test_each_example_registers(directory: Path, form: str) -> None:
+    for name in LIBRARIES.get(form, ()):
+        library(name)
+    needed = example("sklearn") if form == "onnx" else ""  # which imports the estimator
+    exec(COMMON + needed + example(form), {})
+    registered = Registry(directory / "store").register(directory / form)
+    assert registered.name == f"loan-{form}@1"
+    assert registered.manifest.artifact.format == form
+
+
+def test_the_remote_example_is_sound(directory: Path) -> None:
+    exec(COMMON + example("linear"), {})
+    (artifact,) = re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    manifest = yaml.safe_load((directory / "linear/model.yaml").read_text()) | yaml.safe_load(artifact)
+    assert Draft.of(manifest).faults == ()
+
+
+def test_every_key_is_in_a_table() -> None:
+    rows = [line.split("|")[1] for line in TEXT.splitlines() if line.startswith("| `")]
+    named = {name.partition(".")[0] for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    models = (Manifest, Artifact, Endpoint)
+    assert named == {key for model in models for key in model.model_fields} | {field.name for field in fields(Feature)}
