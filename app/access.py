@@ -58,6 +58,14 @@ def _is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
 def _address(settings: Settings) -> str:
     return settings.published_on or settings.host
 
@@ -112,26 +120,24 @@ class Access:
         if key is not None and key.scopes.isdisjoint(scopes):
             raise InsufficientScope(scopes=sorted(scopes))
 
-    def require_own_host(self, host: str, reached_at: str) -> None:
-        """Raise `Misdirected` unless a request without a key is for this machine.
+    def require_own_host(self, host: str) -> None:
+        """Raise `Misdirected` where a request without a key names a host that anybody's DNS can point here.
 
-        A web page can have its own name point here (DNS rebinding), and then its browser lets it read every answer.
+        A web page can have its own name point here (DNS rebinding), and then its browser lets it read every answer. It
+        can have neither an address nor a name without a dot, such as that of another container.
 
         Parameters
         ----------
         host : the header, which names what the client asked for; empty where there is none, as browsers always send it
-        reached_at : address at which the connection came in
         """
-        if not host:
-            return
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
-            name = ""
-        if not _is_loopback(name) and name != reached_at:
+            name = "?."
+        if "." in name and not _is_address(name):
             raise Misdirected(
-                "This service asks for no key, so the header Host must name localhost, a loopback address such as "
-                f"127.0.0.1, or {reached_at}. For other names, make a key with `recourse keys create`."
+                "This service asks for no key, so the header Host must be an address, such as 127.0.0.1, or a name without "
+                "a dot, such as localhost. For other names, make a key with `recourse keys create`."
             )
 
     def count(self, caller: str) -> Rate | None:

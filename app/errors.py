@@ -288,7 +288,7 @@ class Open(RecourseError):
 
 
 class Misdirected(RecourseError):
-    """A service that asks for no key is for its own machine; the header Host names another one."""
+    """A service that asks for no key was asked under a name that anybody can have point to it."""
 
     code = "misdirected"
 

@@ -266,7 +266,7 @@ def test_a_batch_survives_its_killed_server(start: Start, ledger: Path) -> None:
         in_the_middle(server, address, ledger)
         pids = server.children()
         server.kill()
-        until(lambda pids=pids: all(gone(pid) for pid in pids), within_s=5)
+        until(lambda pids=pids: all(gone(pid) for pid in pids))
         server = start(TEST_LEDGER=str(ledger)).ready()
     each_exactly_once(server, address, applicants)
     computed = ledger.read_text().split()[::2]
