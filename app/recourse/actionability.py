@@ -140,6 +140,40 @@ class ActionSet:
         movable[j] = True
         return replace(self, lower_raw=lower, upper_raw=upper, step_raw=step, anchor_raw=anchor, movable=movable)
 
+    def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
+        """The same set, but what cannot change and differs in one of these rows moves as far as the schema's values go.
+
+        For what has to know how the model decides about records that nobody was advised to have.
+        """
+        fixed = ~self.movable & (rows_raw != self.factual_raw).any(axis=0)
+        if not fixed.any():
+            return self
+        step, anchor = self.space.lattice_raw
+        step, anchor = np.where(fixed, step, self.step_raw), np.where(fixed, anchor, self.anchor_raw)
+        low, high = np.array([feature.range_raw for feature in self.space.features]).T
+        lower, upper = _reachable(low, high, self.factual_raw, step, anchor)
+        return replace(
+            self, movable=self.movable | fixed, step_raw=step, anchor_raw=anchor,
+            lower_raw=np.where(fixed, lower, self.lower_raw), upper_raw=np.where(fixed, upper, self.upper_raw),
+        )  # fmt: skip
+
+    def impossible(self, rows_raw: Float[np.ndarray, "n p"]) -> list[str]:
+        """What no applicant of this model can carry out of these rows, by the rules of the model itself: sentences.
+
+        What only this applicant will not do is not among it.
+        """
+        delta = rows_raw - self.factual_raw
+        wrong = {Change.NONE: delta != 0.0, Change.INCREASE: delta < 0.0, Change.DECREASE: delta > 0.0}
+        sentences = []
+        for j, feature in enumerate(self.space.features):
+            if feature.change in wrong and (rows := np.flatnonzero(wrong[feature.change][:, j])).size:
+                can = "cannot change" if feature.change is Change.NONE else f"can only {feature.change}"
+                sentences.append(f"{_counted(rows)} cannot be carried out: {feature.name} {can} in this model.")
+        for rule in self.rules:
+            if (rows := np.flatnonzero(delta.any(axis=1) & ~rule.holds(rows_raw))).size:
+                sentences.append(f"{_counted(rows)} cannot be carried out: the model's rule {rule.text} does not hold.")
+        return sentences
+
     @property
     def start_raw(self) -> Float[np.ndarray, "p"]:
         """The factual moved into its range: where it lies outside, the constraints force a change."""
@@ -206,6 +240,11 @@ class ActionSet:
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
         """How many features differ from the factual."""
         return (rows_raw != self.factual_raw).sum(axis=1)
+
+
+def _counted(rows: Int[np.ndarray, "k"]) -> str:
+    """Which of several counterfactuals, as people count: from 1."""
+    return f"Counterfactual{'s' if len(rows) > 1 else ''} " + ", ".join(str(row + 1) for row in rows.tolist())
 
 
 def lattice_points(
