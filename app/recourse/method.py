@@ -79,6 +79,8 @@ class Candidates:
     """A push that makes a difference."""
     exact: bool = True
     """Whether nothing better than the row of push 0 is to be had where the black box accepts that one."""
+    complete: bool = True
+    """Whether proposing nothing at push 0 proves that the method's own constraint cannot be met."""
     objective: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]] | None = None
     """What the method minimises over the rows that the black box accepts; None for the cost."""
     shortfall: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]] | None = None

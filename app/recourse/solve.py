@@ -28,6 +28,7 @@ from app.recourse.method import HAIR, Candidates, Ground, Method, MethodParams, 
 from app.recourse.methods import METHODS
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import (
+    NOTHING_PROPOSED,
     PROMISE_NOT_KEPT,
     SENTENCES,
     Counterfactual,
@@ -163,6 +164,8 @@ class _Answer:
         """The refused record with the highest score."""
         self.missed: tuple[float, Counterfactual] | None = None
         """The accepted record that misses the method's promise least, and by how much."""
+        self.gave_up = False
+        """Whether the method proposed nothing, without a proof that there is nothing."""
         self.candidates: Candidates | PlanCandidates | None = None
         self.plan: PlanCertificate | None = None
         self.relax: Relaxation | None = None
@@ -260,7 +263,8 @@ class _Answer:
         rungs = candidates.propose(pushes)
         if not len(rungs):
             self.relax = candidates.relax()
-            return Reason.INFEASIBLE_CONSTRAINTS
+            self.gave_up = not candidates.complete
+            return Reason.INFEASIBLE_CONSTRAINTS if candidates.complete else Reason.TARGET_NOT_REACHED
         last_call = self.rounds <= 1
         accepted = self._verify(rungs, fallback=self._fallback_rows() if last_call else None)
         first = int(accepted.argmax())
@@ -415,10 +419,13 @@ class _Answer:
         verdict = None
         if status is Status.NOT_FOUND:
             assert reason is not None
-            if self.missed and reason is Reason.TARGET_NOT_REACHED:
-                verdict = Verdict(reason=reason, sentence=PROMISE_NOT_KEPT, nearest=self.missed[1], relax=self.relax)
-            else:
-                verdict = Verdict(reason=reason, sentence=SENTENCES[reason], nearest=self.nearest, relax=self.relax)
+            sentence, nearest = SENTENCES[reason], self.nearest
+            if reason is Reason.TARGET_NOT_REACHED:
+                if self.missed:
+                    sentence, nearest = PROMISE_NOT_KEPT, self.missed[1]
+                elif self.gave_up:
+                    sentence = NOTHING_PROPOSED
+            verdict = Verdict(reason=reason, sentence=sentence, nearest=nearest, relax=self.relax)
         return RecourseResult(
             status=status,
             factual_score=None if math.isnan(self.factual_score) else self.factual_score,

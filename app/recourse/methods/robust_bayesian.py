@@ -115,6 +115,7 @@ def generate(problem: RecourseProblem, params: RobustBayesianParams, ground: Gro
         meets=meets,
         rate=lambda rows_raw: -odds(space.encode(rows_raw))[0],
         push_unit=1.0,
+        complete=False,
         objective=lambda rows_raw: odds(space.encode(rows_raw))[0],
     )
 
