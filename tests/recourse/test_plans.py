@@ -1,6 +1,7 @@
 """The objective of a plan, and the search for one."""
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -189,6 +190,22 @@ def test_single_moves_find_what_an_exhaustive_search_finds() -> None:
     best = min(value_of(objective, np.array([a, b])) for a in grid for b in grid)
     found = PlanSearch(problem, objective, 2).best(np.array([4.0, 4.0]))
     assert value_of(objective, space.encode(found)) == pytest.approx(best)
+
+
+def test_out_of_time_a_plan_is_what_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, _ = ask(plane(3), lambda X: X.sum(axis=1) - 1.0, [-1.0, 0.0, 0.0], deadline=time.monotonic() - 1.0)
+    sides = HalfSpaces(np.array([[1.0, 1.0, 1.0, -1.0]]), np.zeros(1))
+    objective = Objective(
+        x0=problem.x0, validity=hinge(np.random.default_rng(0), 3), proximity_weight=1.0, diversity_weight=1.0,
+        sides=sides,
+    )  # fmt: skip
+    search = PlanSearch(problem, objective, 4)
+    monkeypatch.setattr(search, "moves", None)
+    monkeypatch.setattr(search, "_moved_numbers", None)
+    best = search.best(np.array([3.0, 0.0, 0.0]))
+    assert problem.action_set.contains(best).all()
+    assert len(best) == 4
+    assert len(search.pushed(best, np.ones(3))) == 0
 
 
 def test_decoded_plans_are_as_good_as_continuous_ones() -> None:

@@ -19,6 +19,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import Status
 from app.recourse.solve import MAX_CALLS, METHODS, solve
 from app.recourse.surrogate.boundary import sample_boundary, survey
+from tests.recourse.certified import Clock
 from tests.recourse.test_solve import TOYS, check_record, decision
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score, plane
 
@@ -154,6 +155,18 @@ def test_the_bayesian_budget_is_in_the_cost_of_the_action_set(extra: float) -> N
         found = solve(problem, METHODS["robust_bayesian"], RobustBayesianParams(extra_cost=extra))
         (one,) = found.counterfactuals
         assert found.fallback or one.cost <= budget + 1e-9
+
+
+def test_the_bayesian_descent_ends_in_time_for_its_rows_to_be_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, inner = Clock.installed(monkeypatch), Odds.__call__
+
+    def slow(self: Odds, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
+        clock.now += 1.0
+        return inner(self, X)
+
+    monkeypatch.setattr(Odds, "__call__", slow)
+    problem = replace(steep(np.random.default_rng(1).uniform(-5.0, 5.0, (400, 4))), deadline=clock.now + 80.0)
+    assert solve(problem, METHODS["robust_bayesian"], RobustBayesianParams()).status is Status.FOUND
 
 
 def steep(rows_raw: Float[np.ndarray, "n p"]) -> RecourseProblem:
