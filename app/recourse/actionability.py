@@ -227,8 +227,9 @@ class ActionSet:
 
     def _on_lattice(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
         step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
-        nearest = lattice_points(np.rint((rows_raw - self.anchor_raw) / step), self.anchor_raw, step)
-        return np.asarray(np.abs(rows_raw - nearest) <= 1e-6 * step)
+        ticks = np.rint((rows_raw - self.anchor_raw) / step)
+        nearest = lattice_points(ticks, self.anchor_raw, step)
+        return np.asarray(np.abs(rows_raw - nearest) <= tick_slack(ticks) * step)
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Weighted L1 distance to the factual in encoded units; a change of category counts 1."""
@@ -253,6 +254,11 @@ def lattice_points(
     """Lattice points as a person writes them: 0.3, not 0.30000000000000004."""
     per_unit = np.maximum(np.rint(np.divide(1.0, step)), 1.0)
     return anchor + np.where(np.less(step, 1.0), ticks / per_unit, ticks * step)
+
+
+def tick_slack(ticks: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
+    """How far from a whole number the ticks of a lattice point may be because of rounding; more where they are many."""
+    return np.asarray(1e-6 + 4.0 * np.finfo(float).eps * np.abs(ticks))
 
 
 def action_set(
@@ -321,8 +327,9 @@ def _reachable(
 ) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
     """Ranges shrunk to their outermost reachable values: lattice points, or the factual itself."""
     unit = np.where(step > 0.0, step, 1.0)
-    inner_low = lattice_points(np.ceil((low_raw - anchor) / unit - 1e-6), anchor, unit)
-    inner_high = lattice_points(np.floor((high_raw - anchor) / unit + 1e-6), anchor, unit)
+    low, high = (low_raw - anchor) / unit, (high_raw - anchor) / unit
+    inner_low = lattice_points(np.ceil(low - tick_slack(low)), anchor, unit)
+    inner_high = lattice_points(np.floor(high + tick_slack(high)), anchor, unit)
     inside = (low_raw <= factual_raw) & (factual_raw <= high_raw)
     lower = np.where(inside, np.minimum(inner_low, factual_raw), inner_low)
     upper = np.where(inside, np.maximum(inner_high, factual_raw), inner_high)
