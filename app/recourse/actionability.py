@@ -175,6 +175,11 @@ class ActionSet:
         return sentences
 
     @property
+    def reweighted(self) -> bool:
+        """Whether the request weighs features otherwise than the schema does."""
+        return bool((self.weights != np.array([feature.cost for feature in self.space.features])).any())
+
+    @property
     def start_raw(self) -> Float[np.ndarray, "p"]:
         """The factual moved into its range: where it lies outside, the constraints force a change."""
         return np.minimum(np.maximum(self.factual_raw, self.lower_raw), self.upper_raw)

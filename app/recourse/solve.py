@@ -66,6 +66,10 @@ FALLBACK_WARNING = (
     "reference records made legal for this person, or from extreme changes of one or two features; the model accepts "
     "it, but it need not be robust."
 )
+WEIGHTS_WARNING = (
+    "The weights of the cost count in the costs that are told, but this method does not look for a plan by them: what "
+    "it keeps short are distances."
+)
 BUDGET_WARNING = (
     "What one answer may ask of the model was used up before a better one could be looked for; the model accepts this "
     "one all the same."
@@ -215,6 +219,8 @@ class _Answer:
             self.candidates = self.method.generate(self.problem, self.params, ground)
             if isinstance(self.candidates, PlanCandidates):
                 reason = self._gather(self.candidates)
+                if self.found and self.actions.reweighted and not self.method.weighs_costs:
+                    self.warnings.append(WEIGHTS_WARNING)
             else:
                 reason = self._climb(self.candidates)
                 self._recall(self.candidates)

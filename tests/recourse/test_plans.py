@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.recourse.actionability import action_set
 from app.recourse.certificate import CertificateParams
 from app.recourse.linear import WeightMoments, homogeneous
 from app.recourse.methods.copa import Margin
 from app.recourse.methods.dice import Hinge
 from app.recourse.plans import HalfSpaces, Objective, PlanSearch, Validity
 from app.recourse.result import RecourseResult, Status
-from app.recourse.solve import METHODS, solve
+from app.recourse.solve import METHODS, WEIGHTS_WARNING, solve
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, questions, rows
 from tests.recourse.test_solve import TOYS, Points, Scores, asdict_shallow, bytes_of, check, linear
 from tests.recourse.toys import ask, plane
@@ -262,6 +263,21 @@ def test_a_plan_of_one_is_a_counterfactual(name: str) -> None:
     assert len(found.counterfactuals) == 1
     assert found.plan is not None
     assert found.plan.diversity == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_that_do_not_steer_a_plan_are_said_not_to(name: str) -> None:
+    def warned(method: str, weights: dict[str, float]) -> bool:
+        problem, _ = ask(plane(3), lambda X: X.sum(axis=1) - 1.0, [-1.0, 0.0, 0.0])
+        actions = action_set(problem.action_set.space, problem.factual_raw, cost_weights=weights)
+        found = solve(replace(problem, action_set=actions), METHODS[method], METHODS[method].params())
+        assert found.status is Status.FOUND
+        return WEIGHTS_WARNING in found.warnings
+
+    assert warned(name, {"f0": 100.0})
+    assert not warned(name, {})
+    assert not warned(name, {"f0": 1.0})
+    assert not warned("robust_mpm", {"f0": 100.0})
 
 
 @pytest.mark.parametrize("name", NAMES)
