@@ -136,8 +136,8 @@ class Access:
             name = "?."
         if "." in name and not _is_address(name):
             raise Misdirected(
-                "This service asks for no key, so the header Host must be an address, such as 127.0.0.1, or a name without "
-                "a dot, such as localhost. For other names, make a key with `recourse keys create`."
+                "This service asks for no key, so the header Host must be an address, such as 127.0.0.1, or a name "
+                "without a dot, such as localhost. For other names, make a key with `recourse keys create`."
             )
 
     def count(self, caller: str) -> Rate | None:

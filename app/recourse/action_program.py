@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.actionability import ActionSet
+from app.recourse.actionability import ActionSet, tick_slack
 from app.recourse.convex import mixed_integer_program
 
 FAR = 1e3
@@ -160,4 +160,4 @@ def _to_lattice(A: ActionSet, j: int, way: float) -> float:
     if step == 0.0:
         return 0.0
     ticks = way * (A.start_raw[j] - A.anchor_raw[j]) / step
-    return float((math.floor(ticks + 1e-6) + 1.0 - ticks) * step)
+    return float((math.floor(ticks + tick_slack(ticks)) + 1.0 - ticks) * step)

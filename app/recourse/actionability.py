@@ -142,6 +142,45 @@ class ActionSet:
         movable[j] = True
         return replace(self, lower_raw=lower, upper_raw=upper, step_raw=step, anchor_raw=anchor, movable=movable)
 
+    def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
+        """The same set, but what cannot change and differs in one of these rows moves as far as the schema's values go.
+
+        For what has to know how the model decides about records that nobody was advised to have.
+        """
+        fixed = ~self.movable & (rows_raw != self.factual_raw).any(axis=0)
+        if not fixed.any():
+            return self
+        step, anchor = self.space.lattice_raw
+        step, anchor = np.where(fixed, step, self.step_raw), np.where(fixed, anchor, self.anchor_raw)
+        low, high = np.array([feature.range_raw for feature in self.space.features]).T
+        lower, upper = _reachable(low, high, self.factual_raw, step, anchor)
+        return replace(
+            self, movable=self.movable | fixed, step_raw=step, anchor_raw=anchor,
+            lower_raw=np.where(fixed, lower, self.lower_raw), upper_raw=np.where(fixed, upper, self.upper_raw),
+        )  # fmt: skip
+
+    def impossible(self, rows_raw: Float[np.ndarray, "n p"]) -> list[str]:
+        """What no applicant of this model can carry out of these rows, by the rules of the model itself: sentences.
+
+        What only this applicant will not do is not among it.
+        """
+        delta = rows_raw - self.factual_raw
+        wrong = {Change.NONE: delta != 0.0, Change.INCREASE: delta < 0.0, Change.DECREASE: delta > 0.0}
+        sentences = []
+        for j, feature in enumerate(self.space.features):
+            if feature.change in wrong and (rows := np.flatnonzero(wrong[feature.change][:, j])).size:
+                can = "cannot change" if feature.change is Change.NONE else f"can only {feature.change}"
+                sentences.append(f"{_counted(rows)} cannot be carried out: {feature.name} {can} in this model.")
+        for rule in self.rules:
+            if (rows := np.flatnonzero(delta.any(axis=1) & ~rule.holds(rows_raw))).size:
+                sentences.append(f"{_counted(rows)} cannot be carried out: the model's rule {rule.text} does not hold.")
+        return sentences
+
+    @property
+    def reweighted(self) -> bool:
+        """Whether the request weighs features otherwise than the schema does."""
+        return bool((self.weights != np.array([feature.cost for feature in self.space.features])).any())
+
     @property
     def start_raw(self) -> Float[np.ndarray, "p"]:
         """The factual moved into its range: where it lies outside, the constraints force a change."""
@@ -195,8 +234,9 @@ class ActionSet:
 
     def _on_lattice(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
         step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
-        nearest = lattice_points(np.rint((rows_raw - self.anchor_raw) / step), self.anchor_raw, step)
-        return np.asarray(np.abs(rows_raw - nearest) <= 1e-6 * step)
+        ticks = np.rint((rows_raw - self.anchor_raw) / step)
+        nearest = lattice_points(ticks, self.anchor_raw, step)
+        return np.asarray(np.abs(rows_raw - nearest) <= tick_slack(ticks) * step)
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Weighted L1 distance to the factual in encoded units; a change of category counts 1."""
@@ -210,12 +250,22 @@ class ActionSet:
         return (rows_raw != self.factual_raw).sum(axis=1)
 
 
+def _counted(rows: Int[np.ndarray, "k"]) -> str:
+    """Which of several counterfactuals, as people count: from 1."""
+    return f"Counterfactual{'s' if len(rows) > 1 else ''} " + ", ".join(str(row + 1) for row in rows.tolist())
+
+
 def lattice_points(
     ticks: Float[np.ndarray, "*n"], anchor: Float[np.ndarray, "*p"] | float, step: Float[np.ndarray, "*p"] | float
 ) -> Float[np.ndarray, "*n"]:
     """Lattice points as a person writes them: 0.3, not 0.30000000000000004."""
     per_unit = np.maximum(np.rint(np.divide(1.0, step)), 1.0)
     return anchor + np.where(np.less(step, 1.0), ticks / per_unit, ticks * step)
+
+
+def tick_slack(ticks: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
+    """How far from a whole number the ticks of a lattice point may be because of rounding; more where they are many."""
+    return np.asarray(1e-6 + 4.0 * np.finfo(float).eps * np.abs(ticks))
 
 
 def action_set(
@@ -284,8 +334,9 @@ def _reachable(
 ) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
     """Ranges shrunk to their outermost reachable values: lattice points, or the factual itself."""
     unit = np.where(step > 0.0, step, 1.0)
-    inner_low = lattice_points(np.ceil((low_raw - anchor) / unit - 1e-6), anchor, unit)
-    inner_high = lattice_points(np.floor((high_raw - anchor) / unit + 1e-6), anchor, unit)
+    low, high = (low_raw - anchor) / unit, (high_raw - anchor) / unit
+    inner_low = lattice_points(np.ceil(low - tick_slack(low)), anchor, unit)
+    inner_high = lattice_points(np.floor(high + tick_slack(high)), anchor, unit)
     inside = (low_raw <= factual_raw) & (factual_raw <= high_raw)
     lower = np.where(inside, np.minimum(inner_low, factual_raw), inner_low)
     upper = np.where(inside, np.maximum(inner_high, factual_raw), inner_high)

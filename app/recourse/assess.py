@@ -62,14 +62,15 @@ def assess(
     scores = meter.score_raw(rows_raw)
     certificates: tuple[Certificate | None, ...] = (None,) * len(rows_raw)
     plan: PlanCertificate | None = None
-    factual_score, warnings = math.nan, list[str]()
+    factual_score, warnings = math.nan, problem.action_set.impossible(rows_raw)
     try:
-        seen = survey(problem, meter, SAMPLER)
+        asked = problem.about(rows_raw)
+        seen = survey(asked, meter, SAMPLER)
         factual_score = seen.factual_score
         if factual_score >= 0.0:
             warnings.append("The model accepts the factual as it is, so there is nothing for a certificate to protect.")
         else:
-            sample = sample_boundary(problem, meter, SAMPLER, seen)
+            sample = sample_boundary(asked, meter, SAMPLER, seen)
             local = local_model(problem, sample, certificate)
             certificates, doubts = certify(problem, meter, local, factual_score, rows_raw, scores, certificate)
             warnings += doubts

@@ -204,9 +204,15 @@ class Meter:
         """Rows for which the model gave no finite answer."""
         self._sent_calls = self._sent_rows = 0
 
-    def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """As `BlackBox.score`; raises DeadlineExceeded, BudgetExceeded."""
-        return self._count(self.black_box.score, X)
+    def score(self, X: Float[np.ndarray, "n d"], *, further: bool = False) -> Float[np.ndarray, "n"]:
+        """As `BlackBox.score`; raises DeadlineExceeded, BudgetExceeded.
+
+        Parameters
+        ----------
+        further : whether these points are a further part of the call before; for models that are not remote
+        """
+        assert not (further and self.black_box.remote)
+        return self._count(self.black_box.score, X, calls=0 if further else 1)
 
     def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """As `BlackBox.score_raw`; raises DeadlineExceeded, BudgetExceeded."""
@@ -225,10 +231,10 @@ class Meter:
         if self.deadline is not None and time.monotonic() >= self.deadline:
             raise DeadlineExceeded
 
-    def _count(self, score: Predict, rows: np.ndarray) -> Float[np.ndarray, "n"]:
+    def _count(self, score: Predict, rows: np.ndarray, *, calls: int = 1) -> Float[np.ndarray, "n"]:
         self.check()
         self._spend(len(rows))
-        self.calls += 1
+        self.calls += calls
         self.rows += len(rows)
         scores = score(rows)
         self.silent += int(np.isnan(scores).sum())

@@ -45,6 +45,11 @@ SURROGATE_NOISE_WARNING = (
     "decides in steps, that can be far off. certificate.noise_samples measures it on the model."
 )
 
+MISTAKEN_WARNING = (
+    "The model refuses what the local linear model behind the certificate accepts (counterfactual {}): what is said "
+    "there about retraining does not hold."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateParams:
@@ -115,6 +120,8 @@ def certify(
     noise, warnings = _noise(problem, meter, model, X, std, factual_score, scores, params)
     points = homogeneous(X)
     lower, upper = validity_bounds(points, moments, params.ambiguity_radius)
+    if (mistaken := ~favourable(scores) & (lower > 0.0)).any():
+        warnings.append(MISTAKEN_WARNING.format(", ".join(str(i + 1) for i in np.flatnonzero(mistaken).tolist())))
     radii = linf_radius(points, moments)
     shares = _siblings_share(problem, rows_raw) if params.ensemble or params.moments == "ensemble" else None
     certificates = []

@@ -151,17 +151,18 @@ class _Correcting:
                 model_rows=self.meter.rows,
                 elapsed_ms=1e3 * (time.perf_counter() - self.started),
             ),
-            warnings=tuple(self.warnings),
+            warnings=(*self.problem.action_set.impossible(self.plan_raw), *self.warnings),
         )
 
     def _work(self) -> Reason | None:
         problem, sampler = self.problem, SamplerParams()
-        seen = survey(problem, self.meter, sampler)
+        asked = problem.about(self.rows_raw)
+        seen = survey(asked, self.meter, sampler)
         self.factual_score = seen.factual_score
         if self.factual_score >= 0.0:
             self.warnings.append("The model accepts the factual as it is, so there is nothing to correct.")
             return None
-        sample = sample_boundary(problem, self.meter, sampler, seen)
+        sample = sample_boundary(asked, self.meter, sampler, seen)
         local = local_model(problem, sample, self.certificate)
         self._change(local[1], 0.5 * sample.deviation)
         self.certificates, warnings = certify(

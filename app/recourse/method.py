@@ -79,6 +79,8 @@ class Candidates:
     """A push that makes a difference."""
     exact: bool = True
     """Whether nothing better than the row of push 0 is to be had where the black box accepts that one."""
+    complete: bool = True
+    """Whether proposing nothing at push 0 proves that the method's own constraint cannot be met."""
     objective: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]] | None = None
     """What the method minimises over the rows that the black box accepts; None for the cost."""
     shortfall: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]] | None = None
@@ -122,6 +124,8 @@ class Method:
     answer has to keep. None for methods that promise no more than a yes."""
     faults: Callable[[FeatureSpace, Any], Sequence[Fault]] = lambda space, params: ()  # noqa: ARG005
     """What is wrong with parameters for a model with these features, with pointers into the request."""
+    weighs_costs: bool = True
+    """Whether the weights of the cost steer it; where they do not, an answer to a request that gives some says so."""
     knobs: Mapping[str, int] = field(default_factory=dict)
     """Parameters that trade cost for robustness: 1 where more of it is more robust, -1 where less is."""
     summary: str

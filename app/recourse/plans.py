@@ -230,6 +230,8 @@ class PlanSearch:
         """
         plans = [self._legal(rows, anchor_raw) for rows in self._starts(anchor_raw)]
         for kept in (*FUNNEL[1:], 1):
+            if self._late():
+                return min(plans, key=self._value)
             plans = sorted(self._moved_numbers(np.array(plans), anchor_raw), key=self._value)[:kept]
             plans = [self._settled(rows, sweeps=1, levels_only=True) for rows in plans]
         (plan,) = self._moved_numbers(np.array(plans), anchor_raw)
@@ -239,6 +241,8 @@ class PlanSearch:
         """Members that go further into the favourable side, for each push, as far as such are found."""
         rows = [plan_raw[:0]]
         for push in pushes.tolist():
+            if self._late():
+                break
             further = replace(self.objective, sides=self.objective.sides.pushed(push))
             plan_raw = self._settled(plan_raw, sweeps=1, objective=further)
             rows.append(plan_raw[further.sides.shortfall(homogeneous(self.encode(plan_raw))) <= 0.0])
@@ -264,6 +268,9 @@ class PlanSearch:
         values = self.objective.joined(X[chosen])(X)
         values[chosen] = np.inf
         return int(values.argmin())
+
+    def _late(self) -> bool:
+        return time.monotonic() >= self.until
 
     # --- starts ------------------------------------------------------------------------------------------------------
 
@@ -352,7 +359,7 @@ class PlanSearch:
             value, gradient = self.objective.value_and_gradient(at)
             better = value < best_value
             best[better], best_value[better] = at[better], value[better]
-            if step > ITERATIONS or time.monotonic() >= self.until:
+            if step > ITERATIONS or self._late():
                 break
             slope = gradient[..., columns]
             first = 0.9 * first + 0.1 * slope
@@ -379,6 +386,8 @@ class PlanSearch:
         for _ in range(sweeps):
             before = plan.copy()
             for j in range(len(plan)):
+                if self._late():
+                    return plan
                 value = _of_rows(objective.joined(self.encode(np.delete(plan, j, axis=0))), self.encode)
                 plan[j] = self.moves.descend(plan[j], value, steps=STEPS, until=self.until, levels_only=levels_only)
             if (plan == before).all():

@@ -1,7 +1,7 @@
 """The question: one applicant, one model, what the person can change."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -71,6 +71,13 @@ class RecourseProblem:
     def factual_raw(self) -> Float[np.ndarray, "p"]:
         """The applicant's raw row."""
         return self.action_set.factual_raw
+
+    def about(self, rows_raw: Float[np.ndarray, "n p"]) -> "RecourseProblem":
+        """The question where decisions are sampled about these rows, legal or not.
+
+        A sample that holds still what they change would say that it does not matter.
+        """
+        return replace(self, action_set=self.action_set.opened(rows_raw))
 
     @cached_property
     def x0(self) -> Float[np.ndarray, "d"]:

@@ -56,6 +56,12 @@ PROMISE_NOT_KEPT = (
 )
 """Instead of `TARGET_NOT_REACHED`'s sentence where the model did say yes."""
 
+NOTHING_PROPOSED = (
+    "The search came upon no legal change to propose, and the model accepted none of the other records that were "
+    "tried; that does not prove that there is none."
+)
+"""Instead of it where a search that does not look everywhere proposed nothing."""
+
 
 class MemberOutcome(StrEnum):
     """What became of one member of a plan that was to be corrected."""

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import SolverFailed
 from app.recourse.action_program import FAR, ActionProgram
-from app.recourse.actionability import ActionSet
+from app.recourse.actionability import ActionSet, tick_slack
 from app.recourse.knapsack import QUICK, SLACK, THOROUGH, Item, Knapsack
 from app.recourse.linear import LinearModel
 from app.recourse.result import Relaxation
@@ -273,6 +273,7 @@ def _first_step(
     """Distance to the next lattice point in the direction of the move; 0 without a lattice."""
     unit = np.where(step > 0.0, step, 1.0)
     ticks = (start_raw - anchor_raw) / unit
-    behind = (ticks - np.floor(ticks + 1e-6)) * unit
-    on_lattice = behind < 1e-6 * unit
+    slack = tick_slack(ticks)
+    behind = (ticks - np.floor(ticks + slack)) * unit
+    on_lattice = behind < slack * unit
     return np.where(step > 0.0, np.where(up | on_lattice, unit - np.where(on_lattice, 0.0, behind), behind), 0.0)

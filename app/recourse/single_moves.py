@@ -6,7 +6,7 @@ is given up for another; where a move breaks a linear rule, another number of th
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,6 +17,8 @@ STRIDES = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001])
 """Moves of a number, as shares of its scale."""
 LEAST_GAIN = 1e-9
 """Smaller improvements are rounding."""
+CHUNK = 500_000
+"""Numbers in the neighbours that are looked at together, about; between two chunks there is a look at the clock."""
 
 
 class SingleMoves:
@@ -48,18 +50,36 @@ class SingleMoves:
 
     def of(self, row_raw: Float[np.ndarray, "p"], *, levels_only: bool = False) -> Float[np.ndarray, "n p"]:
         """Legal rows one move away from a legal row, the factual and the row itself not among them."""
+        return np.concatenate(list(self._chunks(row_raw, levels_only)))
+
+    def _chunks(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Iterator[Float[np.ndarray, "n p"]]:
+        """These rows in one chunk or several; with many features, rules and a cap they are too many for one."""
+        waiting: list[Float[np.ndarray, "n p"]] = [np.empty((0, len(row_raw)))]
+        for rows in self._neighbours(row_raw, levels_only):
+            waiting.append(rows)
+            if sum(one.size for one in waiting) >= CHUNK:
+                yield self._legal(row_raw, np.concatenate(waiting))
+                waiting = [rows[:0]]
+        yield self._legal(row_raw, np.concatenate(waiting))
+
+    def _legal(self, row_raw: Float[np.ndarray, "p"], rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "m p"]:
+        A = self.actions
+        new = (rows != row_raw).any(axis=1) & (rows != A.factual_raw).any(axis=1)
+        # A move of one feature keeps a legal row legal, but for what concerns several.
+        return rows[new & A.contains(rows)] if A.rules or A.max_changes is not None else rows[new]
+
+    def _neighbours(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Iterator[Float[np.ndarray, "n p"]]:
+        """Rows one move away, not all of them legal, with what makes up for a broken rule after each."""
         A = self.actions
         bases = [row_raw]
         changed = np.flatnonzero(row_raw != A.factual_raw)
         if A.max_changes is not None and len(changed) >= A.max_changes:
             for j in changed[self.start_raw[changed] == A.factual_raw[changed]]:
                 bases.append(np.where(np.arange(len(row_raw)) == j, A.factual_raw, row_raw))
-        rows = np.concatenate([self._moved(base, levels_only) for base in bases])
-        if A.rules:
-            rows = np.concatenate([rows, *self._balanced(rows)])
-        new = (rows != row_raw).any(axis=1) & (rows != A.factual_raw).any(axis=1)
-        # A move of one feature keeps a legal row legal, but for what concerns several.
-        return rows[new & A.contains(rows)] if A.rules or A.max_changes is not None else rows[new]
+        for base in bases:
+            rows = self._moved(base, levels_only)
+            yield rows
+            yield from self._balanced(rows)
 
     def _moved(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Float[np.ndarray, "n p"]:
         chosen = np.flatnonzero(self.is_level) if levels_only else np.arange(len(self.feature))
@@ -78,18 +98,17 @@ class SingleMoves:
         snapped = np.where((step > 0.0) & (values_raw != A.factual_raw[feature]), on_lattice, values_raw)
         return np.clip(snapped, A.lower_raw[feature], A.upper_raw[feature])
 
-    def _balanced(self, rows_raw: Float[np.ndarray, "n p"]) -> list[Float[np.ndarray, "n p"]]:
-        """The rows with one number of a rule set so that the rule holds, for each number of each rule."""
-        balanced = []
+    def _balanced(self, rows_raw: Float[np.ndarray, "n p"]) -> Iterator[Float[np.ndarray, "n p"]]:
+        """The rows that break a rule with one number of it set so that it holds, for each number of each rule."""
         for rule in self.actions.rules:
             a = np.array(rule.coefficients_raw)
             excess = rows_raw @ a - rule.limit
             excess = excess if rule.equality else np.maximum(excess, 0.0)
+            broken = excess != 0.0
             for j in np.flatnonzero((a != 0.0) & self.actions.movable):
-                rows = rows_raw.copy()
-                rows[:, j] -= excess / a[j]
-                balanced.append(self.actions.snap(rows))
-        return balanced
+                rows = rows_raw[broken]
+                rows[:, j] -= excess[broken] / a[j]
+                yield self.actions.snap(rows)
 
     def descend(
         self,
@@ -109,14 +128,20 @@ class SingleMoves:
         steps : moves at most
         until : `time.monotonic()` after which no move is tried
         """
+        if time.monotonic() >= until:
+            return row_raw
         best = float(value(row_raw[None])[0])
         for _ in range(steps):
-            rows = self.of(row_raw, levels_only=levels_only)
-            if not len(rows) or time.monotonic() >= until:
+            here, least = row_raw, best - LEAST_GAIN * (1.0 + abs(best))
+            for rows in self._chunks(here, levels_only):
+                if time.monotonic() >= until:
+                    return here
+                if not len(rows):
+                    continue
+                values = value(rows)
+                pick = int(values.argmin())
+                if values[pick] < least:
+                    row_raw, best, least = rows[pick], float(values[pick]), float(values[pick])
+            if row_raw is here:
                 break
-            values = value(rows)
-            pick = int(values.argmin())
-            if not values[pick] < best - LEAST_GAIN * (1.0 + abs(best)):
-                break
-            row_raw, best = rows[pick], float(values[pick])
         return row_raw

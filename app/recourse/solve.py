@@ -28,6 +28,7 @@ from app.recourse.method import HAIR, Candidates, Ground, Method, MethodParams, 
 from app.recourse.methods import METHODS
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import (
+    NOTHING_PROPOSED,
     PROMISE_NOT_KEPT,
     SENTENCES,
     Counterfactual,
@@ -64,6 +65,10 @@ FALLBACK_WARNING = (
     "The method's own constraint cannot be met, or the model refused what met it. This answer comes from favourable "
     "reference records made legal for this person, or from extreme changes of one or two features; the model accepts "
     "it, but it need not be robust."
+)
+WEIGHTS_WARNING = (
+    "The weights of the cost count in the costs that are told, but this method does not look for a plan by them: what "
+    "it keeps short are distances."
 )
 BUDGET_WARNING = (
     "What one answer may ask of the model was used up before a better one could be looked for; the model accepts this "
@@ -163,6 +168,8 @@ class _Answer:
         """The refused record with the highest score."""
         self.missed: tuple[float, Counterfactual] | None = None
         """The accepted record that misses the method's promise least, and by how much."""
+        self.gave_up = False
+        """Whether the method proposed nothing, without a proof that there is nothing."""
         self.candidates: Candidates | PlanCandidates | None = None
         self.plan: PlanCertificate | None = None
         self.relax: Relaxation | None = None
@@ -212,6 +219,8 @@ class _Answer:
             self.candidates = self.method.generate(self.problem, self.params, ground)
             if isinstance(self.candidates, PlanCandidates):
                 reason = self._gather(self.candidates)
+                if self.found and self.actions.reweighted and not self.method.weighs_costs:
+                    self.warnings.append(WEIGHTS_WARNING)
             else:
                 reason = self._climb(self.candidates)
                 self._recall(self.candidates)
@@ -260,7 +269,8 @@ class _Answer:
         rungs = candidates.propose(pushes)
         if not len(rungs):
             self.relax = candidates.relax()
-            return Reason.INFEASIBLE_CONSTRAINTS
+            self.gave_up = not candidates.complete
+            return Reason.INFEASIBLE_CONSTRAINTS if candidates.complete else Reason.TARGET_NOT_REACHED
         last_call = self.rounds <= 1
         accepted = self._verify(rungs, fallback=self._fallback_rows() if last_call else None)
         first = int(accepted.argmax())
@@ -415,10 +425,13 @@ class _Answer:
         verdict = None
         if status is Status.NOT_FOUND:
             assert reason is not None
-            if self.missed and reason is Reason.TARGET_NOT_REACHED:
-                verdict = Verdict(reason=reason, sentence=PROMISE_NOT_KEPT, nearest=self.missed[1], relax=self.relax)
-            else:
-                verdict = Verdict(reason=reason, sentence=SENTENCES[reason], nearest=self.nearest, relax=self.relax)
+            sentence, nearest = SENTENCES[reason], self.nearest
+            if reason is Reason.TARGET_NOT_REACHED:
+                if self.missed:
+                    sentence, nearest = PROMISE_NOT_KEPT, self.missed[1]
+                elif self.gave_up:
+                    sentence = NOTHING_PROPOSED
+            verdict = Verdict(reason=reason, sentence=sentence, nearest=nearest, relax=self.relax)
         return RecourseResult(
             status=status,
             factual_score=None if math.isnan(self.factual_score) else self.factual_score,

@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.action_program import FAR, ActionProgram
-from app.recourse.actionability import ActionSet
+from app.recourse.actionability import ActionSet, tick_slack
 from app.recourse.robust_linear import Objective, loss, optimum_in_box
 from app.recourse.simplicial import Mixture, Point, minimise, value
 
@@ -328,7 +328,7 @@ def legal(A: ActionSet, j: int, value_raw: float, rounding: Callable[[float], in
         return value_raw
     ticks = (value_raw - A.anchor_raw[j]) / step
     near = round(ticks)
-    ticks = float(near if abs(ticks - near) <= 1e-6 else rounding(ticks))
+    ticks = float(near if abs(ticks - near) <= tick_slack(ticks) else rounding(ticks))
     return float(A.anchor_raw[j] + (ticks / round(1.0 / step) if step < 1.0 else ticks * step))
 
 

@@ -171,6 +171,18 @@ def test_large_amounts_stay_as_a_person_writes_them(decimals: int | None, size: 
     assert np.array_equal(found.snap(written), written)
 
 
+@pytest.mark.parametrize("size", [1e6, 1e9, 1e10])
+def test_a_large_amount_is_within_bounds_that_leave_nothing_else(size: float) -> None:
+    space = FeatureSpace([replace(INCOME, min=None, decimals=2)])
+    rng = np.random.default_rng(0)
+    for amount in [2382494023.64, *(round(float(x), 2) for x in rng.uniform(0.1 * size, size, 300))]:
+        fixed = action_set(
+            space, np.array([1.0]), constraints=Constraints(bounds={"income": Bounds(min=amount, max=amount)})
+        )
+        assert (fixed.lower_raw[0], fixed.upper_raw[0]) == (amount, amount)
+        assert fixed.contains(np.array([[amount]])).all()
+
+
 def test_a_bound_on_a_lattice_point_can_be_reached() -> None:
     for cents in range(20_030, 30_000, 130):
         end = float(f"{cents / 100:.1f}")

@@ -3,15 +3,19 @@
 import math
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from jaxtyping import Float
 
 from app.errors import DeadlineExceeded
+from app.recourse.actionability import LinearRule
 from app.recourse.assess import assess
 from app.recourse.certificate import CertificateParams
+from app.recourse.features import Change, FeatureSpace
 from app.recourse.methods.robust_mpm import RobustMpmParams
+from app.recourse.problem import RecourseProblem
 from app.recourse.result import Judged
 from app.recourse.robustness.gelbrich import plan_bounds
 from app.recourse.solve import METHODS, solve
@@ -27,9 +31,11 @@ from tests.recourse.certified import (
     labels,
     linear,
     linear_score,
+    rows,
     sample_of,
+    space,
 )
-from tests.recourse.toys import ask, plane
+from tests.recourse.toys import LOAN, ask, loan_rows, loan_score, plane
 
 PARAMS = CertificateParams()
 BROUGHT = np.array(
@@ -131,6 +137,75 @@ def test_a_gradient_that_is_not_a_number_promises_nothing() -> None:
     assert third.certificate is not None
     assert first.certificate.noise.closed_form == 1.0
     assert third.certificate.noise.closed_form < 0.5
+
+
+# --- what the person, or nobody, can change ---------------------------------------------------------------------------
+
+
+def aging(change: Change, **changes: Any) -> RecourseProblem:
+    """A linear model in which age counts, but changes only like this."""
+    features = [replace(feature, change=change) if feature.name == "age" else feature for feature in space().features]
+    return ask(FeatureSpace(features), linear_score, FACTUAL, rows_raw=rows(), **changes)[0]
+
+
+def test_a_change_of_what_cannot_change_is_certified_as_the_model_sees_it() -> None:
+    refused, accepted = [4.0, -1.0, -5.0, 0.0], [-1.0, 0.5, 6.0, 0.0]  # but for age: accepted, and refused
+    for constraints, change in (({}, Change.NONE), ({"immutable": ("age",)}, Change.ANY)):
+        found = assess(aging(change, constraints=constraints), np.array([refused, accepted]), PARAMS)
+        no, yes = (one.certificate for one in found.judged)
+        assert no is not None
+        assert no.shift.gelbrich.lower == 0.0
+        assert no.shift.gelbrich.upper < 0.5
+        assert no.joint.lower < 0.5
+        assert no.noise.closed_form > 0.5
+        assert yes is not None
+        assert yes.shift.gelbrich.lower > 0.5
+        assert yes.shift.gelbrich.upper == 1.0
+        assert found.plan is not None
+        assert found.plan.upper < 0.5
+
+
+def test_what_nobody_can_change_is_sampled_only_where_it_was_changed() -> None:
+    kept = PLAN * [1.0, 1.0, 0.0, 1.0]
+    fixed, free = (assess(aging(change), kept, PARAMS).judged[0].certificate for change in (Change.NONE, Change.ANY))
+    bound = assess(aging(Change.ANY, constraints={"immutable": ("age",)}), kept, PARAMS).judged[0].certificate
+    assert fixed == bound != free
+    changed = (assess(aging(change), PLAN, PARAMS) for change in (Change.NONE, Change.ANY))
+    fixed, free = ([one.certificate for one in found.judged] for found in changed)
+    assert fixed == free
+
+
+def test_a_category_that_cannot_change_is_certified_as_the_model_sees_it() -> None:
+    factual = (40.0, 48.0, 1500.0, 0.5, 0.0, 0.0, 0.0, 0.0)
+    row_raw = np.array([[40.0, 12.0, 6000.0, 0.1, 2.0, 1.0, 1.0, 1.0]])
+    for raw in (False, True):
+
+        def score(X: Points, raw: bool = raw) -> Float[np.ndarray, "n"]:
+            X = LOAN.encode(X) if raw else X
+            return loan_score(X) - 8.0 * X[:, -1]
+
+        problem, _ = ask(LOAN, score, factual, rows_raw=loan_rows(400), raw=raw)
+        assert problem.black_box.score_raw(row_raw)[0] < 0.0
+        found = assess(problem, row_raw, PARAMS)
+        (one,) = found.judged
+        assert one.certificate is not None
+        if raw:  # resampled too seldom for its whole weight to be seen
+            assert any("refuses what the local linear model" in warning for warning in found.warnings)
+        else:
+            assert one.certificate.shift.gelbrich.lower == 0.0
+            assert one.certificate.joint.lower < 0.5
+        assert found.warnings[0] == "Counterfactual 1 cannot be carried out: origin cannot change in this model."
+
+
+def test_advice_that_the_model_itself_forbids_is_said_to_be_so() -> None:
+    rule = LinearRule("income <= 2 * debt + 8", (1.0, -2.0, 0.0, 0.0), 8.0)
+    brought = np.array([[4.0, 2.0, -1.0, 0.0], [4.0, -3.0, 2.0, 1.0], [2.0, -1.0, -3.0, 1.0], [*FACTUAL]])
+    assert assess(aging(Change.INCREASE, rules=(rule,)), brought, PARAMS).warnings[:2] == (
+        "Counterfactuals 1, 3 cannot be carried out: age can only increase in this model.",
+        "Counterfactual 2 cannot be carried out: the model's rule income <= 2 * debt + 8 does not hold.",
+    )
+    (warning, *_) = assess(aging(Change.NONE), brought[1:2], PARAMS).warnings
+    assert warning == "Counterfactual 1 cannot be carried out: age cannot change in this model."
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@ from app.recourse.actionability import Bounds, Constraints, LinearRule, action_s
 from app.recourse.certificate import CertificateParams
 from app.recourse.correct import Correction, CorrectionStatus, correct
 from app.recourse.corrections import CorrectionParams, Corrector, corrected, keep_better
+from app.recourse.features import Change, FeatureSpace
 from app.recourse.linear import WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import MemberOutcome, Reason
 from app.recourse.robustness.gelbrich import plan_bounds
 from tests.recourse import oracle
-from tests.recourse.certified import FACTUAL, W, curved, linear, rows
+from tests.recourse.certified import FACTUAL, W, curved, linear, linear_score, rows, space
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, questions
 from tests.recourse.test_solve import asdict_shallow
 from tests.recourse.toys import ask, plane
@@ -330,6 +331,19 @@ def test_whatever_is_brought_is_not_made_worse(question, seed: int, kind: str) -
     )  # fmt: skip
     params = CorrectionParams(kind=kind, max_shift=1.0)  # type: ignore[arg-type]
     check(problem, brought, correct(problem, brought, params, ASKED))
+
+
+def test_a_member_that_changes_what_cannot_change_counts_as_the_model_sees_it() -> None:
+    features = [replace(one, change=Change.NONE) if one.name == "age" else one for one in space().features]
+    problem, _ = ask(FeatureSpace(features), linear_score, FACTUAL, rows_raw=rows())
+    brought = np.array([[4.0, -1.0, -5.0, 0.0], [4.0, -1.0, 0.0, 0.0]])  # the first is refused because of its age
+    found = correct(problem, brought, CorrectionParams(count=1), ASKED)
+    assert found.before is not None
+    assert found.before.lower == 0.0
+    first = found.members[0].certificate
+    assert first is not None
+    assert first.shift.gelbrich.lower == 0.0
+    assert "Counterfactual 1 cannot be carried out: age cannot change in this model." in found.warnings
 
 
 def test_constraints_of_a_request_bind_corrections() -> None:

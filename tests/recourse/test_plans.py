@@ -1,6 +1,7 @@
 """The objective of a plan, and the search for one."""
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.recourse.actionability import action_set
 from app.recourse.certificate import CertificateParams
 from app.recourse.linear import WeightMoments, homogeneous
 from app.recourse.methods.copa import Margin
 from app.recourse.methods.dice import Hinge
 from app.recourse.plans import HalfSpaces, Objective, PlanSearch, Validity
 from app.recourse.result import RecourseResult, Status
-from app.recourse.solve import METHODS, solve
+from app.recourse.solve import METHODS, WEIGHTS_WARNING, solve
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, questions, rows
 from tests.recourse.test_solve import TOYS, Points, Scores, asdict_shallow, bytes_of, check, linear
 from tests.recourse.toys import ask, plane
@@ -191,6 +193,22 @@ def test_single_moves_find_what_an_exhaustive_search_finds() -> None:
     assert value_of(objective, space.encode(found)) == pytest.approx(best)
 
 
+def test_out_of_time_a_plan_is_what_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, _ = ask(plane(3), lambda X: X.sum(axis=1) - 1.0, [-1.0, 0.0, 0.0], deadline=time.monotonic() - 1.0)
+    sides = HalfSpaces(np.array([[1.0, 1.0, 1.0, -1.0]]), np.zeros(1))
+    objective = Objective(
+        x0=problem.x0, validity=hinge(np.random.default_rng(0), 3), proximity_weight=1.0, diversity_weight=1.0,
+        sides=sides,
+    )  # fmt: skip
+    search = PlanSearch(problem, objective, 4)
+    monkeypatch.setattr(search, "moves", None)
+    monkeypatch.setattr(search, "_moved_numbers", None)
+    best = search.best(np.array([3.0, 0.0, 0.0]))
+    assert problem.action_set.contains(best).all()
+    assert len(best) == 4
+    assert len(search.pushed(best, np.ones(3))) == 0
+
+
 def test_decoded_plans_are_as_good_as_continuous_ones() -> None:
     """Rounding to whole numbers costs no more than moving all members by half a step could."""
     fine = plane(3)
@@ -245,6 +263,21 @@ def test_a_plan_of_one_is_a_counterfactual(name: str) -> None:
     assert len(found.counterfactuals) == 1
     assert found.plan is not None
     assert found.plan.diversity == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_that_do_not_steer_a_plan_are_said_not_to(name: str) -> None:
+    def warned(method: str, weights: dict[str, float]) -> bool:
+        problem, _ = ask(plane(3), lambda X: X.sum(axis=1) - 1.0, [-1.0, 0.0, 0.0])
+        actions = action_set(problem.action_set.space, problem.factual_raw, cost_weights=weights)
+        found = solve(replace(problem, action_set=actions), METHODS[method], METHODS[method].params())
+        assert found.status is Status.FOUND
+        return WEIGHTS_WARNING in found.warnings
+
+    assert warned(name, {"f0": 100.0})
+    assert not warned(name, {})
+    assert not warned(name, {"f0": 1.0})
+    assert not warned("robust_mpm", {"f0": 100.0})
 
 
 @pytest.mark.parametrize("name", NAMES)

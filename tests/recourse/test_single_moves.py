@@ -5,11 +5,13 @@ import math
 import time
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
-from app.recourse.actionability import action_set
-from app.recourse.single_moves import SingleMoves
+from app.recourse.actionability import LinearRule, action_set
+from app.recourse.single_moves import CHUNK, SingleMoves
 from tests.recourse import oracle
+from tests.recourse.certified import Clock
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, questions
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score, plane
 
@@ -77,9 +79,33 @@ def test_where_each_feature_counts_by_itself_single_moves_find_the_best_record()
     assert len(list(itertools.chain(end))) == LOAN.p
 
 
-def test_no_move_is_tried_after_the_time() -> None:
+def test_no_move_is_tried_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     actions = action_set(LOAN, loan_rows(1)[0])
-    end = SingleMoves(actions).descend(
-        actions.factual_raw, lambda rows: -rows[:, 2], steps=10, until=time.monotonic() - 1.0
-    )
+    moves = SingleMoves(actions)
+    monkeypatch.setattr(moves, "_neighbours", None)
+    end = moves.descend(actions.factual_raw, lambda rows: 1 / 0, steps=10, until=time.monotonic() - 1.0)  # type: ignore[arg-type,return-value]
     assert (end == actions.factual_raw).all()
+
+
+def test_many_neighbours_are_looked_at_a_few_at_a_time_and_no_longer_than_there_is_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, d = Clock.installed(monkeypatch), 60
+    rule = LinearRule("sum <= 4", (1.0,) * d, 4.0)
+    problem, _ = ask(plane(d), lambda X: X[:, 0], [0.0] * d, constraints={"max_changes": 4}, rules=[rule])
+    row = np.zeros(d)
+    row[:4] = 1.0
+    looked_at: list[int] = []
+
+    def value(rows: np.ndarray) -> np.ndarray:
+        clock.now += 1.0
+        looked_at.append(rows.size)
+        return -rows[:, 5]
+
+    moves = SingleMoves(problem.action_set)
+    end = moves.descend(row, value, steps=1, until=math.inf)
+    np.testing.assert_array_equal(end, moves.of(row)[moves.of(row)[:, 5].argmax()])
+    assert max(looked_at) < 2 * CHUNK
+    looked_at.clear()
+    assert (moves.descend(row, value, steps=50, until=clock.now + 2.5) == row).all()
+    assert len(looked_at) == 3

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from jaxtyping import Float
 
 from app.errors import ModelOutputInvalid, SolverFailed
-from app.recourse.actionability import Bounds, Direction
+from app.recourse.actionability import Bounds, Direction, LinearRule
 from app.recourse.blackbox import Output
+from app.recourse.boxes import Boxes
 from app.recourse.features import Change, FeatureSpace
 from app.recourse.method import Candidates
 from app.recourse.methods.robust_mpm import METHOD, RobustMpmParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Counterfactual, Reason, RecourseResult, Status
-from app.recourse.solve import FALLBACK_WARNING, MAX_CALLS, solve
+from app.recourse.solve import FALLBACK_WARNING, MAX_CALLS, METHODS, solve
 from tests.recourse import oracle
 from tests.recourse.certified import Clock
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, questions, rows
@@ -433,6 +434,28 @@ def test_a_verdict_names_the_cap_where_single_changes_are_not_enough() -> None:
     assert result.verdict is not None
     assert result.verdict.relax is not None
     assert result.verdict.relax.constraint == "max_changes"
+
+
+@pytest.mark.parametrize("name", ["growing_spheres", "robust_bayesian", "probe", "robust_mpm"])
+def test_only_a_search_that_looks_everywhere_says_that_there_is_nothing(name: str) -> None:
+    """Random records and corners miss the rule; records that keep it and that the model accepts there are."""
+    rule = LinearRule("f0 + f1 == 0.75", (1.0, 1.0, 0.0), 0.75, equality=True)
+    problem, spy = ask(plane(3), lambda X: np.where(X[:, 0] > 1.0, 1.0, -1.0), [0.0, 0.75, 0.0], rules=[rule])
+    assert problem.action_set.contains(np.array([[2.0, -1.25, 0.0]])).all()
+    if name == "probe":
+        boxes = Boxes.of_tree(
+            np.array([0, -2, -2]), np.array([1.0, -2.0, -2.0]), np.array([1, -1, -1]), np.array([2, -1, -1]),
+            columns=3, score=problem.black_box.score,
+        )  # fmt: skip
+        problem = replace(problem, black_box=replace(problem.black_box, boxes=boxes))
+        spy.asked.clear()
+    result = solve(problem, METHODS[name], METHODS[name].params())
+    if name == "robust_mpm":
+        assert result.status is Status.FOUND
+        return
+    assert reason(result) is Reason.TARGET_NOT_REACHED
+    assert result.verdict is not None
+    assert "does not prove" in result.verdict.sentence
 
 
 def test_a_model_that_breaks_its_contract_is_an_error() -> None:

@@ -119,9 +119,10 @@ METHOD = Method(
     yields=Yields.PLAN,
     needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
+    weighs_costs=False,
     summary=(
         "Several different ways to a yes that stay valid together when the model is retrained, with proven bounds on "
-        "the probability of that."
+        "the probability of that. Near by distance: weights of the cost do not steer it."
     ),
     reference="Bui, Nguyen, Nguyen: Counterfactual Plans under Distributional Ambiguity, ICLR 2022",
 )

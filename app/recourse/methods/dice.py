@@ -88,7 +88,11 @@ METHOD = Method(
     yields=Yields.PLAN,
     needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
-    summary="Several different ways to a yes for the model as it is; a baseline without robustness.",
+    weighs_costs=False,
+    summary=(
+        "Several different ways to a yes for the model as it is; a baseline without robustness. Near by distance: "
+        "weights of the cost do not steer it."
+    ),
     reference=(
         "Mothilal, Sharma, Tan: Explaining Machine Learning Classifiers through Diverse Counterfactual Explanations, "
         "FAT* 2020"

@@ -47,6 +47,7 @@ def generate(problem: RecourseProblem, params: GrowingSpheresParams, ground: Gro
         rate=lambda rows: -cost(rows),
         push_unit=1.0,
         exact=False,
+        complete=False,
     )
 
 

@@ -276,6 +276,7 @@ class _Probe(_Measured):
             proven=self._first_order if exact else None,
             push_unit=unit,
             exact=exact,
+            complete=True,
         )
 
     def _by_gradient(self) -> Candidates:
@@ -307,7 +308,10 @@ class _Probe(_Measured):
                 found = np.argsort(-depth, kind="stable")[: len(pushes)].tolist()
             return pool[found]
 
-        return self._candidates(propose, estimate=estimate or rates, proven=proven, push_unit=0.1, exact=False)
+        # A pool holds what came up, not all that is legal.
+        return self._candidates(
+            propose, estimate=estimate or rates, proven=proven, push_unit=0.1, exact=False, complete=False
+        )
 
     def _candidates(
         self,
@@ -317,6 +321,7 @@ class _Probe(_Measured):
         proven: Rates | None,
         push_unit: float,
         exact: bool,
+        complete: bool,
     ) -> Candidates:
         margin = max(linear_margin(self.local.w, self.std, self.law, self.target), 0.0)
         return Candidates(
@@ -325,6 +330,7 @@ class _Probe(_Measured):
             rate=lambda rows_raw: self.local.score(self.space.encode(rows_raw)),
             push_unit=push_unit,
             exact=exact,
+            complete=complete,
             shortfall=lambda rows_raw: self.shortfall(rows_raw, estimate, proven),
             report=lambda row_raw: self.reports.get(row_raw.tobytes()),
             relax=lambda: Search(self.local, self.actions).relaxation(margin),

@@ -8,20 +8,24 @@ the smallest that any within `radius_favourable` of the other class has. Both ex
     largest    exp of  max over a^2 + d^2 <= e^2      of  -log(s+d) - (c-a)^2 / 2(s+d)^2 - (p-1) log s
     smallest   exp of  min over a^2 + d^2 + f^2 = e^2 of  -log(s+d) - (c+a)^2 / 2(s+d)^2 - (p-1) log(s + f/sqrt(p-1))
 
-The odds are lowered by projected gradient descent within a budget of cost: that of the nearest crossing, and
-`extra_cost`. The authors iterate for the inner extremes too; here they are read off a grid.
+The odds are lowered by projected gradient descent within a budget of cost: that of the cheapest accepted sample, and
+`extra_cost`. The authors iterate for the inner extremes too; here they are read off a grid. Their cost is the L1
+distance; ours is that of the action set, which is the same between numbers of weight 1.
 
 References
 ----------
 Nguyen, Bui, Nguyen, Yue, Nguyen, "Robust Bayesian Recourse", UAI 2022.
 """
 
-from dataclasses import dataclass
+import math
+import time
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 from annotated_types import Interval
-from jaxtyping import Float
+from jaxtyping import Bool, Float
+from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from app.recourse.method import Candidates, Ground, Method, MethodParams, Need, Yields
@@ -35,6 +39,8 @@ STEP = 0.05
 """Length of a step, encoded units."""
 ANGLES = np.linspace(0.0, np.pi / 2.0, 9)
 RADII = np.linspace(0.0, 1.0, 5)
+ROUNDING = 1e-9
+"""Share of the budget by which a record may exceed it."""
 PROPOSED = 13
 """Rows along the descent that are proposed."""
 
@@ -50,7 +56,7 @@ class RobustBayesianParams(SamplerParams, MethodParams):
     bandwidth: Annotated[float, Interval(gt=0, le=10)] = 1.0
     """Width of the Gaussian around each sample, encoded units (sigma)."""
     extra_cost: Annotated[float, Interval(ge=0, le=100)] = 1.0
-    """Cost allowed beyond that of the nearest crossing of the boundary (delta_plus)."""
+    """Cost allowed beyond that of the cheapest accepted sample of the boundary (delta_plus)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +76,22 @@ class Odds:
 
         def likelihood(centres: Float[np.ndarray, "m d"], *, largest: bool) -> tuple[np.ndarray, np.ndarray]:
             e = p.radius_unfavourable if largest else p.radius_favourable
-            away = X[:, None] - centres
-            c = np.linalg.norm(away, axis=2)[:, :, None]
-            a, b = e * shift, s + e * widen
+            c = cdist(X, centres)[:, :, None]
+            grid = slice(1) if e == 0.0 else slice(None)
+            a, b = e * shift[grid], s + e * widen[grid]
             if largest:
                 distance = c - np.minimum(a, c)
                 spare = np.zeros(len(a))
             else:
                 distance = c + a
-                spare = e * np.sqrt(np.maximum(1.0 - shift**2 - widen**2, 0.0) / max(d - 1, 1))
+                spare = e * np.sqrt(np.maximum(1.0 - shift[grid] ** 2 - widen[grid] ** 2, 0.0) / max(d - 1, 1))
             log = -np.log(b) - 0.5 * (distance / b) ** 2 - (d - 1) * np.log(s + spare)
             pick = (log.argmax(axis=2) if largest else log.argmin(axis=2))[:, :, None]
             log = np.take_along_axis(log, pick, axis=2)[:, :, 0]
             slope = -np.take_along_axis(distance / b**2, pick, axis=2)[:, :, 0]
             total = logsumexp(log, axis=1)
             share = np.exp(log - total[:, None]) * slope / np.maximum(c[:, :, 0], 1e-12)
-            return total, (share[:, :, None] * away).sum(axis=1)
+            return total, share.sum(axis=1)[:, None] * X - share @ centres
 
         upper, up = likelihood(self.unfavourable, largest=True)
         lower, down = likelihood(self.favourable, largest=False)
@@ -96,56 +102,73 @@ def generate(problem: RecourseProblem, params: RobustBayesianParams, ground: Gro
     """Rows along the descent of the odds, best first."""
     A, space, sample = problem.action_set, problem.action_set.space, ground.sample
     odds = Odds(sample.X[sample.favourable][:MOST_CENTRES], sample.X[~sample.favourable][:MOST_CENTRES], params)
-    path = _descend(problem, odds, ground, params)
+    # Those of the samples as they were seen: cheap, and where it matters in the same order.
+    nominal = Odds(odds.favourable, odds.unfavourable, replace(params, radius_unfavourable=0.0, radius_favourable=0.0))
+    budget, path = _descend(problem, odds, ground, params)
+
+    def meets(rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        return A.cost(rows_raw) <= budget * (1.0 + ROUNDING)
+
     rows = A.snap(space.decode(path))
-    rows = np.unique(rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1)], axis=0)
+    cheaper = A.round(rows, toward_raw=np.broadcast_to(A.start_raw, rows.shape))
+    rows = np.unique(np.concatenate([rows, cheaper]), axis=0)
+    rows = rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1) & meets(rows)]
     values = odds(space.encode(rows))[0] if len(rows) else np.empty(0)
     best = rows[values.argsort(kind="stable")[:PROPOSED]]
     return Candidates(
         propose=lambda pushes: best[: len(pushes)],
-        meets=lambda rows_raw: np.ones(len(rows_raw), dtype=bool),
-        rate=lambda rows_raw: -odds(space.encode(rows_raw))[0],
+        meets=meets,
+        rate=lambda rows_raw: -nominal(space.encode(rows_raw))[0],
         push_unit=1.0,
+        complete=False,
         objective=lambda rows_raw: odds(space.encode(rows_raw))[0],
     )
 
 
 def _descend(
     problem: RecourseProblem, odds: Odds, ground: Ground, params: RobustBayesianParams
-) -> Float[np.ndarray, "n d"]:
-    """Points of a descent from the cheapest favourable sample, never beyond the budget."""
+) -> tuple[float, Float[np.ndarray, "n d"]]:
+    """The budget, and points of a descent from the cheapest favourable sample that never go beyond it."""
     x0, sample, space = problem.x0, ground.sample, problem.action_set.space
     free = np.zeros(space.d)
     free[sample.free] = 1.0
     accepted = sample.X[sample.favourable]
-    distance = np.abs(accepted - x0).sum(axis=1)
-    nearest = accepted[distance.argmin()]
-    budget = float(distance.min()) + params.extra_cost
+    # One change of category moves two columns.
+    prices = problem.action_set.weights[space.feature_of_column]
+    prices = np.where(np.isin(np.arange(space.d), space.numeric_columns), prices, 0.5 * prices)
+    costs = np.abs(accepted - x0) @ prices
+    nearest = accepted[costs.argmin()]
+    budget = float(costs.min()) + params.extra_cost
     lower, upper = np.full(space.d, -np.inf), np.full(space.d, np.inf)
     j = space.numeric
     lower[space.numeric_columns] = (problem.action_set.lower_raw[j] - space.center_raw) / space.scale_raw
     upper[space.numeric_columns] = (problem.action_set.upper_raw[j] - space.center_raw) / space.scale_raw
     x, path = np.clip(nearest, lower, upper), []
+    now = time.monotonic()
+    # Half of the time, as what is found has yet to be verified.
+    until = math.inf if problem.deadline is None else now + 0.5 * (problem.deadline - now)
     for _ in range(STEPS):
         path.append(x)
+        if time.monotonic() >= until:
+            break
         gradient = odds(x[None])[1][0] * free
         length = float(np.linalg.norm(gradient))
         if not length > 1e-12:
             break
-        step = _into_budget(np.clip(x - STEP * gradient / max(length, 1.0), lower, upper) - x0, budget)
+        step = _into_budget(np.clip(x - STEP * gradient / max(length, 1.0), lower, upper) - x0, prices, budget)
         x = x0 + step
-    return np.array(path)
+    return budget, np.array(path)
 
 
-def _into_budget(step: Float[np.ndarray, "d"], budget: float) -> Float[np.ndarray, "d"]:
-    """The nearest vector of at most this L1 length."""
+def _into_budget(step: Float[np.ndarray, "d"], prices: Float[np.ndarray, "d"], budget: float) -> Float[np.ndarray, "d"]:
+    """The nearest vector whose columns, each at its price > 0, cost no more than the budget."""
     size = np.abs(step)
-    if size.sum() <= budget:
+    if size @ prices <= budget:
         return step
-    ordered = np.sort(size)[::-1]
-    excess = (np.cumsum(ordered) - budget) / np.arange(1, len(step) + 1)
-    cut = excess[np.flatnonzero(ordered > excess)[-1]]
-    return np.asarray(np.sign(step) * np.maximum(size - cut, 0.0))
+    order = (-size / prices).argsort(kind="stable")
+    excess = (np.cumsum((size * prices)[order]) - budget) / np.cumsum(prices[order] ** 2)
+    cut = excess[np.flatnonzero((size / prices)[order] > excess)[-1]]
+    return np.asarray(np.sign(step) * np.maximum(size - cut * prices, 0.0))
 
 
 METHOD = Method(

@@ -10,7 +10,7 @@ Pawelczyk, Datta, van den Heuvel, Kasneci, Lakkaraju, "Probabilistically Robust 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -21,12 +21,15 @@ from scipy.special import betaincinv, ndtr, ndtri
 from app.errors import Fault
 from app.recourse.blackbox import Meter
 from app.recourse.features import FeatureSpace, escape
-from app.recourse.linalg import standard_normal
 
 NoiseLaw: TypeAlias = Literal["gaussian", "laplace", "uniform"]
 
 CONFIDENCE = 0.95
 """Of the intervals around measured rates."""
+MOST_KEPT = 500_000
+"""Draws of more numbers are made again when they are needed again."""
+MOST_TOGETHER = 4_000_000
+"""Numbers in the noisy copies that a model on this machine is shown at once, about."""
 FAR = 25.0
 """Deviations beyond which a sum of noise never is; inversion repeats itself there."""
 FREQUENCIES = (np.arange(2048) + 0.5) * (math.pi / FAR)
@@ -78,16 +81,30 @@ def _characteristic(law: NoiseLaw, t: Float[np.ndarray, "*n"]) -> Float[np.ndarr
     return np.sinc(math.sqrt(3.0) / math.pi * t)
 
 
-@lru_cache(maxsize=16)
 def standard_noise(law: NoiseLaw, seed: int, n: int, k: int) -> Float[np.ndarray, "n k"]:
-    """`n` draws of `k` independent numbers of standard deviation 1; kept, because most requests have the same seed."""
-    if law == "gaussian":
-        return standard_normal(seed, n, k)
-    rng = np.random.default_rng(seed)
-    half = math.sqrt(3.0)
-    draws = rng.laplace(scale=math.sqrt(0.5), size=(n, k)) if law == "laplace" else rng.uniform(-half, half, (n, k))
+    """`n` draws of `k` independent numbers of standard deviation 1; few are kept, as most requests have one seed."""
+    return _kept_noise(law, seed, n, k) if n * k <= MOST_KEPT else next(_noise_parts(law, seed, n, k, size=n))
+
+
+@lru_cache(maxsize=16)
+def _kept_noise(law: NoiseLaw, seed: int, n: int, k: int) -> Float[np.ndarray, "n k"]:
+    draws = next(_noise_parts(law, seed, n, k, size=n))
     draws.flags.writeable = False
     return draws
+
+
+def _noise_parts(law: NoiseLaw, seed: int, n: int, k: int, *, size: int) -> Iterator[Float[np.ndarray, "m k"]]:
+    """The draws of `standard_noise`, the same numbers, at most `size` rows at a time."""
+    rng = np.random.default_rng(seed)
+    half = math.sqrt(3.0)
+    for start in range(0, n, size):
+        shape = (min(size, n - start), k)
+        if law == "gaussian":
+            yield rng.standard_normal(shape)
+        elif law == "laplace":
+            yield rng.laplace(scale=math.sqrt(0.5), size=shape)
+        else:
+            yield rng.uniform(-half, half, shape)
 
 
 def invalidation_rate_linear(
@@ -209,12 +226,24 @@ def invalidation_rate(
     """Measured share of noisy copies of each point that the black box refuses, with its interval; one model call.
 
     All points get the same noise, so that rates can be compared. A copy without a finite score counts as refused.
+    A model that is not remote is shown many copies in parts, which bounds the memory that they take.
     """
     columns = np.flatnonzero(std)
-    noise = standard_noise(law, seed, samples, len(columns)) * std[columns]
-    noisy = np.repeat(X, samples, axis=0)
-    noisy[:, columns] += np.tile(noise, (len(X), 1))
-    refused = (~(meter.score(noisy) >= 0.0)).reshape(len(X), samples).sum(axis=1)
+    size = samples if meter.black_box.remote else max(MOST_TOGETHER // max(X.size, 1), 1)
+    parts = (
+        iter([standard_noise(law, seed, samples, len(columns))])
+        if samples <= size
+        else _noise_parts(law, seed, samples, len(columns), size=size)
+    )
+    refused, further = np.zeros(len(X), dtype=int), False
+    for part in parts:
+        noise = part * std[columns]
+        noisy = np.repeat(X[:, None], len(noise), axis=1)
+        for copies in noisy:
+            copies[:, columns] += noise
+        scores = meter.score(noisy.reshape(-1, X.shape[1]), further=further)
+        refused += (~(scores >= 0.0)).reshape(len(X), -1).sum(axis=1)
+        further = True
     return refused / samples, np.array([clopper_pearson(int(k), samples) for k in refused]).reshape(-1, 2)
 
 

@@ -5,17 +5,23 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
+from jaxtyping import Float
 
 from app.recourse.action_program import ActionProgram
 from app.recourse.actionability import ActionSet, action_set
+from app.recourse.blackbox import Meter
 from app.recourse.features import FeatureSpace, FeatureType
+from app.recourse.frontier import frontier
 from app.recourse.linear import LinearModel
 from app.recourse.methods.robust_bayesian import Odds, RobustBayesianParams
 from app.recourse.methods.robust_projection import RobustProjectionParams, project, worst_score
+from app.recourse.problem import RecourseProblem
 from app.recourse.result import Status
 from app.recourse.solve import MAX_CALLS, METHODS, solve
+from app.recourse.surrogate.boundary import sample_boundary, survey
+from tests.recourse.certified import Clock
 from tests.recourse.test_solve import TOYS, check_record, decision
-from tests.recourse.toys import LOAN, ask, loan_rows, plane
+from tests.recourse.toys import LOAN, ask, loan_rows, loan_score, plane
 
 BASELINES = ("roar", "robust_projection", "robust_bayesian", "wachter", "growing_spheres")
 
@@ -139,3 +145,54 @@ def test_bayesian_odds_fall_along_their_gradient_and_bound_the_nominal_ones() ->
         np.testing.assert_allclose((odds(X + step)[0] - odds(X - step)[0]) / 2e-6, slopes[:, i], rtol=1e-3, atol=1e-4)
     nominal = Odds(favourable, unfavourable, RobustBayesianParams(radius_unfavourable=0.0, radius_favourable=0.0))(X)[0]
     assert (values >= nominal - 1e-9).all()
+
+
+def test_more_budget_buys_better_odds_and_a_curve_over_it_is_the_answers_alone() -> None:
+    R = np.random.default_rng(1).uniform(-5.0, 5.0, (400, 4))
+    values = [0.0, 1.0, 5.0]
+    found = frontier(steep(R), METHODS["robust_bayesian"], RobustBayesianParams(), "extra_cost", values)
+    costs = []
+    for point in found.points:
+        (alone,) = solve(
+            steep(R), METHODS["robust_bayesian"], RobustBayesianParams(extra_cost=point.value)
+        ).counterfactuals
+        (one,) = point.result.counterfactuals
+        assert one.cost == pytest.approx(alone.cost)
+        costs.append(one.cost)
+    assert costs[0] + 0.5 < costs[1] < costs[2] - 0.5
+    assert not any(point.dominated for point in found.points)
+
+
+@pytest.mark.parametrize("extra", [0.0, 1.0, 3.0])
+def test_the_bayesian_budget_is_in_the_cost_of_the_action_set(extra: float) -> None:
+    rows_raw = loan_rows(300)
+    refused = rows_raw[loan_score(LOAN.encode(rows_raw)) < -0.5][:6]
+    for row_raw in refused:
+        problem, _ = ask(LOAN, loan_score, row_raw.tolist(), rows_raw=rows_raw)
+        weights = {"income": 5.0, "housing": 3.0, "guarantor": 0.5}
+        problem = replace(problem, action_set=action_set(LOAN, row_raw, cost_weights=weights))
+        meter, sampler = Meter(problem.black_box), RobustBayesianParams()
+        sample = sample_boundary(problem, meter, sampler, survey(problem, meter, sampler))
+        accepted = sample.X[sample.favourable]
+        price = np.array([1.0, 1.0, 5.0, 1.0, 1.0, 0.5, 1.5, 1.5, 1.5, 0.5, 0.5])  # a change of category moves two
+        budget = (np.abs(accepted - problem.x0) @ price).min() + extra
+        found = solve(problem, METHODS["robust_bayesian"], RobustBayesianParams(extra_cost=extra))
+        (one,) = found.counterfactuals
+        assert found.fallback or one.cost <= budget + 1e-9
+
+
+def test_the_bayesian_descent_ends_in_time_for_its_rows_to_be_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, inner = Clock.installed(monkeypatch), Odds.__call__
+
+    def slow(self: Odds, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
+        clock.now += 1.0
+        return inner(self, X)
+
+    monkeypatch.setattr(Odds, "__call__", slow)
+    problem = replace(steep(np.random.default_rng(1).uniform(-5.0, 5.0, (400, 4))), deadline=clock.now + 80.0)
+    assert solve(problem, METHODS["robust_bayesian"], RobustBayesianParams()).status is Status.FOUND
+
+
+def steep(rows_raw: Float[np.ndarray, "n p"]) -> RecourseProblem:
+    w = np.array([1.0, -0.5, 0.7, 0.2])
+    return ask(plane(4), lambda X: X @ w - 1.0, (-2.0, 1.0, 0.0, 0.0), rows_raw=rows_raw)[0]

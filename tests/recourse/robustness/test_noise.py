@@ -1,7 +1,7 @@
 """Invalidation rates against noise itself."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from scipy.stats import binomtest, chi2, irwinhall, kstest, laplace, ncx2, norm,
 
 from app.recourse.blackbox import BlackBox, Input, Meter, Output
 from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.recourse.robustness import noise
 from app.recourse.robustness.noise import (
     NoiseLaw,
     clopper_pearson,
@@ -198,6 +199,73 @@ def test_all_points_get_the_same_noise() -> None:
     rates, _ = invalidation_rate(Meter(ball(numbers(2))), X, std, 500, 1)
     assert rates[0] == rates[2]
     np.testing.assert_array_equal(rates[:1], invalidation_rate(Meter(ball(numbers(2))), X[:1], std, 500, 1)[0])
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace", "uniform"])
+def test_copies_in_parts_are_the_same_copies_in_one_call_of_the_budget(
+    monkeypatch: pytest.MonkeyPatch, law: NoiseLaw
+) -> None:
+    X, std = np.array([[1.0, 0.9, 0.3], [0.1, 0.2, 1.3]]), np.array([0.3, 0.0, 0.5])
+    together = seen_copies(X, std, law)
+    monkeypatch.setattr(noise, "MOST_TOGETHER", 600)
+    monkeypatch.setattr(noise, "MOST_KEPT", 100)
+    in_parts = seen_copies(X, std, law)
+    assert len(together.seen) == 1
+    assert max(part.size for part in in_parts.seen) <= 600
+    assert in_parts.rates.tobytes() == together.rates.tobytes()
+    assert in_parts.meter.calls == together.meter.calls == 1
+    assert in_parts.meter.rows == together.meter.rows == 1000
+    for i in range(2):
+        parts = [part.reshape(2, -1, 3)[i] for part in in_parts.seen]
+        np.testing.assert_array_equal(np.concatenate(parts), together.seen[0].reshape(2, -1, 3)[i])
+
+
+def test_a_model_that_is_paid_by_call_is_sent_all_copies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "MOST_TOGETHER", 600)
+    assert len(seen_copies(np.zeros((2, 3)), np.ones(3), "gaussian", remote=Paid()).seen) == 1
+
+
+def test_few_draws_are_kept_and_many_are_not() -> None:
+    assert standard_noise("gaussian", 1, 10, 3) is standard_noise("gaussian", 1, 10, 3)
+    one, again = (standard_noise("gaussian", 1, noise.MOST_KEPT, 2) for _ in range(2))
+    assert one is not again
+    np.testing.assert_array_equal(one, again)
+    np.testing.assert_array_equal(one[:10], np.random.default_rng(1).standard_normal((10, 2)))
+
+
+@dataclass
+class Copies:
+    """What a model was shown, and what came of it."""
+
+    seen: list[np.ndarray]
+    rates: np.ndarray
+    meter: Meter
+
+
+class Paid:
+    """A model elsewhere, for one call."""
+
+    max_calls, max_rows = 1, 10_000
+
+    def price(self, rows: int) -> tuple[int, int]:
+        return 1, rows
+
+    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
+        raise AssertionError
+
+
+def seen_copies(X: np.ndarray, std: np.ndarray, law: NoiseLaw, remote: Paid | None = None) -> Copies:
+    seen: list[np.ndarray] = []
+    box = BlackBox(
+        space=numbers(3),
+        predict=lambda X: seen.append(np.array(X)) or 1.0 - X[:, 0] * X[:, 2],
+        output=Output.LOGIT,
+        threshold=0.0,
+        remote=remote,
+    )
+    meter = Meter(box)
+    rates, _ = invalidation_rate(meter, X, std, 500, 1, law)
+    return Copies(seen, rates, meter)
 
 
 def test_columns_without_noise_stay_as_they_are() -> None:
