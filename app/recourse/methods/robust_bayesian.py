@@ -102,7 +102,7 @@ def generate(problem: RecourseProblem, params: RobustBayesianParams, ground: Gro
     """Rows along the descent of the odds, best first."""
     A, space, sample = problem.action_set, problem.action_set.space, ground.sample
     odds = Odds(sample.X[sample.favourable][:MOST_CENTRES], sample.X[~sample.favourable][:MOST_CENTRES], params)
-    # Those of the samples as they were seen: cheap, and where it matters in the same order.
+    # Those of the samples as they were seen: much cheaper, and they only order the changes of fallback records.
     nominal = Odds(odds.favourable, odds.unfavourable, replace(params, radius_unfavourable=0.0, radius_favourable=0.0))
     budget, path = _descend(problem, odds, ground, params)
 
