@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 
 from app.errors import Fault, ModelExists, ModelRefused, ModelUnavailable, ModelUnusable
 from app.recourse.blackbox import BlackBox
-from app.recourse.features import Feature, FeatureSpace, fit_encoding
+from app.recourse.features import LARGEST, Feature, FeatureSpace, fit_encoding
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.artifact import digest_fault
 from app.registry.files import copy, flush_directory, inside, write
@@ -146,9 +146,11 @@ class _Examination:
         """Features with center and scale; a stand-in without sound reference records, to examine the artifact with."""
         if rows_raw is None:
             return fit_encoding(manifest.features, np.zeros((1, len(manifest.features))), "none")
-        with np.errstate(over="ignore", invalid="ignore"):
-            features = fit_encoding(manifest.features, rows_raw, manifest.encoding.continuous)
-        endless = [f.name for f in features if not np.isfinite([f.center or 0.0, f.scale or 1.0]).all()]
+        features = fit_encoding(manifest.features, rows_raw, manifest.encoding.continuous)
+        space = FeatureSpace(features)
+        with np.errstate(over="ignore"):
+            columns = np.flatnonzero(~(np.abs(space.encode(rows_raw)) <= LARGEST).all(axis=0))
+        endless = [space.names[j] for j in space.feature_of_column[columns]]
         self.faults += [Fault("/reference", f'has numbers too large to encode in "{name}"') for name in endless]
         return None if endless else features
 

@@ -8,6 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from app.recourse.actionability import CHEAPEST, DEAREST
+from app.recourse.features import LARGEST
+from app.recourse.methods import METHODS
 from tests.api.asking import APPLICANT, faults, problem, question
 
 JSON = {"content-type": "application/json"}
@@ -365,17 +368,46 @@ def _damaged(rng: random.Random, value: Any, junk: list[Any]) -> Any:
     return value
 
 
-@pytest.mark.parametrize("number", [1.7e308, -1.7e308, 1e300, -1e150, 5e-324, -0.0, 0.1 + 0.2, 1e16, 10**300])
+@pytest.mark.parametrize("number", [LARGEST, -LARGEST, 5e-324, -0.0, 0.1 + 0.2, 10**16])
 @pytest.mark.parametrize("feature", ["income", "amount"])
 def test_extreme_but_legal_numbers_are_answered(client: httpx.Client, feature: str, number: float) -> None:
     applicant = {**APPLICANT, feature: number}
     response = client.post("/recourse", json=question(model="open", applicant=applicant, deadline_ms=2000))
     assert response.status_code == 200, response.text
-    bounds = {feature: {"min": -1.7e308, "max": 1.7e308}}
+    bounds = {feature: {"min": -LARGEST, "max": LARGEST}}
     response = client.post("/recourse", json=question(model="open", constraints={"bounds": bounds}, deadline_ms=2000))
     assert response.status_code == 200, response.text
     response = client.post("/models/open/predict", json={"records": [applicant]})
     assert response.status_code == 200, response.text
+
+
+@pytest.mark.parametrize("number", [1.7e308, -1e150, 1.1e16, 10**300])
+def test_numbers_that_drown_all_others_are_refused(client: httpx.Client, number: float) -> None:
+    applicant, bounds = {**APPLICANT, "income": number}, {"bounds": {"income": {"max": number}}}
+    detail = "must be between -1e+16 and 1e+16"
+    for path, body in (
+        ("/recourse", question(model="open", applicant=applicant)),
+        ("/models/open/predict", {"records": [applicant]}),
+    ):
+        (fault,) = problem(client.post(path, json=body), 422, "invalid-record")["errors"]
+        assert fault["pointer"].endswith("/income")
+        assert fault["detail"] == detail
+    (fault,) = problem(
+        client.post("/recourse", json=question(model="open", constraints=bounds)), 422, "invalid-request"
+    )["errors"]
+    assert fault == {"pointer": "/constraints/bounds/income/max", "detail": "must be a number between -1e+16 and 1e+16"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_numbers_at_the_limit_are_no_fault_of_any_method(client: httpx.Client, method: str) -> None:
+    applicant = {**APPLICANT, "income": -LARGEST, "amount": LARGEST}
+    for weight in (CHEAPEST, DEAREST):
+        asked = question(
+            model="open", applicant=applicant, method={"name": method}, cost={"weights": {"income": weight}},
+            constraints={"bounds": {"income": {"max": LARGEST}}}, deadline_ms=2000,
+        )  # fmt: skip
+        response = client.post("/recourse", json=asked)
+        assert response.status_code == 200, response.text
 
 
 @pytest.mark.parametrize("age", [2**53, -(2**53)])
