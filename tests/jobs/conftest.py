@@ -18,6 +18,7 @@ def starting(kind: str, models_store: Path, directory: Path) -> Iterator[Start]:
     settings = {
         "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_LANES_SYNC": "1",
         "RECOURSE_LANES_BOUNDS": "1", "RECOURSE_STATE_DIR": str(directory / "state"),
+        "RECOURSE_PLAN_BUDGET_MS": "30000",
     }  # fmt: skip
     with ExitStack() as stack:
         if kind == "postgres":
@@ -64,7 +65,7 @@ def cluster(address: str, models_store: Path, tmp_path: Path, ledger: Path) -> I
     settings = {
         "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_LANES_SYNC": "1",
         "RECOURSE_LANES_BOUNDS": "1", "RECOURSE_DATABASE_URL": address, "TEST_LEDGER": str(ledger),
-        "RECOURSE_STATE_DIR": str(tmp_path / "state"),
+        "RECOURSE_STATE_DIR": str(tmp_path / "state"), "RECOURSE_PLAN_BUDGET_MS": "30000",
     }  # fmt: skip
     with ExitStack() as stack:
         server = Server(tmp_path, {**settings, "RECOURSE_RUN_JOBS": "false"})

@@ -127,7 +127,7 @@ def drop_connections(address: str) -> int:
 
     with psycopg.connect(POSTGRES, autocommit=True) as connection:
         name = address.rpartition("/")[2]
-        query = "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s"
+        query = "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s"
         return len(connection.execute(query, [name]).fetchall())
 
 
@@ -147,7 +147,7 @@ class Server:
         until(lambda: b"running on" in self.log.read_bytes() or self._process.poll() is not None)
         assert self._process.poll() is None, self.log.read_text()
         (line,) = (line for line in self.lines() if "running on" in line["event"])
-        self.client = httpx.Client(base_url=line["event"].split()[3], timeout=30)
+        self.client = httpx.Client(base_url=line["event"].split()[3], timeout=120)
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
         """The lines of the log, of one event."""
@@ -171,7 +171,7 @@ class Server:
         job: dict[str, Any] = response.json()
         return job
 
-    def ended(self, address: str, *, within_s: float = 30.0) -> dict[str, Any]:
+    def ended(self, address: str, *, within_s: float = 120.0) -> dict[str, Any]:
         """A job, once it has ended."""
         until(lambda: self.job(address)["finished_at"], within_s=within_s)
         return self.job(address)

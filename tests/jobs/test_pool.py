@@ -71,7 +71,7 @@ def test_children_compute_with_one_thread_each_and_give_way(monkeypatch: pytest.
     async def work() -> None:
         async with lane(nice=5) as one:
             assert await one.run(chores.environment, "OMP_NUM_THREADS", timeout_s=20) == "1"
-            assert await one.run(chores.niceness, timeout_s=20) == os.nice(0) + 5
+            assert await one.run(chores.niceness, timeout_s=20) == min(os.nice(0) + 5, 19)
 
     run(work())
 
@@ -82,6 +82,7 @@ def test_the_function_learns_how_much_time_is_left_after_waiting(tmp_path: Path)
             holding = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
             await until((tmp_path / "held").exists)
             waiting = asyncio.create_task(one.run(chores.left, timeout_s=10))
+            await until(lambda: one.state().waiting == 1)
             await asyncio.sleep(0.3)
             (tmp_path / "held").unlink()
             assert await waiting < 9.71
@@ -97,7 +98,7 @@ def test_a_loop_in_native_code_is_killed_at_its_limit_and_the_child_replaced(tmp
             began = time.monotonic()
             with pytest.raises(LaneTimeout):
                 await one.run(chores.loop_in_c, str(tmp_path / "looping"), timeout_s=0.5)
-            assert time.monotonic() - began < 0.5 + GRACE_S + 0.5
+            assert time.monotonic() - began < 0.5 + GRACE_S + 3
             assert (tmp_path / "looping").read_text() == str(first)
             second = await one.run(chores.pid, timeout_s=20)
             assert second != first

@@ -38,7 +38,7 @@ def server(models_store: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Pope
         until(lambda: b"running on" in log.read_bytes())
         (line,) = (line for line in log.read_text().splitlines() if "running on" in line)
         url = json.loads(line)["event"].split()[3]
-        until(lambda: httpx.get(f"{url}/health/ready").json().get("workers") == 2)
+        until(lambda: httpx.get(f"{url}/health/ready", timeout=30).json().get("workers") == 2)
         yield process, url
     finally:
         if process.poll() is None:
@@ -68,9 +68,9 @@ def test_a_server_that_is_told_to_stop_ends_with_its_children(
 ) -> None:
     process, url = server
     pids = children(process.pid)
-    assert httpx.post(f"{url}/recourse", json=question()).json()["status"] == "found"
+    assert httpx.post(f"{url}/recourse", json=question(deadline_ms=30_000), timeout=60).json()["status"] == "found"
     process.terminate()
-    process.wait(10)
+    process.wait(60)
     until(lambda: all(gone(pid) for pid in pids))
 
 
@@ -84,7 +84,7 @@ def test_requests_in_flight_are_answered_before_the_server_ends(server: tuple[su
         until(lambda: refused(url))
         assert process.poll() is None
         assert answer.result().json()["reason"] == "deadline"
-    assert process.wait(15) == -signal.SIGTERM
+    assert process.wait(60) == -signal.SIGTERM
 
 
 def refused(url: str) -> bool:
@@ -101,7 +101,7 @@ def test_a_busy_server_stops_too(server: tuple[subprocess.Popen[bytes], str]) ->
     ask_for_ever(url)
     pids = children(process.pid)
     process.terminate()
-    process.wait(15)
+    process.wait(60)
     until(lambda: all(gone(pid) for pid in pids))
 
 
@@ -112,6 +112,6 @@ def test_a_child_killed_at_work_costs_one_answer(server: tuple[subprocess.Popen[
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     until(lambda: all(gone(pid) for pid in before))
-    until(lambda: httpx.get(f"{url}/health/ready").json().get("workers") == 2)
+    until(lambda: httpx.get(f"{url}/health/ready", timeout=30).json().get("workers") == 2)
     assert httpx.post(f"{url}/recourse", json=question(deadline_ms=30_000), timeout=60).json()["status"] == "found"
     assert not before & set(children(process.pid))

@@ -1,6 +1,7 @@
 """Recourses to be recorded, and processes that record them."""
 
 import sys
+import time
 from typing import Any
 
 from app.store.chain import Particulars
@@ -29,6 +30,9 @@ if __name__ == "__main__":
     address, name, count = sys.argv[1:]
     engine = open_engine(address)
     upgrade(engine)
+    print(flush=True)
+    sys.stdin.readline()
     for number in range(int(count)):
         Ledger(engine).append([gift(number, prefix=name)])
+        time.sleep(0.005)  # for the others to have their turn, however few the cores are
     engine.dispose()

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -292,9 +293,17 @@ def test_data_that_is_back_after_it_was_erased_is_found(filled: Ledger) -> None:
 def test_writers_in_several_processes_make_one_chain(url: str) -> None:
     """They also migrate the empty database, all at once."""
     command = [sys.executable, "-W", "error", "-m", "tests.store.gifts", url]
-    writers = [subprocess.Popen([*command, f"w{i}", "40"], cwd=ROOT, stderr=subprocess.PIPE) for i in range(4)]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    writers = [subprocess.Popen([*command, f"w{i}", "40"], cwd=ROOT, **pipes) for i in range(4)]
+    for writer in writers:  # all of them are there before the first one writes
+        assert writer.stdout is not None
+        writer.stdout.readline()
     for writer in writers:
-        _, complaint = writer.communicate(timeout=60)
+        assert writer.stdin is not None
+        writer.stdin.write(b"\n")
+        writer.stdin.flush()
+    for writer in writers:
+        _, complaint = writer.communicate(timeout=120)
         assert (writer.returncode, complaint) == (0, b"")
     engine = open_engine(url)
     proof = Ledger(engine).prove()
