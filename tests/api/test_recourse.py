@@ -16,7 +16,7 @@ from app.api.schemas.recourse import RecourseAnswer
 from app.registry.registry import Registry
 from tests.api.asking import APPLICANT, faults, problem, question
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
-from tests.conftest import Running
+from tests.conftest import Running, until
 from tests.registry.loan import WEIGHTS
 
 NUMBERS = ("age", "income", "amount")
