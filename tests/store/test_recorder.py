@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,17 @@ def recorded(url: str) -> set[str]:
     return found
 
 
+@contextmanager
+def written_elsewhere(url: str) -> Iterator[None]:
+    """Somebody else writes, so that nobody here can."""
+    engine = open_engine(url)
+    try:
+        with writing(engine):
+            yield
+    finally:
+        engine.dispose()
+
+
 async def forget(_records: object) -> None:
     """Nothing is kept elsewhere."""
 
@@ -91,15 +102,13 @@ def test_what_is_refused_while_another_one_writes_is_not_recorded_later(
 ) -> None:
     async def work() -> None:
         async with opened(settings) as ledger:
-            other = open_engine(url)
-            with writing(other):
+            with written_elsewhere(url):
                 first = asyncio.create_task(told(ledger.record(gift(1))))
                 await until(lambda: ledger._writing and not ledger._waiting)
                 monkeypatch.setattr(recorder, "PATIENCE_S", 0.05)
                 assert [await told(ledger.record(gift(number))) for number in (2, 3)] == [False, False]
                 assert not ledger._waiting
                 monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
-            other.dispose()
             assert await first
             await ledger.record(gift(4))
 
@@ -113,14 +122,12 @@ def test_who_is_being_written_when_the_time_is_over_is_told_what_comes_of_it(
 ) -> None:
     async def work() -> None:
         async with opened(settings) as ledger:
-            other = open_engine(url)
-            with writing(other):
+            with written_elsewhere(url):
                 monkeypatch.setattr(recorder, "PATIENCE_S", 0.0)
                 late = asyncio.create_task(told(ledger.record(gift(1))))
                 await asyncio.sleep(0)  # its time is over, but it is taken before it hears of that
                 monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
                 await until(lambda: not ledger._waiting)
-            other.dispose()
             assert await late
 
     asyncio.run(work())
@@ -159,14 +166,12 @@ def test_closing_does_not_wait_for_a_database_that_is_stalled(
 
     async def work() -> None:
         async with opened(settings) as ledger:
-            other = open_engine(url)
-            with writing(other):
+            with written_elsewhere(url):
                 given = asyncio.create_task(told(ledger.record(gift(1))))
                 await until(lambda: ledger._writing and not ledger._waiting)
                 async with asyncio.timeout(LONG_S / 2):
                     await ledger.close()
                     assert not await given
-            other.dispose()
             # What had been begun ends now, and takes its connection with it.
             await asyncio.to_thread(ledger._writer.shutdown)
 
