@@ -1,14 +1,15 @@
 # make run: install, start the service with the demo model, ask it one recourse, go on serving.
-# make test: install, run the tests. The other targets are for people who change the code.
+# make test: install, run the tests that do not take long. The other targets are for people who change the code.
 
 PYTHON ?=
-# Where pip looks for torch; empty = where it looks for everything. docs/operations.md says when to set it.
+# Where pip looks for torch; empty = where it looks for everything. docs/operations/installation.md says when to set it.
 TORCH_INDEX_URL ?=
+# What `make test` gives to pytest besides, as in: make test ARGS='--seeds 20 -k probe'
+ARGS ?=
 
 BIN := .venv/bin
 STAMP := .venv/.installed
 TORCH := torch==2.13.0
-ARITHMETIC := tests/recourse tests/registry tests/store tests/test_plans.py tests/test_promises.py
 
 .PHONY: help setup run test check openapi bench test-image lock clean
 .DEFAULT_GOAL := help
@@ -16,8 +17,8 @@ ARITHMETIC := tests/recourse tests/registry tests/store tests/test_plans.py test
 help:
 	@echo "make setup       install into .venv"
 	@echo "make run         install, start the service with the demo model and ask it one recourse"
-	@echo "make test        install and run the tests"
-	@echo "make check       linters, types, import floors, then the tests"
+	@echo "make test        install and run the tests; what takes long is left out"
+	@echo "make check       linters, types, import floors, then all tests, as in continuous integration"
 	@echo "make openapi     write openapi.json"
 	@echo "make bench       run the benchmarks"
 	@echo "make test-image  build the container image and try it"
@@ -50,21 +51,23 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP)
 	$(BIN)/recourse demo
 
-# The tests of arithmetic need a core and no patience; they take what the tests of servers leave of the machine.
-test: $(STAMP)
-	@log=$$(mktemp); nice -n 19 $(BIN)/pytest -p no:cacheprovider $(ARITHMETIC) > "$$log" 2>&1 & pid=$$!; \
-	trap 'kill $$pid 2>/dev/null; rm -f "$$log"' EXIT; trap 'exit 130' INT TERM; \
-	$(BIN)/pytest $(ARITHMETIC:%=--ignore=%); servers=$$?; \
-	wait $$pid; arithmetic=$$?; cat "$$log"; \
-	[ $$servers = 0 ] && [ $$arithmetic = 0 ]
+# Two processes; the tests of a file stay together, as do the servers that they share.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile
 
+test: $(STAMP)
+	$(PYTEST) $(ARGS)
+
+EVERYTHING := -m "" --seeds 0 --hypothesis-profile ci
+
+# What fails while two processes compete for a busy machine runs once more alone; what fails again is wrong.
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p app -p examples -p benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
-	$(MAKE) test
+	TEST_TYPES=1 $(PYTEST) tests/recourse --seeds 2
+	$(MAKE) test ARGS='$(EVERYTHING)' || $(BIN)/pytest --last-failed --last-failed-no-failures none $(EVERYTHING)
 
 openapi: $(STAMP)
 	$(BIN)/recourse openapi --output openapi.json

@@ -1,11 +1,55 @@
-"""Shapes and types in the annotations of the core are enforced in every test run.
+"""What every test run needs before anything else is imported, and how much of the tests is run.
 
-It has to happen here: the hook only reaches modules that are imported after it, and `tests/conftest.py` imports them.
+It has to happen here: `tests/conftest.py` imports the core, and a hook on imports only reaches what comes after it.
 """
 
-from jaxtyping import install_import_hook
+import os
+import sys
 
-# As for a static checker, an int will do where a float is asked for.
-CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+import pytest
+from hypothesis import HealthCheck, settings
 
-install_import_hook("app.recourse", CHECKER)
+# Two workers with a thread for each core would get in each other's way. Children of the tests inherit it.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+TYPES = "TEST_TYPES"
+"""Set to 1, shapes and types in annotations of the core are checked at every call; a solve takes five times longer."""
+
+if os.environ.get(TYPES) == "1":
+    from jaxtyping import install_import_hook
+
+    # As for a static checker, an int will do where a float is asked for.
+    install_import_hook("app.recourse", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+    # The checks of a call are calls themselves: a recursion of the core is several times as deep.
+    sys.setrecursionlimit(4 * sys.getrecursionlimit())
+
+# A failure must depend neither on the day nor on how busy the machine is.
+settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", settings.get_profile("ci"), max_examples=20)
+settings.load_profile("dev")  # unless --hypothesis-profile names another one
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--seeds``."""
+    parser.addoption(
+        "--seeds", type=int, default=5, metavar="N",
+        help="run the first N seeds of a test that has a parameter `seed`; 0: all of them (default: 5)",
+    )  # fmt: skip
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the seeds after the first ones; a test that is named with its seed is run."""
+    count: int = config.getoption("seeds")
+    named = {arg.rpartition("::")[2] for arg in config.args if arg.endswith("]")}
+    left_out = [item for item in items if count and item.name not in named and _seed(item) >= count]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        chosen = set(left_out)
+        items[:] = [item for item in items if item not in chosen]
+
+
+def _seed(item: pytest.Item) -> int:
+    """The seed that a test is run with; 0 where it has none."""
+    seed = item.callspec.params.get("seed") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else 0
+    return seed if isinstance(seed, int) else 0

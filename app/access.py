@@ -1,4 +1,4 @@
-"""Who may ask, and how often."""
+"""Access control and rate limits."""
 
 import asyncio
 import time
@@ -14,24 +14,24 @@ from app.store.keys import NOBODY, Key, Keys, Scope, parts
 from app.store.recorder import Recorder
 
 FRESH_S = 1.0
-"""Keys are read again after so long; a key that was revoked works no longer than that."""
+"""Keys are read again after this time; a revoked key works no longer than that."""
 
-UNREADABLE = "The API keys cannot be read, so nobody can be let in."
+UNREADABLE = "The API keys cannot be read, so no request can be authenticated."
 
 WINDOW_S = 60.0
-"""Rates are so many requests in this time."""
+"""Rates are requests in this time."""
 
 RATE_WITH_KEYS = 6000
-"""Requests per `WINDOW_S` of one caller, where keys are asked for and the operator has not said how many."""
+"""Default limit of requests per `WINDOW_S` of one caller, where keys are required."""
 
 MOST_CALLERS = 10_000
-"""Callers whose rates are known; the one that has been silent for longest makes room."""
+"""Callers whose rates are kept; the least recent one is dropped."""
 
 
 def refuse_open(settings: Settings, any_key: Callable[[], bool]) -> None:
-    """Raise `Open` where everybody who reaches the service could use it, and more than this machine may reach it.
+    """Raise `Open` if the service would be open to other machines without a key.
 
-    `any_key` tells whether there is a key; asked only where it matters.
+    `any_key` returns whether there is a key; called only where that matters.
     """
     if not _is_public(settings):
         return
@@ -41,9 +41,9 @@ def refuse_open(settings: Settings, any_key: Callable[[], bool]) -> None:
         )
     if settings.auth == "auto" and not any_key():
         raise Open(
-            f"There is no API key, and this service is reached at {_address(settings)}. Make a key with `recourse keys "
-            "create`, or set RECOURSE_AUTH=required. If only this machine reaches it, as in a container whose port is "
-            "published on 127.0.0.1, say so: RECOURSE_PUBLISHED_ON=127.0.0.1."
+            f"There is no API key, and this service is reached at {_address(settings)}. Create a key with `recourse "
+            "keys create`, or set RECOURSE_AUTH=required. If only this machine reaches it, as in a container whose "
+            "port is published on 127.0.0.1, set RECOURSE_PUBLISHED_ON=127.0.0.1."
         )
 
 
@@ -72,18 +72,18 @@ def _address(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """How often a caller may ask."""
+    """The rate limit of one caller, and how much of it is left."""
 
     limit: int
     """Requests per `WINDOW_S`."""
     left: int
-    """Requests that it has left now."""
+    """Requests left now."""
     full_s: float
-    """Until it has all of them again."""
+    """Time until all of them are left again."""
 
 
 class Access:
-    """Who may use this process; used from one event loop."""
+    """Access control of this process; used from one event loop."""
 
     def __init__(self, settings: Settings, recorder: Recorder) -> None:
         self._settings = settings
@@ -93,14 +93,14 @@ class Access:
         self._failed_at = -FRESH_S
         self._reading = asyncio.Lock()
         self._buckets: dict[str, tuple[float, float]] = {}
-        """Of each caller how many requests were left, and when that was; the one that asked last is last."""
+        """Requests left for each caller, and when that was; ordered by last request."""
 
     async def identify(self, offered: str | None) -> Key | None:
-        """The key that was offered; None where nobody needs one.
+        """The key that was offered; None if no key is needed.
 
         Raises
         ------
-        KeyRequired, InvalidKey : it is missing, or not one of ours
+        KeyRequired, InvalidKey : it is missing, or unknown or revoked
         NotReady : the keys cannot be read now
         """
         if self._settings.auth != "off":
@@ -121,14 +121,14 @@ class Access:
             raise InsufficientScope(scopes=sorted(scopes))
 
     def require_own_host(self, host: str) -> None:
-        """Raise `Misdirected` where a request without a key names a host that anybody's DNS can point here.
+        """Raise `Misdirected` if a request without a key names a host that any DNS zone could point here.
 
-        A web page can have its own name point here (DNS rebinding), and then its browser lets it read every answer. It
-        can have neither an address nor a name without a dot, such as that of another container.
+        A web page can point its own name here (DNS rebinding), and then the browser lets it read every answer. It
+        cannot use an address, or a name without a dot, such as that of another container.
 
         Parameters
         ----------
-        host : the header, which names what the client asked for; empty where there is none, as browsers always send it
+        host : the header Host; empty if absent, since browsers always send it
         """
         try:
             name = urlsplit(f"//{host}").hostname or ""
@@ -136,12 +136,12 @@ class Access:
             name = "?."
         if "." in name and not _is_address(name):
             raise Misdirected(
-                "This service asks for no key, so the header Host must be an address, such as 127.0.0.1, or a name "
-                "without a dot, such as localhost. For other names, make a key with `recourse keys create`."
+                "This service requires no key, so the header Host must be an address, such as 127.0.0.1, or a name "
+                "without a dot, such as localhost. For other names, create a key with `recourse keys create`."
             )
 
     def count(self, caller: str) -> Rate | None:
-        """Count a request; None where there is no limit. Raises `TooManyRequests`."""
+        """Count a request; None if there is no limit. Raises `TooManyRequests`."""
         limit = self._settings.rate_limit
         if limit is None:
             limit = 0 if self._open else RATE_WITH_KEYS
@@ -162,7 +162,7 @@ class Access:
 
     @property
     def _open(self) -> bool:
-        """Whether requests without a key are answered. One key that ever was, also a revoked one, ends that."""
+        """Whether requests without a key are answered. With `auto`, any key ends that, even a revoked one."""
         if self._settings.auth == "auto":
             return not (self._keys or _is_public(self._settings))
         return self._settings.auth == "off"
@@ -172,9 +172,9 @@ class Access:
             return
         async with self._reading:
             if (began := time.monotonic()) - self._read_at < FRESH_S:
-                return  # somebody has just read them
+                return  # another request has just read them
             if self._failed_at > asked:
-                # Somebody has just tried. If all who wait did so, one after the other, the last would wait for hours.
+                # Another request has just failed. If all that wait tried in turn, the last would wait for hours.
                 raise NotReady(UNREADABLE)
             try:
                 found = await self._recorder.run(lambda engine: Keys(engine).list())

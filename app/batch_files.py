@@ -1,7 +1,7 @@
 """Batches in files: read applicants, compute them without a server, write a line for each.
 
-What is done is in ``OUTPUT.part``, one line of JSON for each row so far, in the order of the input;
-``OUTPUT.part.json`` says what was asked. So a batch that was stopped, however that happened, can go on.
+Finished rows are in ``OUTPUT.part``, one line of JSON each, in the order of the input; ``OUTPUT.part.json`` has the
+question. So a batch that was stopped, for whatever reason, can continue.
 """
 
 import asyncio
@@ -18,15 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from app.api.errors import problem
-from app.api.routes.batch import line_to_row, to_row
-from app.jobs import kinds, task
-from app.jobs.answer import Json
-from app.jobs.asked import Store
-from app.jobs.batch import GROUP, line_of, refusal
-from app.jobs.groups import lines_of
-from app.jobs.pool import Lane
+from app.api.schemas.batch import line_to_row, to_row
+from app.compute import tasks
+from app.compute.answers import Json
+from app.compute.lane import Lane
+from app.compute.messages import Store
+from app.jobs import kinds
+from app.jobs.batch.groups import lines_of
+from app.jobs.batch.lines import GROUP, line_of, refusal
 from app.recourse.features import Feature
-from app.registry.registered import RegisteredModel
+from app.registry.version import RegisteredModel
 from app.settings import Settings
 
 LINES, CSV, PARQUET = ".ndjson", ".csv", ".parquet"
@@ -34,22 +35,22 @@ LINES, CSV, PARQUET = ".ndjson", ".csv", ".parquet"
 FORMATS = (LINES, CSV, PARQUET)
 
 AHEAD = 2
-"""Groups in the line for each child, so that none waits for this process."""
+"""Groups queued for each child, so that none waits for this process."""
 
 UNNAMED = "(without a heading)"
-"""Where the cells of a row go that has more of them than there are columns; the row is refused."""
+"""Name for the cells beyond the last column; such a row is refused."""
 
 PARQUET_ROWS = 1000
 """Rows of a Parquet file in memory at once."""
 
 
 class BatchRefused(Exception):
-    """The batch cannot be computed as it was asked for; the sentence says why."""
+    """The batch cannot be computed; the sentence says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Applicants in a file, and the file for what becomes of them."""
+    """Applicants in a file, and the file of their answers."""
 
     source: Path
     output: Path
@@ -64,16 +65,16 @@ class Batch:
 
     @property
     def asked(self) -> Path:
-        """What they were computed for."""
+        """The question of these rows."""
         return self.output.with_name(f"{self.output.name}.part.json")
 
     def begin(self, *, resume: bool) -> tuple[int, int]:
-        """Make ready to write; how many rows are done already, and how many there are.
+        """Prepare to write; the number of finished rows, and of all rows.
 
         Raises
         ------
-        BatchRefused : the input cannot be read, or lacks a column; there is something already, and it was not said to
-            go on; or it is of another question
+        BatchRefused : the input cannot be read, or lacks a column; there are finished rows and `resume` is false; or
+            they are of another question
         """
         for path in (self.source, self.output):
             if path.suffix not in FORMATS:
@@ -81,7 +82,7 @@ class Batch:
         if PARQUET in (self.source.suffix, self.output.suffix):
             _parquet()
         if self.output.exists():
-            raise BatchRefused(f"{self.output} is there already; remove it, or choose another output.")
+            raise BatchRefused(f"{self.output} exists already; remove it, or choose another output.")
         if missing := [name for name in self._names() if name not in self._columns()]:
             raise BatchRefused(f"{self.source} has no column {', '.join(missing)}, which {self.model.name} needs.")
         total = self._count()
@@ -92,9 +93,9 @@ class Batch:
             return 0, total
         done = _whole_lines(self.part)
         if not resume:
-            raise BatchRefused(f"{done:,} rows are done in {self.part}. Go on with --resume, or remove it.")
+            raise BatchRefused(f"{done:,} rows are done in {self.part}. Continue with --resume, or remove it.")
         if self.asked.read_text(encoding="utf-8") != question:
-            raise BatchRefused(f"{self.part} is of another input, model or question; remove it to begin anew.")
+            raise BatchRefused(f"{self.part} is of another input, model or question; remove it to start again.")
         return done, total
 
     def ignored(self) -> list[str]:
@@ -126,42 +127,42 @@ class Batch:
         return map(read, _records(self.source))
 
     def finish(self) -> Counter[str]:
-        """Turn the lines into the output; how many there are of each status."""
+        """Turn the lines into the output; the number of lines of each status."""
         counts: Counter[str] = Counter()
         if self.output.suffix == LINES:
             unfinished = self.output.with_name(f"{self.output.name}.tmp")
             with unfinished.open("w", encoding="utf-8") as file:
-                for told in self._told(counts):
-                    file.write(line_of(told) + "\n")
+                for result in self._results(counts):
+                    file.write(line_of(result) + "\n")
         else:
-            unfinished = _write_table(self.output, self.model.space.features, self._told(counts))
+            unfinished = _write_table(self.output, self.model.space.features, self._results(counts))
         os.replace(unfinished, self.output)
         self.part.unlink()
         self.asked.unlink()
         return counts
 
-    def _told(self, counts: Counter[str]) -> Iterator[Json]:
+    def _results(self, counts: Counter[str]) -> Iterator[Json]:
         """Answers and problem documents, in order."""
         with self.part.open(encoding="utf-8") as file:
             for line in file:
                 found = refusal(line)
                 if found is None:
-                    told = json.loads(line)
+                    result = json.loads(line)
                 else:
-                    told = {**problem(found[0], "/recourse/batch"), "reference": found[1]}
-                counts[str(told["status"]) if found is None else "refused"] += 1
-                yield told
+                    result = {**problem(found[0], "/recourse/batch"), "reference": found[1]}
+                counts[str(result["status"]) if found is None else "refused"] += 1
+                yield result
 
 
 async def compute(settings: Settings, batch: Batch, done: int, on_progress: Callable[[int], None]) -> None:
-    """Compute the rows behind the first `done` in a pool of processes, and write their lines.
+    """Compute the rows after the first `done` in a pool of processes, and write their lines.
 
     Parameters
     ----------
-    on_progress : is told how many rows are done
+    on_progress : called with the number of finished rows
     """
     store = Store.of(settings)
-    lane = Lane("batch", settings.lanes_bounds, task.prepare, (store,))
+    lane = Lane("batch", settings.lanes_bounds, tasks.prepare, (store,))
     lane.start()
     try:
         with batch.part.open("a", encoding="utf-8") as file:
@@ -216,7 +217,7 @@ class Reader:
         return to_row({"applicant": applicant, "reference": None if reference is None else str(reference)})
 
     def _value(self, name: str, value: Any) -> Any:
-        """A text as the feature takes it; what cannot be read stays a text, and is refused as one."""
+        """A text as a value of the feature; a text that cannot be read stays one, and is refused later."""
         feature = self._features.get(name)
         if feature is None or not isinstance(value, str):
             return value
@@ -244,7 +245,7 @@ def _records(source: Path) -> Iterator[Any]:
 
 @contextmanager
 def _reading(source: Path) -> Iterator[None]:
-    """What is wrong with a file is one sentence."""
+    """Turns the errors of reading a file into a sentence."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -269,7 +270,7 @@ def _digest(path: Path) -> str:
 
 
 def _whole_lines(path: Path) -> int:
-    """How many lines a file has, once what was torn at its end is cut off."""
+    """The number of lines of a file, after an incomplete last line is cut off."""
     count = end = 0
     with path.open("r+b") as file:
         for line in file:
@@ -288,15 +289,15 @@ FACTS = {
 """Columns of every table; those of the advised record follow, `to.` and the name of the feature."""
 
 
-def _cells(told: Json) -> Json:
+def _cells(result: Json) -> Json:
     """One row of a table; the best counterfactual where there are several."""
-    if "code" in told:
-        faults = [f"{fault['pointer']} {fault['detail']}" for fault in told.get("errors", ())]
-        detail = "; ".join([told["detail"], *faults])
-        return {"reference": told["reference"], "status": "refused", "reason": told["code"], "detail": detail}
-    cells = {key: told[key] for key in ("reference", "id", "status", "reason", "detail", "seed")}
-    cells["probability"] = told["factual"] and told["factual"]["probability"]
-    for best in told["counterfactuals"][:1]:
+    if "code" in result:
+        faults = [f"{fault['pointer']} {fault['detail']}" for fault in result.get("errors", ())]
+        detail = "; ".join([result["detail"], *faults])
+        return {"reference": result["reference"], "status": "refused", "reason": result["code"], "detail": detail}
+    cells = {key: result[key] for key in ("reference", "id", "status", "reason", "detail", "seed")}
+    cells["probability"] = result["factual"] and result["factual"]["probability"]
+    for best in result["counterfactuals"][:1]:
         validity = best["validity"]
         cells |= {
             "changes": " ".join(change["text"] for change in best["changes"]),
@@ -308,11 +309,11 @@ def _cells(told: Json) -> Json:
     return cells
 
 
-def _write_table(output: Path, features: Iterable[Feature], told: Iterator[Json]) -> Path:
-    """The table beside where it shall be."""
+def _write_table(output: Path, features: Iterable[Feature], result: Iterator[Json]) -> Path:
+    """Write the table to a temporary file beside the output."""
     unfinished = output.with_name(f"{output.name}.tmp")
     columns = {**FACTS, **{f"to.{feature.name}": _kind(feature) for feature in features}}
-    rows = map(_cells, told)
+    rows = map(_cells, result)
     if output.suffix == CSV:
         with unfinished.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, columns)
@@ -337,6 +338,6 @@ def _kind(feature: Feature) -> type:
 
 
 def summary(counts: Counter[str]) -> str:
-    """How a batch went, as a sentence."""
+    """The result of a batch as a sentence."""
     parts = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in sorted(counts.items()))
     return f"{counts.total():,} applicants: {parts or 'none'}."

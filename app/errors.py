@@ -1,7 +1,7 @@
-"""Everything that can go wrong, one class each.
+"""All errors of the service, one class each.
 
-The docstring of a class is its default sentence, ``code`` is the stable name clients switch on, and the facts are
-attributes. Nothing here knows about HTTP: ``app.api.errors`` gives each class its status in one table.
+The docstring of a class is its default message, ``code`` the stable name that clients switch on, and facts are
+attributes. Nothing here knows about HTTP: ``app.api.errors`` maps each class to its status in one table.
 """
 
 from collections.abc import Iterable
@@ -11,15 +11,19 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with an input, and where."""
+    """One fault of an input, and its place."""
 
     pointer: str
-    """JSON pointer into the input, "" for the whole of it."""
+    """JSON pointer into the input; "" for the whole input."""
     detail: str
+
+    def under(self, prefix: str) -> "Fault":
+        """The same fault of a larger input, in which this one stands at `prefix`."""
+        return Fault(prefix + self.pointer, self.detail)
 
 
 class RecourseError(Exception):
-    """Something went wrong."""
+    """An error occurred."""
 
     code: ClassVar[str] = "error"
 
@@ -57,7 +61,7 @@ class RecourseError(Exception):
 
 
 class InvalidRequest(RecourseError):
-    """The request does not have the form that this endpoint takes."""
+    """The request does not match the schema of this endpoint."""
 
     code = "invalid-request"
 
@@ -75,7 +79,7 @@ class InvalidRecord(InvalidRequest):
 
 
 class ConstraintClash(InvalidRequest):
-    """A constraint of the request contradicts the model's own actionability; it may only tighten it."""
+    """A constraint of the request contradicts the actionability of the model; a request may only tighten it."""
 
     code = "constraint-clash"
 
@@ -93,7 +97,7 @@ class BodyTooLarge(RecourseError):
 
 
 class IdempotencyKeyReused(InvalidRequest):
-    """This Idempotency-Key came with another request before."""
+    """This Idempotency-Key was used before, for another request."""
 
     code = "idempotency-key-reused"
 
@@ -105,7 +109,7 @@ class IdempotencyInProgress(RecourseError):
 
 
 class KeyRequired(RecourseError):
-    """This address asks for an API key."""
+    """This endpoint requires an API key."""
 
     code = "key-required"
 
@@ -117,13 +121,13 @@ class InvalidKey(KeyRequired):
 
 
 class InsufficientScope(RecourseError):
-    """The API key is not meant for this."""
+    """The API key lacks a scope that this endpoint requires."""
 
     code = "insufficient-scope"
 
 
 class TooManyRequests(RecourseError):
-    """There were more requests in a short time than this service takes from one caller."""
+    """The caller has exceeded its rate limit."""
 
     code = "too-many-requests"
 
@@ -135,7 +139,7 @@ class NotFound(RecourseError):
 
 
 class MethodNotAllowed(RecourseError):
-    """This address does not answer this HTTP method."""
+    """This address does not support this HTTP method."""
 
     code = "method-not-allowed"
 
@@ -147,25 +151,25 @@ class UnknownModel(NotFound):
 
 
 class UnknownRecourse(NotFound):
-    """There is no recourse of this name in the ledger."""
+    """There is no recourse with this id in the ledger."""
 
     code = "unknown-recourse"
 
 
 class Erased(RecourseError):
-    """The personal data of this recourse has been erased; that it was given is all that is left."""
+    """The personal data of this recourse has been erased."""
 
     code = "erased"
 
 
 class UnknownJob(NotFound):
-    """There is no job of this name."""
+    """There is no job with this id."""
 
     code = "unknown-job"
 
 
 class JobFinished(RecourseError):
-    """The job has ended already; there is nothing left to cancel."""
+    """The job has already ended, so it cannot be cancelled."""
 
     code = "job-finished"
 
@@ -198,31 +202,43 @@ class ModelRefused(RecourseError):
 
 
 class ModelExists(ModelRefused):
-    """This version of the model is registered already; versions are never overwritten."""
+    """This version of the model is already registered; versions are never overwritten."""
 
     code = "model-exists"
 
 
 class ModelUnusable(RecourseError):
-    """A registered model cannot be loaded any more: its files have changed, or a library it needs is missing."""
+    """A registered model can no longer be loaded: its files have changed, or a library that it needs is missing."""
 
     code = "model-unusable"
 
 
 class ModelOutputInvalid(RecourseError):
-    """The black box answered with something that is not one finite number per record."""
+    """The output of the model is not one finite number per record."""
 
     code = "model-output-invalid"
 
 
 class ModelUnavailable(RecourseError):
-    """The server of a remote model does not answer, or will not now; `retry_after_s` is when it may, if it said so."""
+    """The server of the remote model is unavailable."""
 
     code = "model-unavailable"
 
 
+class RehearsalFailed(RecourseError):
+    """The future models of this model could not be made."""
+
+    code = "rehearsal-failed"
+
+
+class RehearsalRunning(RecourseError):
+    """The future models of this model are being made by another process."""
+
+    code = "rehearsal-running"
+
+
 class BudgetExceeded(RecourseError):
-    """The answer would take more requests or records than the model's owner allows for one answer."""
+    """The answer needs more requests to the model, or more records, than the manifest allows for one answer."""
 
     code = "budget-exceeded"
 
@@ -243,13 +259,13 @@ class BoundaryNotFound(RecourseError):
 
 
 class DeadlineExceeded(RecourseError):
-    """The time that the request allowed ran out."""
+    """The deadline of the request has passed."""
 
     code = "deadline-exceeded"
 
 
 class SolverFailed(RecourseError):
-    """A numerical solver ended without an answer."""
+    """A numerical solver ended without a solution."""
 
     code = "solver-failed"
 
@@ -264,37 +280,37 @@ class LaneTimeout(RecourseError):
 
 
 class LaneCrashed(RecourseError):
-    """The process that computed the answer died; a new one has been started, so the request may be sent again."""
+    """The process that computed the answer crashed; a new one is being started, and the request may be sent again."""
 
     code = "lane-crashed"
 
 
 class JobAbandoned(RecourseError):
-    """The job was given up: it was interrupted again each time it was taken up."""
+    """The job was abandoned: every attempt to compute it was interrupted."""
 
     code = "job-abandoned"
 
 
 class StateUnusable(RecourseError):
-    """The directory for the state of the service (RECOURSE_STATE_DIR) cannot be written."""
+    """The state directory (RECOURSE_STATE_DIR) cannot be written."""
 
     code = "state-unusable"
 
 
 class Open(RecourseError):
-    """The service would be open to everybody who can reach its address."""
+    """The service would be open to anyone who can reach its address."""
 
     code = "open"
 
 
 class Misdirected(RecourseError):
-    """A service that asks for no key was asked under a name that anybody can have point to it."""
+    """The request names a host that a service without API keys does not answer for."""
 
     code = "misdirected"
 
 
 class Overloaded(RecourseError):
-    """All workers are busy and the waiting line is full; try again shortly."""
+    """All workers are busy and the queue is full; try again shortly."""
 
     code = "overloaded"
 
@@ -312,7 +328,7 @@ class LedgerUnavailable(NotReady):
 
 
 class InternalError(RecourseError):
-    """An error of this service; it has been logged under the request id."""
+    """Internal error; it is logged with the request id."""
 
     code = "internal-error"
 

@@ -1,4 +1,4 @@
-"""Puts the service together."""
+"""Builds and runs the service."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def create_app(settings: Settings | None = None, kinds: Mapping[str, JobKind] = 
 
 
 class Server(uvicorn.Server):
-    """Lets go whoever waits for a job when it is told to stop, or they would hold it up."""
+    """Ends requests that wait for a job when it stops, since they would delay that."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -53,7 +53,7 @@ class Server(uvicorn.Server):
 
 
 def _begin(settings: Settings) -> None:
-    """What every process does first."""
+    """The first steps of every process."""
     configure_logging(settings.log_level)
     for name in unknown_settings(os.environ):
         log.warning("unknown-setting", variable=name)
@@ -61,7 +61,7 @@ def _begin(settings: Settings) -> None:
 
 
 def serve(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
-    """Run the service until it is told to stop. Raises `StateUnusable`, and `Open` as `refuse_open`."""
+    """Run the service until it receives a signal to stop. Raises `StateUnusable`, and `Open` as `refuse_open`."""
     _begin(settings)
     refuse_open(settings, lambda: _any_key(settings))
     run(create_app(settings, kinds), settings)
@@ -72,7 +72,7 @@ def _any_key(settings: Settings) -> bool:
         with opened(settings) as engine:
             return bool(Keys(engine).list())
     except sa.exc.OperationalError:
-        # The database is away. On a public address nobody is let in until the keys can be read.
+        # The database is away; no request is authenticated until the keys can be read.
         return True
 
 
@@ -83,7 +83,7 @@ def run(app: FastAPI, settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         log_config=None,
-        access_log=False,  # has its own line, without the query
+        access_log=False,  # replaced by our own line, without the query
         server_header=False,
         timeout_graceful_shutdown=settings.shutdown_s,
     )
@@ -95,7 +95,7 @@ def run(app: FastAPI, settings: Settings) -> None:
 
 
 def work(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
-    """Compute jobs until told to stop, without answering requests. Raises `StateUnusable`."""
+    """Compute jobs until a signal to stop, without answering requests. Raises `StateUnusable`."""
     _begin(settings)
     asyncio.run(_work(Service(settings.model_copy(update={"run_jobs": True}), kinds)))
 

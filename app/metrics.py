@@ -1,7 +1,7 @@
-"""What is measured, in the form that Prometheus reads.
+"""Metrics in the format of Prometheus.
 
-Labels are names of our own (routes, methods, verdicts, lanes, registered models), never anything a client made up, so
-that there are few of them and none holds personal data.
+Labels are names of our own (routes, methods, verdicts, lanes, registered models), never text from a client, so that
+they are few and hold no personal data.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ SECONDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 JOB_SECONDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 HTTP_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Others are one label: a client can make up as many as it likes."""
+"""Others share one label: clients can invent any number."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -41,9 +41,9 @@ class LaneState:
     idle: int
     warming: int
     waiting: int
-    """Calls in line."""
+    """Calls in the queue."""
     ended: Mapping[str, int]
-    """Children that ended before their time, since the start, by the reason."""
+    """Children that were killed or died since the start, by reason."""
 
 
 class Metrics:
@@ -82,11 +82,11 @@ class Metrics:
             buckets=JOB_SECONDS,
             **own,
         )
-        self._calls = Counter("recourse_model_calls", "Questions to a model.", ["model"], **own)
-        self._rows = Counter("recourse_model_rows", "Records in those questions.", ["model"], **own)
+        self._calls = Counter("recourse_model_calls", "Requests to a model.", ["model"], **own)
+        self._rows = Counter("recourse_model_rows", "Records in requests to a model.", ["model"], **own)
         self._unfinished = Gauge("recourse_jobs", "Jobs that have not ended.", ["kind", "state"], **own)
         self._ready = Gauge("recourse_ready", "Whether a part can do its work: 1 or 0.", ["part"], **own)
-        self._replayed = Counter("recourse_idempotent_replays", "Answers given once more for their key.", **own)
+        self._replayed = Counter("recourse_idempotent_replays", "Idempotent answers that were repeated.", **own)
         self._broken = Gauge(
             "recourse_broken_promises",
             "Promises, neither expired nor erased, that the newest audit of a version found broken.",
@@ -95,20 +95,20 @@ class Metrics:
         )
 
     def request(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Note a request; `route` is the template of its address, None where there is none."""
+        """Count a request; `route` is the template of its address, None where there is none."""
         known = method if method in HTTP_METHODS else "other"
         self._requests.labels(known, route or "none", status).observe(seconds)
 
     def answer(self, method: str, found: Mapping[str, Any], seconds: float) -> None:
-        """Note a direct answer of the recourse method."""
+        """Count a direct answer of the recourse method."""
         self._answers.labels(method, found.get("reason") or found["status"]).observe(seconds)
 
     def job(self, kind: str, outcome: str, seconds: float) -> None:
-        """Note a job that was computed."""
+        """Count a job that was computed."""
         self._jobs.labels(kind, outcome).observe(seconds)
 
     def asked(self, model: str, found: Any) -> None:
-        """Note what a model was asked for an answer, if that says so in its `diagnostics` or is a list by record."""
+        """Count model calls of an answer: those in its `diagnostics`, or one call if it is a list by record."""
         if isinstance(found, list):
             self._calls.labels(model).inc()
             self._rows.labels(model).inc(len(found))
@@ -119,11 +119,11 @@ class Metrics:
             self._rows.labels(model).inc(spent["model_rows"])
 
     def replayed(self) -> None:
-        """Note an answer that was given once more."""
+        """Count an idempotent answer that was repeated."""
         self._replayed.inc()
 
     def audited(self, model: str, version: str, broken: int) -> None:
-        """Note how many promises the newest audit of a version found broken."""
+        """Set the number of promises that the newest audit of a version found broken."""
         self._broken.labels(model, version).set(broken)
 
     def render(self, unfinished: Mapping[tuple[str, str], int], ready: Mapping[str, bool]) -> bytes:
@@ -137,14 +137,14 @@ class Metrics:
 
 
 class _Lanes(Collector):
-    """Reads the lanes when the metrics are read: nothing is counted twice, and nothing while nobody looks."""
+    """Reads the lanes whenever the metrics are read."""
 
     def __init__(self, read: Callable[[], Mapping[str, LaneState]]) -> None:
         self._read = read
 
     def collect(self) -> Iterable[Metric]:
         children = GaugeMetricFamily("recourse_lane_children", "Child processes.", labels=["lane", "state"])
-        waiting = GaugeMetricFamily("recourse_lane_waiting", "Calls in line for a child.", labels=["lane"])
+        waiting = GaugeMetricFamily("recourse_lane_waiting", "Calls that wait for a child.", labels=["lane"])
         ended = CounterMetricFamily(
             "recourse_lane_children_ended",
             "Children that were killed at a time limit or for a cancelled job, or died, and were replaced.",

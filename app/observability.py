@@ -1,7 +1,7 @@
 """Logs: one JSON object per line on standard error, with the id of the request that caused it.
 
 Log lines never hold applicant data: no feature values, no request bodies, no query strings, and of an exception only
-where it happened, not what it said.
+where it was raised, not its message.
 """
 
 import logging
@@ -17,18 +17,18 @@ request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 """Id of the request that is being answered."""
 
 traceparent: ContextVar[str | None] = ContextVar("traceparent", default=None)
-"""The W3C trace context that the request came with, to be passed on to whoever is asked on its behalf."""
+"""W3C trace context of the request, passed on to servers of remote models."""
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 INDISCREET = ("dbos", "sqlalchemy", "psycopg", "httpx", "httpcore")
-"""Libraries whose messages, at some level, repeat what they were given, hence applicant data."""
+"""Libraries whose messages, at some level, repeat their arguments, hence applicant data."""
 
 
 def configure_logging(level: str = "info") -> None:
     """Send the log of this process, the web server's lines included, to standard error as JSON.
 
-    Below `warning`, other libraries are heard at `debug` only.
+    Messages of other libraries below `warning` are logged at `debug` only.
     """
     least = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
@@ -56,7 +56,7 @@ def configure_logging(level: str = "info") -> None:
 
 
 class _PlaceHandler(logging.Handler):
-    """Logs where a library had something to say, not what."""
+    """Logs the place of a library's message, not its text."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
@@ -67,7 +67,7 @@ class _PlaceHandler(logging.Handler):
 
 
 def trace(error: BaseException) -> list[str]:
-    """Where an exception happened: its class and lines of code, not its message, which may hold applicant data."""
+    """Where an exception was raised: its class and lines of code, not its message, which may hold applicant data."""
     frames = traceback.extract_tb(error.__traceback__)
     return [type(error).__name__, *(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames)]
 

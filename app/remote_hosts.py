@@ -1,4 +1,4 @@
-"""Where the service may connect to: hosts that the operator names, at public addresses unless it is said otherwise.
+"""Hosts to which the service may connect: named by the operator, at public addresses unless a range is given.
 
 An entry is ``[http://]host[:port][=range[+range...]]``:
 
@@ -6,8 +6,8 @@ An entry is ``[http://]host[:port][=range[+range...]]``:
 * ``*.models.example.com:8443`` allows every name below that domain, on this port,
 * ``http://mlserver.internal:8080=10.3.0.0/16`` allows plain http too, and addresses of this range and no others.
 
-Whoever writes a manifest chooses an address, and whoever controls a name in the DNS chooses what it resolves to;
-without these two checks either could let the service knock at doors that only it can reach (SSRF).
+The author of a manifest chooses the host, and the owner of a DNS name chooses its addresses; without these two checks,
+either could direct the service at internal systems that only it can reach (SSRF).
 """
 
 import re
@@ -23,7 +23,7 @@ _ENTRY = re.compile(
 )
 
 _UNICAST = IPv6Network("2000::/3")
-"""All that is in use of the public IPv6 addresses; Python calls old forms such as ::127.0.0.1 global too."""
+"""The public IPv6 addresses in use; Python also counts obsolete forms such as ::127.0.0.1 as global."""
 
 _EMBEDDING = IPv6Network("64:ff9b::/96")
 """Addresses that a gateway (NAT64) translates into the IPv4 address of their last four bytes."""
@@ -37,13 +37,13 @@ class RemoteHost:
     """A name or an address, in lower case; ``*.`` before a domain stands for every name below it."""
     port: int
     plain: bool = False
-    """Whether http will do."""
+    """Whether plain http is allowed."""
     ranges: tuple[IPv4Network | IPv6Network, ...] = ()
-    """The only addresses allowed; every public one where there are none."""
+    """The only addresses allowed; every public address if empty."""
 
     @classmethod
     def parse(cls, text: str) -> "RemoteHost":
-        """The entry that a text describes; `ValueError` says what is wrong with it."""
+        """The entry in a text. Raises `ValueError`."""
         found = _ENTRY.fullmatch(text)
         if found is None:
             raise ValueError(f'"{text}" is not of the form [http://]host[:port][=range]')
@@ -55,7 +55,7 @@ class RemoteHost:
         return cls(host=found["host"].strip("[]").lower(), port=port, plain=plain, ranges=ranges)
 
     def covers(self, scheme: str, host: str, port: int) -> bool:
-        """Whether this entry speaks of an address; `host` as the URL has it, in lower case."""
+        """Whether this entry covers an address; `host` as in the URL, in lower case."""
         if port != self.port or not (scheme == "https" or (scheme == "http" and self.plain)):
             return False
         return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
@@ -72,7 +72,7 @@ class RemoteHost:
 
 
 def embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one really leads to, where there is one: ::ffff:127.0.0.1 is loopback."""
+    """The IPv4 address embedded in an IPv6 address, if any: ::ffff:127.0.0.1 is loopback."""
     if isinstance(address, IPv6Address):
         if address in _EMBEDDING:
             return IPv4Address(int(address) & 0xFFFFFFFF)
@@ -81,5 +81,5 @@ def embedded(address: Address) -> Address:
 
 
 def covering(hosts: Iterable[RemoteHost], scheme: str, host: str, port: int) -> RemoteHost | None:
-    """The first entry that speaks of an address, None where nobody may connect to it."""
+    """The first entry that covers an address; None if it is not allowed."""
     return next((one for one in hosts if one.covers(scheme, host, port)), None)

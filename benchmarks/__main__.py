@@ -7,7 +7,18 @@ from collections.abc import Callable
 # As in the service's children; numeric libraries read it when they are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from benchmarks import augmented, batch, certificates, coverage, http, invalidation, knapsack, plans, tables
+from benchmarks import (
+    augmented,
+    batch,
+    certificates,
+    coverage,
+    future_models,
+    http,
+    invalidation,
+    knapsack,
+    plans,
+    tables,
+)
 
 TABLES: dict[str, Callable[[], None]] = {
     "methods": tables.methods,
@@ -25,6 +36,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "invalidation": invalidation.table,
     "http": http.table,
     "batch": batch.table,
+    **future_models.TABLES,
 }
 """Every table by the name it is asked for."""
 

@@ -13,13 +13,14 @@ import matplotlib as mpl
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from app.recourse.actionability import ActionSet, Constraints, action_set
-from app.recourse.blackbox import BlackBox, Output
-from app.recourse.linear import LinearModel
+from app.recourse.actions.action_set import ActionSet, action_set
+from app.recourse.actions.constraints import Constraints
+from app.recourse.models.black_box import BlackBox, Output
+from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
-from app.recourse.robust_linear import Objective, optimum_in_box
+from app.recourse.robustness.adversarial_loss import LossAndCost, optimum_in_box
+from app.recourse.search.trade_off import TradeOff
 from app.recourse.solve import METHODS, solve
-from app.recourse.tradeoff import TradeOff
 from benchmarks import papers
 from benchmarks.papers import PaperData
 from benchmarks.tables import show
@@ -131,7 +132,7 @@ def speed() -> None:
 
 
 def _solved(actions: ActionSet, model: LinearModel, predicted: LinearModel, share: float, radius: float) -> None:
-    objective = Objective(model=model, radius=radius, cost_weight=0.1, predicted=predicted, share=share)
+    objective = LossAndCost(model=model, radius=radius, cost_weight=0.1, predicted=predicted, share=share)
     best = TradeOff(actions, objective).best()
     assert best is not None
     assert best.settled
@@ -190,7 +191,7 @@ def _frontier(data: PaperData, folded: list[Fold], weight: float, sign: np.ndarr
         predicted = LinearModel(fold.model.w + RADIUS * sign[:-1], fold.model.c + RADIUS * float(sign[-1]))
         for x0 in fold.X0:
             actions = action_set(space, x0)
-            objective = Objective(model=fold.model, radius=RADIUS, cost_weight=weight, predicted=predicted)
+            objective = LossAndCost(model=fold.model, radius=RADIUS, cost_weight=weight, predicted=predicted)
             X = np.array([_best(actions, replace(objective, share=float(share))) for share in SHARES])
             cost = np.abs(X - x0).sum(axis=1)
             worst, hopeful = objective.worst(X, cost), objective.as_predicted(X, cost)
@@ -199,7 +200,7 @@ def _frontier(data: PaperData, folded: list[Fold], weight: float, sign: np.ndarr
     return np.mean(R, axis=0), np.mean(C, axis=0)
 
 
-def _best(actions: Any, objective: Objective) -> np.ndarray:
+def _best(actions: Any, objective: LossAndCost) -> np.ndarray:
     best = TradeOff(actions, objective).best()
     assert best is not None
     return best.row_raw
@@ -210,7 +211,7 @@ def _roar_point(folded: list[Fold], weight: float, sign: np.ndarray) -> tuple[fl
     for fold in folded:
         X = published_roar(fold.X0, fold.model, RADIUS, weight)
         predicted = LinearModel(fold.model.w + RADIUS * sign[:-1], fold.model.c + RADIUS * float(sign[-1]))
-        objective = Objective(model=fold.model, radius=RADIUS, cost_weight=weight, predicted=predicted)
+        objective = LossAndCost(model=fold.model, radius=RADIUS, cost_weight=weight, predicted=predicted)
         robust = optimum_in_box(fold.X0, fold.model, RADIUS, weight)
         trusting = optimum_in_box(fold.X0, predicted, 0.0, weight)
         R.append(objective.worst(X, _cost(X, fold)) - objective.worst(robust, _cost(robust, fold)))
@@ -240,10 +241,10 @@ def smoothness() -> None:
             for fold in folded:
                 predicted = LinearModel(fold.later.w + factor * step, fold.later.c + factor * step)
                 right = optimum_in_box(fold.X0, fold.later, 0.0, weight)
-                judge = Objective(model=fold.later, radius=0.0, cost_weight=weight)
+                judge = LossAndCost(model=fold.later, radius=0.0, cost_weight=weight)
                 least = judge.worst(right, _cost(right, fold))
                 for i, x0 in enumerate(fold.X0):
-                    objective = Objective(model=fold.model, radius=1.0, cost_weight=weight, predicted=predicted)
+                    objective = LossAndCost(model=fold.model, radius=1.0, cost_weight=weight, predicted=predicted)
                     actions = action_set(space, x0)
                     X = np.array([_best(actions, replace(objective, share=float(share))) for share in SHARES])
                     curves.append(judge.worst(X, np.abs(X - x0).sum(axis=1)) - least[i])
@@ -356,7 +357,7 @@ def _judged(folded: list[Fold], X: list[np.ndarray]) -> tuple[float, float, floa
     cost = np.concatenate([_cost(Y, f) for Y, f in zip(X, folded, strict=True)]).mean()
     each, together = [], []
     for Y, fold in zip(X, folded, strict=True):
-        objective = Objective(model=fold.model, radius=EVALUATED, cost_weight=1.0)
+        objective = LossAndCost(model=fold.model, radius=EVALUATED, cost_weight=1.0)
         each.append(objective.worst_score(Y) >= -1e-9)
         together.append(_one_worst(fold.model, Y).score(Y) >= -1e-9)
     return float(cost), float(np.concatenate(each).mean()), float(np.concatenate(together).mean())

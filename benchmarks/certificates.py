@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from app.recourse.blackbox import sigmoid
 from app.recourse.certificate import CertificateParams
-from app.recourse.linear import WeightMoments
 from app.recourse.methods.robust_mpm import RobustMpmParams
+from app.recourse.models.black_box import sigmoid
+from app.recourse.models.linear import WeightMoments
 from app.recourse.robustness.gelbrich import plan_bounds, validity_bounds
 from app.recourse.surrogate.refits import refit_moments
 from benchmarks.recourse import REPEATS, answer

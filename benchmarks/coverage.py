@@ -7,11 +7,11 @@ import matplotlib as mpl
 import numpy as np
 
 from app.errors import DegenerateSurrogate
-from app.recourse.blackbox import Meter, favourable
-from app.recourse.linear import LinearModel
+from app.recourse.models.black_box import Meter, favourable
+from app.recourse.models.linear import LinearModel
 from app.recourse.solve import METHODS, solve
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
-from app.recourse.surrogate.kinds import direction
+from app.recourse.surrogate.linear_fits import direction
 from app.recourse.surrogate.mpm import fit_sample
 from benchmarks import papers
 from benchmarks.papers import Setting

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from app.recourse.actionability import action_set
-from app.recourse.descent import Relaxed
+from app.recourse.actions.action_set import action_set
 from app.recourse.methods.probe import ProbeParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult
-from app.recourse.robustness.noise import noise_columns
+from app.recourse.robustness.invalidation import noise_columns
+from app.recourse.search.gradient import Relaxed
 from app.recourse.solve import METHODS, solve
 from benchmarks import authors_probe
 from benchmarks.tables import show

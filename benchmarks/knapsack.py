@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from benchmarks.tables import show
-from tests.recourse.test_knapsack import by_highs, check, cover, credit_items, most_gain
+from tests.recourse.search.test_knapsack import by_highs, check, cover, credit_items, most_gain
 
 T = TypeVar("T")
 

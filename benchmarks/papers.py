@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from app.recourse.actionability import action_set
-from app.recourse.blackbox import BlackBox, Predict
+from app.recourse.actions.action_set import action_set
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, parse_column
+from app.recourse.models.black_box import BlackBox, Predict
 from app.recourse.problem import RecourseProblem, Reference
 from examples.german_credit import german
 from examples.training import probability, standardised, train_mlp

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from app.recourse.actionability import action_set
-from app.recourse.blackbox import BlackBox, Output, favourable
+from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
 from app.recourse.correct import correct
-from app.recourse.corrections import CorrectionParams
 from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding, parse_column
-from app.recourse.linear import homogeneous
 from app.recourse.methods.copa import CopaParams
 from app.recourse.methods.dice import DiceParams
+from app.recourse.models.black_box import BlackBox, Output, favourable
+from app.recourse.models.linear import homogeneous
+from app.recourse.plans.corrections import CorrectionParams
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.result import PlanCertificate
 from app.recourse.solve import METHODS, solve

@@ -12,7 +12,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from app.errors import DegenerateSurrogate
 from app.recourse.features import Change
 from app.recourse.methods.robust_mpm import RobustMpmParams
-from app.recourse.surrogate.classes import class_moments
+from app.recourse.surrogate.class_moments import class_moments
 from app.recourse.surrogate.mpm import fit
 from benchmarks.recourse import future_validity
 from benchmarks.tasks import Task

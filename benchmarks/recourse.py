@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from app.recourse.actionability import action_set
-from app.recourse.blackbox import Predict, favourable
+from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
 from app.recourse.features import Change, Feature, FeatureType
 from app.recourse.methods.robust_mpm import RobustMpmParams
+from app.recourse.models.black_box import Predict, favourable
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Counterfactual, RecourseResult
 from app.recourse.solve import METHODS, solve

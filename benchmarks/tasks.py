@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from app.recourse.blackbox import BlackBox, favourable
 from app.recourse.features import FeatureSpace, FeatureType
+from app.recourse.models.black_box import BlackBox, favourable
 from app.recourse.problem import Reference
 from app.registry.registry import Registry
 from examples.german_credit import train as german_train

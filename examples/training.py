@@ -17,8 +17,8 @@ import torch
 import yaml
 from safetensors.torch import save
 
-from app.recourse.blackbox import sigmoid
 from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding
+from app.recourse.models.black_box import sigmoid
 
 WEIGHTS = "weights.safetensors"
 REFERENCE = "reference.csv"
@@ -107,17 +107,19 @@ def write_model(
     network: Any,
     threshold: float,
     reference_raw: np.ndarray,
+    outcomes: tuple[str, np.ndarray] | None = None,
     comments: Mapping[str, str] | None = None,
 ) -> None:
     """Write manifest, weights and reference records of a network that answers with a probability.
 
-    `identity` is what the manifest says first: id, version, title. `comments` has a line of explanation for some
-    features, to stand above them in the manifest.
+    `identity` is what the manifest says first: id, version, title. `outcomes` is the name of a column and the true
+    outcome of each reference record, 1 or 0: with it the service can train future models. `comments` has a line of
+    explanation for some features, to stand above them in the manifest.
     """
     directory.mkdir(parents=True, exist_ok=True)
     weights = save(network.state_dict())
     (directory / WEIGHTS).write_bytes(weights)
-    write_records(directory / REFERENCE, space, reference_raw)
+    write_records(directory / REFERENCE, space, reference_raw, outcomes)
     linear = [layer for layer in network if isinstance(layer, torch.nn.Linear)]
     head = {
         **identity,
@@ -136,6 +138,7 @@ def write_model(
         "favourable": 1,
         "threshold": threshold,
         "reference": REFERENCE,
+        **({} if outcomes is None else {"label": outcomes[0]}),
     }
     lines = ["features:"]
     for feature in space.features:
@@ -157,13 +160,17 @@ def replace_artifact(directory: Path, content: bytes, **artifact: Any) -> None:
     (directory / "model.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False), encoding="utf-8")
 
 
-def write_records(path: Path, space: FeatureSpace, rows_raw: np.ndarray) -> None:
-    """Raw rows as a CSV of records, the same bytes on every platform."""
+def write_records(
+    path: Path, space: FeatureSpace, rows_raw: np.ndarray, outcomes: tuple[str, np.ndarray] | None = None
+) -> None:
+    """Raw rows as a CSV of records, the same bytes on every platform; `outcomes` is one more column."""
+    name, labels = outcomes or ("", np.zeros(len(rows_raw)))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(space.names)
-        for row_raw in rows_raw:
-            writer.writerow(_text(value) for value in space.record(row_raw).values())
+        writer.writerow([*space.names, name] if outcomes else space.names)
+        for row_raw, label in zip(rows_raw, labels.tolist(), strict=True):
+            values = [_text(value) for value in space.record(row_raw).values()]
+            writer.writerow([*values, str(int(label))] if outcomes else values)
 
 
 def _text(value: object) -> str:

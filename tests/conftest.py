@@ -1,6 +1,7 @@
 """A real service on a real port, with real child processes, for all tests that ask over HTTP."""
 
 import io
+import shutil
 import tempfile
 import threading
 import time
@@ -46,20 +47,29 @@ def until(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
 
 
 @pytest.fixture(scope="session")
-def models_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with `loan@1`, a linear model, `open@1`, the same without limits, and `odd@1`, which misbehaves."""
-    root = tmp_path_factory.mktemp("models")
-    registry = Registry(root / "store", trust_pickle=True)
+def loan_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with `loan@1`, a linear model, and `open@1`, the same without limits: quickly loaded by every child."""
+    root = tmp_path_factory.mktemp("loan")
+    registry = Registry(root / "store")
     registry.register(make_linear(root / "loan").write())
-    odd = make_linear(root / "odd")
-    odd.records = [record for record in odd.records if record["age"] < 90]
-    odd.set_artifact(_pickled(OddModel()), format="sklearn", path="model.joblib")
-    registry.register(odd.write(id="odd", title="A model that misbehaves", input="raw"))
     unlimited = make_linear(root / "open")
     for feature in unlimited.manifest["features"]:
         for limit in ("min", "max", "decimals"):
             feature.pop(limit, None)
     registry.register(unlimited.write(id="open"))
+    return root / "store"
+
+
+@pytest.fixture(scope="session")
+def models_store(loan_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same and `odd@1`, which misbehaves. It is a pickle: every child imports pandas and scikit-learn."""
+    root = tmp_path_factory.mktemp("models")
+    shutil.copytree(loan_store, root / "store")
+    odd = make_linear(root / "odd")
+    odd.records = [record for record in odd.records if record["age"] < 90]
+    odd.set_artifact(_pickled(OddModel()), format="sklearn", path="model.joblib")
+    registry = Registry(root / "store", trust_pickle=True)
+    registry.register(odd.write(id="odd", title="A model that misbehaves", input="raw"))
     return root / "store"
 
 

@@ -1,24 +1,32 @@
 """The examples: what they write registers, decides sanely, and is what the repository ships."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import yaml
 
-from app.recourse.blackbox import BlackBox, favourable, sigmoid
 from app.recourse.features import FeatureType
+from app.recourse.models.black_box import BlackBox, favourable, sigmoid
 from app.registry.registry import Registry
+from examples.client import Client, ProblemError
 from examples.consumer_loan.applicants import FEATURES, applicants
 from examples.consumer_loan.train import FRESH, FRESH_SEED, REFERENCE, SEED, STATED_AUC, THRESHOLD, TRAINING
 from examples.german_credit import german
 from examples.german_credit import train as german_train
 from examples.training import auc, probability, standardised, train_mlp, write_model, write_records
 from tests.by_hand import encode_by_hand, forward
+from tests.conftest import DEMO_STORE, Running
+from tests.jobs.conftest import starting
+from tests.jobs.serving import Server
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "models_store" / "consumer-loan" / "1"
@@ -48,9 +56,9 @@ def moved(consumer_loan: BlackBox, rows_raw: np.ndarray, name: str, delta: float
 
 
 def test_the_shipped_reference_is_what_the_generator_makes(tmp_path: Path) -> None:
-    rows_raw, _ = applicants(TRAINING, SEED)
+    rows_raw, repaid = applicants(TRAINING, SEED)
     space = standardised(FEATURES, rows_raw)
-    write_records(tmp_path / "reference.csv", space, rows_raw[:REFERENCE])
+    write_records(tmp_path / "reference.csv", space, rows_raw[:REFERENCE], ("repaid", repaid[:REFERENCE]))
     assert (tmp_path / "reference.csv").read_bytes() == (DEMO / "reference.csv").read_bytes()
 
 
@@ -262,3 +270,74 @@ def test_a_value_outside_the_schema_is_named(tmp_path: Path) -> None:
 
 def test_auc_counts_ties_as_half() -> None:
     assert auc(np.array([0.1, 0.4, 0.4, 0.9]), np.array([0, 0, 1, 1])) == pytest.approx(0.875)
+
+
+# --- the client ------------------------------------------------------------------------------------------------------
+
+DEMO_REQUEST: dict[str, Any] = json.loads((ROOT / "examples/consumer_loan/request.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def computing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server process with the demo model that computes jobs."""
+    with starting("sqlite", DEMO_STORE, tmp_path_factory.mktemp("computing")) as start:
+        yield start().ready()
+
+
+def run_client(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "examples/client.py", *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+
+
+def test_the_client_prints_the_advice_of_the_demo(demo: Running) -> None:
+    done = run_client("--url", demo.url)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "Reduce the monthly payments on other debts from 310 EUR to 75 EUR.",
+        "Reduce the share of card and overdraft limits in use from 71.5% to 0.3%.",
+        "The model then says yes with probability 0.84.",
+    ]
+
+
+def test_the_client_gets_the_same_answer_from_a_job(computing: Server) -> None:
+    with Client(str(computing.client.base_url)) as client:
+        direct, later = client.recourse(DEMO_REQUEST), client.recourse_later(DEMO_REQUEST)
+    assert direct["counterfactuals"] == later["counterfactuals"]
+    assert run_client("--url", computing.client.base_url, "--later").stdout.startswith("Reduce the monthly payments")
+
+
+def test_the_client_names_every_fault_of_a_request(demo: Running, tmp_path: Path) -> None:
+    wrong = DEMO_REQUEST | {"applicant": DEMO_REQUEST["applicant"] | {"age": "old", "housing": "a castle"}}
+    with Client(demo.url) as client, pytest.raises(ProblemError) as raised:
+        client.recourse(wrong)
+    assert raised.value.code == "invalid-record"
+    assert {fault["pointer"] for fault in raised.value.errors} == {"/applicant/age", "/applicant/housing"}
+    (tmp_path / "wrong.json").write_text(json.dumps(wrong))
+    done = run_client("--url", demo.url, "--request", tmp_path / "wrong.json")
+    assert done.returncode == 1
+    assert "/applicant/housing: " in done.stderr
+
+
+def test_a_repeated_request_of_the_client_is_one_promise(demo: Running) -> None:
+    with Client(demo.url) as client:
+        first, second = (client.recourse(DEMO_REQUEST, idempotency_key="repeated-by-the-client") for _ in range(2))
+    assert first["id"] == second["id"]
+
+
+def test_the_client_sends_again_what_failed_for_a_moment(demo: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+
+    def broken_at_first(self: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers["Idempotency-Key"])
+        if len(sent) == 1:
+            raise httpx.ReadError("the connection breaks")
+        if len(sent) == 2:
+            return httpx.Response(503, headers={"Retry-After": "0"}, request=request)
+        return handle(self, request)
+
+    handle = httpx.HTTPTransport.handle_request
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", broken_at_first)
+    with Client(demo.url) as client:
+        assert client.recourse(DEMO_REQUEST)["status"] == "found"
+    assert len(sent) == 3
+    assert len(set(sent)) == 1

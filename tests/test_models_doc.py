@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from app.recourse.features import Feature
-from app.registry.manifest import Artifact, Draft, Endpoint, Format, Manifest
+from app.registry.artifact import Artifact, Endpoint, Format
+from app.registry.draft import Draft
+from app.registry.manifest import Manifest
 from app.registry.registry import Registry
 from tests.optional import library
 

@@ -116,11 +116,36 @@ def test_the_readme_lists_the_methods() -> None:
         assert METHODS[name].reference in source or f"`{name}`" in described
 
 
-@pytest.mark.parametrize("document", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+DOCUMENTS = ["README.md", "benchmarks/RESULTS.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
+
+
+def anchors(path: Path) -> set[str]:
+    """The headings of a document, as GitHub links to them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_between_documents_lead_somewhere(document: str) -> None:
     path = ROOT / document
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", path.read_text()):
-        assert (path.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", path.read_text()):
+        linked = path.parent / target if target else path
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), f"{target}#{anchor}"
+
+
+def test_the_index_lists_every_document() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#]+)\)", index.read_text())}
+    assert {path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "decisions"} <= linked | {index}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_prose_is_wrapped(document: str) -> None:
+    """At 120 columns, apart from tables, code and pictures."""
+    text = re.sub(r"^```.*?^```$", "", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in text.splitlines() if not line.startswith(("|", "[![", "    "))]
+    assert [line for line in lines if len(line) > 120] == []
 
 
 # --- Makefile --------------------------------------------------------------------------------------------------------
@@ -182,9 +207,12 @@ def test_setup_does_nothing_the_second_time(bare: Path) -> None:
 
 def test_continuous_integration_runs_the_readme_test_command() -> None:
     assert re.search(r"^make check$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^EVERYTHING := -m \"\" ", makefile, re.MULTILINE)  # nothing is deselected
+    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     assert recipe
-    assert recipe[1].splitlines()[-1] == "\t$(MAKE) test"  # last, so that its closing line ends the log
+    last = recipe[1].splitlines()[-1]
+    assert last.startswith("\t$(MAKE) test ARGS='$(EVERYTHING)'")  # last, so that its closing line ends the log
 
 
 # --- versions --------------------------------------------------------------------------------------------------------
@@ -238,7 +266,7 @@ def test_the_container_sets_only_settings_that_exist() -> None:
 
 
 def test_every_setting_is_documented_with_its_name() -> None:
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "operations" / "installation.md").read_text()
     documented = {name.lower() for name in re.findall(r"`RECOURSE_([A-Z_]+)`", text)}
     assert documented == set(Settings.model_fields)
 

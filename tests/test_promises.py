@@ -13,12 +13,12 @@ import yaml
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from app.recourse.actionability import action_set
+from app.recourse.actions.action_set import action_set
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult
 from app.recourse.solve import METHODS, solve
-from app.registry.registered import LoadedModel
 from app.registry.registry import Registry
+from app.registry.version import LoadedModel
 from examples.consumer_loan.applicants import FEATURES, applicants
 from examples.german_credit import train as german_train
 from examples.training import probability, replace_artifact, standardised, train_mlp, write_model
@@ -103,6 +103,7 @@ def test_few_model_calls_are_needed(german: Answered) -> None:
     assert max(answer.diagnostics.model_calls for answer in german.answers) <= 5
 
 
+@pytest.mark.slow
 def test_a_larger_radius_costs_more_and_survives_more_retraining(tmp_path: Path) -> None:
     rows_raw, repaid = applicants(1500, seed=1)
     space = standardised(FEATURES, rows_raw)
@@ -148,7 +149,7 @@ class Asked:
     """Encoded points to yes or no."""
 
 
-@pytest.fixture(scope="module", params=["network", "forest", "linear"])
+@pytest.fixture(scope="module", params=[pytest.param("network", marks=pytest.mark.slow), "forest", "linear"])
 def lender(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Asked:
     if not GERMAN.exists():
         pytest.skip(f"no German Credit data at {GERMAN}; RECOURSE_DATA names the folder of the data sets")

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from app.compute.answers import Frame, plain
+from app.compute.child import Need
+from app.compute.lane import Lane
+from app.compute.messages import ModelRef, Question
 from app.errors import (
     ConstraintClash,
     InvalidRecord,
@@ -18,26 +22,24 @@ from app.errors import (
     RecourseError,
     UnknownModel,
 )
-from app.jobs.asked import ModelRef, Question
-from app.jobs.child import Need
 from app.jobs.ids import new_id
-from app.jobs.pool import Lane
-from app.recourse.actionability import Bounds, Constraints, Direction
+from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.methods.probe import ProbeParams
 from app.recourse.solve import METHODS
-from app.service import RecourseQuery, Service
+from app.service import Service, Terms
 from app.settings import Settings
 from tests.api.asking import APPLICANT
 
 METHOD = METHODS["robust_mpm"]
 
 
-def query(**changes: Any) -> RecourseQuery:
+def ask(service: Service, **changes: Any) -> Any:
+    """The answer to a valid question with changes, of its terms or else of the question."""
     # What is stored is asked of real servers, in `tests.jobs.test_ledger`.
-    valid = {
-        "model": "loan", "applicant": APPLICANT, "method": METHOD.name, "params": METHOD.params(), "store": False
-    }  # fmt: skip
-    return RecourseQuery(**(valid | changes))
+    given = {"model": "loan", "applicant": APPLICANT, "method": METHOD.name, "params": METHOD.params()} | changes
+    terms = Terms(**{name: given.pop(name) for name in ("model", "reference", "deadline_ms") if name in given})
+    applicant = given.pop("applicant")
+    return asyncio.run(service.ask("recourse", Question(**given), applicant, terms))
 
 
 @pytest.fixture
@@ -59,7 +61,8 @@ class Asked:
             self.timeouts.append(timeout_s)
             if isinstance(self.reply, Exception):
                 raise self.reply
-            return dict(self.reply)
+            (frame,) = [arg for arg in args if isinstance(arg, Frame)]
+            return plain(frame) | self.reply
 
         monkeypatch.setattr(Lane, "run", run)
 
@@ -70,10 +73,10 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 def test_a_child_is_asked_about_exactly_this_registration(service: Service, child: Asked) -> None:
-    asyncio.run(service.recourse(query(seed=5, constraints=Constraints(immutable=("age",)), cost_weights={"age": 2.0})))
-    ((name, ref, question, plan_s),) = child.calls
+    ask(service, seed=5, constraints=Constraints(immutable=("age",)), cost_weights={"age": 2.0})
+    ((function, ref, name, question, _frame, plan_s),) = child.calls
     assert plan_s == 0.5
-    assert name == "recourse"
+    assert (function, name) == ("answer", "recourse")
     assert isinstance(ref, ModelRef)
     assert isinstance(question, Question)
     assert ref.name == "loan@1"
@@ -83,13 +86,13 @@ def test_a_child_is_asked_about_exactly_this_registration(service: Service, chil
 
 
 def test_the_deadline_is_the_callers_or_the_operators(service: Service, child: Asked) -> None:
-    asyncio.run(service.recourse(query(deadline_ms=77)))
-    asyncio.run(service.recourse(query()))
+    ask(service, deadline_ms=77)
+    ask(service)
     assert child.timeouts == [0.077, 1.234]
 
 
 def test_an_answer_says_who_asked_what_and_how_long_it_holds(service: Service, child: Asked) -> None:
-    answer = asyncio.run(service.recourse(query(reference="case 7", seed=3)))
+    answer = ask(service, reference="case 7", seed=3)
     assert (answer["reference"], answer["seed"], answer["status"]) == ("case 7", 3, "not_found")
     assert answer["method"] == {"name": "robust_mpm", **asdict(METHOD.params())}
     created, expires = (datetime.fromisoformat(answer[key]) for key in ("created_at", "expires_at"))
@@ -99,7 +102,7 @@ def test_an_answer_says_who_asked_what_and_how_long_it_holds(service: Service, c
 
 def test_a_computation_that_was_killed_is_an_answer(service: Service, child: Asked) -> None:
     child.reply = LaneTimeout()
-    answer = asyncio.run(service.recourse(query()))
+    answer = ask(service)
     assert (answer["status"], answer["reason"], answer["factual"]) == ("not_found", "deadline", None)
     assert answer["warnings"]
 
@@ -107,7 +110,7 @@ def test_a_computation_that_was_killed_is_an_answer(service: Service, child: Ask
 def test_other_failures_are_the_callers_business(service: Service, child: Asked) -> None:
     child.reply = Overloaded()
     with pytest.raises(Overloaded):
-        asyncio.run(service.recourse(query()))
+        ask(service)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +148,7 @@ def test_every_fault_is_told_before_a_child_is_asked(
     service: Service, child: Asked, changes: dict[str, Any], error: type[RecourseError], pointers: set[str]
 ) -> None:
     with pytest.raises(error) as caught:
-        asyncio.run(service.recourse(query(**changes)))
+        ask(service, **changes)
     assert type(caught.value) is error
     assert {fault.pointer for fault in caught.value.faults} == pointers
     assert child.calls == []

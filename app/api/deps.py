@@ -1,4 +1,4 @@
-"""What routes are given."""
+"""Dependencies of routes."""
 
 from typing import Annotated, cast
 

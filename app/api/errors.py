@@ -24,15 +24,15 @@ LONGEST_TOKEN = 100
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a client is told about one class of error."""
+    """Status, title and remedy of one class of error."""
 
     status: int
     title: str
     remedy: str
-    """What to do about it."""
+    """How to resolve it."""
 
 
-_OURS = "Report the request id to whoever runs this service; the log has the place where it happened."
+_OURS = "Report the request id to the operator; the log has the details."
 _LATER = "Send the request again after the time in the Retry-After header."
 
 MEANINGS: dict[type[RecourseError], Meaning] = {
@@ -62,7 +62,7 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     errors.KeyRequired: Meaning(
         401, "API key required", "Send the header Authorization: Bearer, with a key made by `recourse keys create`."
     ),
-    errors.InvalidKey: Meaning(401, "Invalid API key", "Ask whoever runs this service for a key."),
+    errors.InvalidKey: Meaning(401, "Invalid API key", "Ask the operator for a key."),
     errors.InsufficientScope: Meaning(
         403, "Insufficient scope", "Use a key with one of the scopes that /docs lists for this operation."
     ),
@@ -72,9 +72,13 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     errors.MethodNotAllowed: Meaning(
         405, "Method not allowed", "Use one of the methods in the Allow header; /docs lists every address."
     ),
+    errors.RehearsalFailed: Meaning(
+        409, "Future models could not be made", "The detail says why; correct the model's directory or the request."
+    ),
+    errors.RehearsalRunning: Meaning(409, "Future models are being made", "Wait for the other process to end."),
     errors.UnknownModel: Meaning(404, "Unknown model", "Choose one of the models that GET /models lists."),
     errors.UnknownRecourse: Meaning(
-        404, "Unknown recourse", "Look it up by `reference`; what was asked with `store: false` is not kept."
+        404, "Unknown recourse", "Look it up by `reference`; recourse with `store: false` is not kept."
     ),
     errors.Erased: Meaning(410, "Erased", "Ask again with POST /recourse, if the applicant wants that."),
     errors.UnknownJob: Meaning(404, "Unknown job", "Choose one of the jobs that GET /jobs lists."),
@@ -95,7 +99,7 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     errors.ModelOutputInvalid: Meaning(
         502,
         "Invalid output of the model",
-        "The operator has to examine the model; this service only passes on what it says.",
+        "The operator has to examine the model; this service only reports its output.",
     ),
     errors.ModelUnavailable: Meaning(
         503, "Model unavailable", _LATER + " If it stays so, the operator has to look at the model's server."
@@ -115,7 +119,9 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     errors.StateUnusable: Meaning(
         503, "State cannot be written", "The operator has to give the service a directory that it may write."
     ),
-    errors.Open: Meaning(500, "Open to everybody", "The operator has to make a key, or listen on loopback only."),
+    errors.Open: Meaning(
+        500, "Service without access control", "The operator has to make a key, or listen on loopback only."
+    ),
     errors.Misdirected: Meaning(
         421, "Misdirected request", "Use the address http://localhost or http://127.0.0.1, or make an API key."
     ),
@@ -140,7 +146,7 @@ LATER = (
     errors.IdempotencyInProgress,
     errors.TooManyRequests,
 )
-"""Errors that pass by themselves; the answer says when to ask again."""
+"""Temporary errors; the response says when to retry."""
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -176,7 +182,7 @@ def problem_response(error: RecourseError, instance: str, headers: Mapping[str, 
 
 
 def _challenge(error: errors.KeyRequired | errors.InsufficientScope) -> str:
-    """What is wrong with a key, as RFC 6750 has it."""
+    """The challenge for a missing or insufficient key, as in RFC 6750."""
     realm = 'Bearer realm="recourse"'
     if isinstance(error, errors.InsufficientScope):
         return f'{realm}, error="insufficient_scope", scope="{" ".join(error.facts["scopes"])}"'
@@ -184,7 +190,7 @@ def _challenge(error: errors.KeyRequired | errors.InsufficientScope) -> str:
 
 
 Further = Callable[[Request, object, Collection[object]], list[Fault]]
-"""Finds what else is wrong with a body, apart from the members of these names, which have the wrong form."""
+"""Finds further faults of a body, apart from the members of these names, which have the wrong form."""
 
 
 def install(app: FastAPI, further: Further) -> None:
@@ -265,7 +271,7 @@ _SENTENCES = {
     "union_tag_invalid": "must be one of {expected_tags}",
     "union_tag_not_found": "is missing",
 }
-"""Our words for pydantic's error types. Its own repeat rejected values in places, and those are applicant data."""
+"""Sentences for pydantic's error types. Its own may repeat rejected values, which are applicant data."""
 
 
 def faults_of(details: Sequence[Mapping[str, Any]], body: object) -> list[Fault]:

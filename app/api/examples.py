@@ -1,4 +1,4 @@
-"""Requests that work at the first click, for the demo model that comes with the service; a test sends each of them."""
+"""Example requests for the demo model; a test sends each of them. Those of one use case are with its schema."""
 
 import json
 from typing import Any
@@ -22,11 +22,11 @@ APPLICANT: dict[str, Any] = {
 
 RECOURSE_EXAMPLES: Any = {
     "simple": {
-        "summary": "What could this applicant change?",
-        "value": {"model": DEMO_MODEL, "applicant": APPLICANT},
+        "summary": "What could this applicant change, so that 90 % of retrained models accept it?",
+        "value": {"model": DEMO_MODEL, "applicant": APPLICANT, "robustness": {"future_validity": 0.9}},
     },
     "constrained": {
-        "summary": "Keep the term, save a little at most, change no more than two things",
+        "summary": "With constraints: fixed term, bounds, at most two changes",
         "value": {
             "model": DEMO_MODEL,
             "applicant": APPLICANT,
@@ -43,7 +43,7 @@ RECOURSE_EXAMPLES: Any = {
         },
     },
     "robust": {
-        "summary": "An answer that stays right under larger shifts of the data",
+        "summary": "Robust to larger shifts of the data",
         "value": {
             "model": DEMO_MODEL,
             "applicant": APPLICANT,
@@ -51,11 +51,11 @@ RECOURSE_EXAMPLES: Any = {
         },
     },
     "plan": {
-        "summary": "Three different ways to a yes that stay valid together",
+        "summary": "A plan of three counterfactuals that are jointly robust",
         "value": {"model": DEMO_MODEL, "applicant": APPLICANT, "method": {"name": "copa", "count": 3}},
     },
     "noisy": {
-        "summary": "An answer that survives being followed inexactly in 95 of 100 cases",
+        "summary": "Estimated invalidation rate of at most 5 % under noise",
         "value": {
             "model": DEMO_MODEL,
             "applicant": APPLICANT,
@@ -72,62 +72,27 @@ _ROWS: list[dict[str, Any]] = [
 
 BATCH_EXAMPLES: Any = {
     "three": {
-        "summary": "Three applicants; the last record has a fault, which is told in its line",
+        "summary": "Three applicants; the line of the last one reports its fault",
         "value": {"model": DEMO_MODEL, "seed": 7, "applicants": _ROWS},
     },
 }
 
 BATCH_LINES: Any = {
     "three": {
-        "summary": "The same in lines",
+        "summary": "The same as NDJSON",
         "value": "".join(json.dumps(line) + "\n" for line in [{"model": DEMO_MODEL, "seed": 7}, *_ROWS]),
     },
 }
 
-FRONTIER_EXAMPLES: Any = {
-    "retraining": {
-        "summary": "What more robustness against retraining costs",
-        "value": {
-            "model": DEMO_MODEL,
-            "applicant": APPLICANT,
-            "sweep": {"parameter": "radius_unfavourable", "values": [0, 1, 2, 5, 10]},
-        },
-    },
-    "noise": {
-        "summary": "What it costs to be undone less often by inexact implementation",
-        "value": {
-            "model": DEMO_MODEL,
-            "applicant": APPLICANT,
-            "method": {"name": "probe", "noise_std": 0.2},
-            "sweep": {"parameter": "target_invalidation_rate", "values": [0.35, 0.2, 0.1, 0.05]},
-        },
-    },
-}
-
-VALIDITY_EXAMPLES: Any = {
-    "plan": {
-        "summary": "Two ways to a yes, one by one and together",
-        "value": {
-            "model": DEMO_MODEL,
-            "factual": APPLICANT,
-            "counterfactuals": [
-                {**APPLICANT, "card_utilisation": 10.0, "guarantor": True},
-                {**APPLICANT, "amount": 4000, "savings": "1,000 to 5,000 EUR", "guarantor": True},
-            ],
-            "certificate": {"ambiguity_radius": 0.02, "noise_samples": 2000},
-        },
-    },
-}
-
 VERIFY_EXAMPLES: Any = {
-    "newest": {"summary": "By the newest version of the model", "value": {}},
-    "named": {"summary": "By a version that is named", "value": {"model": f"{DEMO_MODEL}@1"}},
+    "newest": {"summary": "The newest active version of the model", "value": {}},
+    "named": {"summary": "A named version", "value": {"model": f"{DEMO_MODEL}@1"}},
 }
 
 AUDIT_EXAMPLES: Any = {
-    "version": {"summary": "All promises, by one version", "value": {"model": f"{DEMO_MODEL}@1"}},
+    "version": {"summary": "All promises, checked against one version", "value": {"model": f"{DEMO_MODEL}@1"}},
     "reissue": {
-        "summary": "Promises of some months, and what broken ones would cost",
+        "summary": "Promises of some months, with new answers for broken ones",
         "value": {
             "model": f"{DEMO_MODEL}@1",
             "since": "2030-01-01T00:00:00Z",
@@ -137,27 +102,14 @@ AUDIT_EXAMPLES: Any = {
     },
 }
 
-CORRECT_EXAMPLES: Any = {
-    "mahalanobis": {
-        "summary": "Move the two records most at risk a little",
-        "value": {
-            **VALIDITY_EXAMPLES["plan"]["value"],
-            "correction": {"kind": "mahalanobis", "count": 2, "max_shift": 0.4},
-        },
-    },
-    "requirement": {
-        "summary": "Records that retrained models accept on average, with a margin, and the term as it is",
-        "value": {
-            **VALIDITY_EXAMPLES["plan"]["value"],
-            "correction": {"kind": "requirement", "margin": 0.5},
-            "constraints": {"immutable": ["term"]},
-        },
-    },
+FUTURES_EXAMPLES: Any = {
+    "manifest": {"summary": "As the manifest says", "value": {}},
+    "few": {"summary": "Few, of any family", "value": {"source": "auto", "search": 20, "held_back": 20}},
 }
 
 PREDICT_EXAMPLES: Any = {
     "two": {
-        "summary": "The applicant, and the same person asking for less",
+        "summary": "The applicant, and the same applicant with a smaller amount",
         "value": {"records": [APPLICANT, {**APPLICANT, "amount": 3000}]},
     }
 }

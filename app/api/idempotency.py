@@ -15,13 +15,13 @@ from typing import Any, cast
 from fastapi import Request
 from starlette.responses import JSONResponse, Response
 
-from app.api.media import JSON, media_type
+from app.api.media_type import JSON, media_type
 from app.errors import Fault, InvalidRequest, NotReady
 from app.jobs.ids import RECOURSE_ID, counting_from, new_number
 from app.jobs.job import JOB_ID
 from app.observability import log
 from app.service import Service
-from app.store.replays import LEASE, Attempt, Replay, Replays
+from app.store.idempotent_answers import LEASE, Attempt, IdempotentAnswer, IdempotentAnswers
 
 HEADER = "Idempotency-Key"
 
@@ -54,7 +54,7 @@ async def answer_once(request: Request, caller: str, handle: Handle) -> Response
     Raises
     ------
     InvalidRequest : not a key
-    IdempotencyKeyReused, IdempotencyInProgress : as `Replays.claim`
+    IdempotencyKeyReused, IdempotencyInProgress : as `IdempotentAnswers.claim`
     NotReady : the database cannot be reached
     """
     service = cast(Service, request.app.state.service)
@@ -67,8 +67,10 @@ async def answer_once(request: Request, caller: str, handle: Handle) -> Response
     sent = request.method.encode(), request.url.path.encode(), await _canonical(request)
     # In a thread: a large body takes a while.
     digest = await asyncio.to_thread(_digest, *sent)
-    claimed = await service.ledger.run(lambda engine: Replays(engine).claim(name, digest, str(new_number()), _now()))
-    if isinstance(claimed, Replay):
+    claimed = await service.ledger.run(
+        lambda engine: IdempotentAnswers(engine).claim(name, digest, str(new_number()), _now())
+    )
+    if isinstance(claimed, IdempotentAnswer):
         service.metrics.replayed()
         return Response(claimed.body, claimed.status, {**claimed.headers, "Idempotent-Replayed": "true"})
     async with _renewed(service, claimed):
@@ -86,14 +88,16 @@ async def _settle(service: Service, attempt: Attempt, response: Response | None)
     """Keep an answer for its key, or let the key go. Without the database the lease lapses, and the answer is given."""
     try:
         if response is None:
-            await service.ledger.run(lambda engine: Replays(engine).release(attempt, _now()))
+            await service.ledger.run(lambda engine: IdempotentAnswers(engine).release(attempt, _now()))
             return
         headers = {name: value for name, value in response.headers.items() if name in KEPT_HEADERS}
         body = bytes(response.body)
-        answer = Replay(status=response.status_code, headers=headers, body=body)
+        answer = IdempotentAnswer(status=response.status_code, headers=headers, body=body)
         subject = _subject(response)
-        if not await service.ledger.run(lambda engine: Replays(engine).keep(attempt, answer, subject, _now())):
-            log.warning("idempotent-answer-not-kept", reason="somebody has taken over, or it was erased")
+        if not await service.ledger.run(
+            lambda engine: IdempotentAnswers(engine).keep(attempt, answer, subject, _now())
+        ):
+            log.warning("idempotent-answer-not-kept", reason="another attempt took over, or the recourse was erased")
     except NotReady:
         log.warning("idempotent-answer-not-kept", reason="the database cannot be reached")
 
@@ -106,7 +110,7 @@ async def _renewed(service: Service, attempt: Attempt) -> AsyncIterator[None]:
         while True:
             await asyncio.sleep(LEASE.total_seconds() / 3)
             with suppress(NotReady):  # the next one may come in time
-                await service.ledger.run(lambda engine: Replays(engine).renew(attempt, _now()))
+                await service.ledger.run(lambda engine: IdempotentAnswers(engine).renew(attempt, _now()))
 
     task = asyncio.get_running_loop().create_task(renew())
     try:
@@ -122,7 +126,7 @@ async def _canonical(request: Request) -> bytes:
     try:
         value = await request.json()
     except (ValueError, RecursionError):
-        return await request.body()  # who answers it will say what is wrong
+        return await request.body()  # its handler reports the fault
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 

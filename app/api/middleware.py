@@ -12,8 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.authentication import extra_headers
 from app.api.errors import problem_response
-from app.api.gate import extra_headers
 from app.errors import BodyTooLarge, InternalError
 from app.metrics import Metrics
 from app.observability import log, request_id, trace, traceparent
@@ -108,7 +108,7 @@ class Head:
 
         async def send_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                # Whoever sends it has to know that the length it tells is not that of a body.
+                # The server must know that the declared length is not that of a body.
                 scope["method"] = "HEAD"
                 await send(message)
                 # At once, because a stream may go on for long.

@@ -11,11 +11,12 @@ from starlette.types import Lifespan
 
 from app import __version__
 from app.api import errors
-from app.api.further import further_faults
-from app.api.gate import SECURITY_SCHEMES
+from app.api.all_faults import further_faults
+from app.api.authentication import SECURITY_SCHEMES
 from app.api.middleware import BodyLimit, Head, RequestContext
 from app.api.routes import (
     batch,
+    calibration,
     docs,
     health,
     jobs,
@@ -34,7 +35,7 @@ from app.service import Service
 from app.settings import Settings
 
 DESCRIPTION = """\
-What could a person change so that a lender's model says yes, and keeps saying yes?
+Algorithmic recourse: what an applicant can change so that a lender's model accepts, also after the model changes.
 
 Records go in and come out in the model's own features, units and categories. Errors are RFC 9457 problem documents
 (`application/problem+json`) that list all faults of a request at once. Every response carries `X-Request-ID`: that of
@@ -65,7 +66,20 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
         telemetry={"tracing": False, "metrics": False, "logs": False},
         generate_unique_id_function=_operation_id,
     )
-    for module in (recourse, batch, ledger, methods, models, jobs, health, metrics, problems, docs, workbench):
+    for module in (
+        recourse,
+        batch,
+        ledger,
+        calibration,
+        methods,
+        models,
+        jobs,
+        health,
+        metrics,
+        problems,
+        docs,
+        workbench,
+    ):
         app.include_router(module.router)
     app.mount(docs.STATIC, docs.static)
     app.mount(workbench.STATIC, workbench.static)

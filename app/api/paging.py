@@ -22,6 +22,6 @@ def check(cursor: str | None, given_out: re.Pattern[str]) -> None:
 
 
 def split(found: Sequence[Entry], limit: int, key: Callable[[Entry], str]) -> tuple[Sequence[Entry], str | None]:
-    """A page and the cursor of the next one, of as many entries as were found up to one more than `limit`."""
+    """A page and the cursor of the next one, from up to `limit` + 1 entries."""
     page = found[:limit]
     return page, key(page[-1]) if len(found) > limit else None

@@ -13,20 +13,20 @@ _PREFERENCE = re.compile(
     r"""\s*+(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*+(?:=\s*+(?:(?P<token>[^\s",;]*)|"(?P<quoted>(?:[^"\\]|\\.)*)"))?"""
     r"""\s*+(?:;(?:[^",]|"(?:[^"\\]|\\.)*")*)?(?:,|$)"""
 )
-"""One preference with its parameters, which nobody has defined for ours."""
+"""One preference with its parameters, which ours do not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prefer:
-    """What a client prefers, as far as it is known here; the rest is ignored, as the standard wants it."""
+    """The preferences of a client that this service knows; others are ignored, as the standard requires."""
 
     respond_async: bool = False
     wait_s: int | None = None
-    """Seconds to wait for an answer before a job is told instead."""
+    """Seconds to wait for an answer before the job is returned instead."""
 
     @property
     def wants_job(self) -> bool:
-        """Whether the work shall outlive the request."""
+        """Whether the client prefers a job."""
         return self.respond_async or self.wait_s is not None
 
     @property
@@ -54,7 +54,7 @@ async def _prefer(
         str | None,
         Header(
             description="`respond-async`: answer 202 with a job at once. `wait=N`: wait at most N seconds (30 at most) "
-            "for the answer, then tell the job. Without either the answer comes directly.",
+            "for the answer, then return the job. Without either, the answer is direct.",
         ),
     ] = None,
 ) -> Prefer:

@@ -1,6 +1,6 @@
 """The command line: ``recourse serve | worker | batch | demo | models | keys | verify | replay | db | openapi``.
 
-Everything heavy is imported by the command that needs it, so that ``--help`` answers at once. What a user can cause
+Heavy modules are imported by the command that needs them, so that ``--help`` is fast. An error that a user can cause
 ends in one sentence on standard error and exit code 1.
 """
 

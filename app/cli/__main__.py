@@ -1,4 +1,4 @@
-"""``python -m app.cli``: the command line where it is not installed."""
+"""``python -m app.cli``: the command line without installation."""
 
 from app.cli import main
 

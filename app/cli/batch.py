@@ -11,7 +11,8 @@ from app.cli.common import CommandError, open_registry, read_settings
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from app.service import RecourseQuery
+    from app.compute.messages import Question
+    from app.service import Terms
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -22,13 +23,13 @@ def batch(
         Path,
         typer.Option("--input", help="Applicants: .csv or .parquet with a column for each feature, .ndjson with rows."),
     ],
-    output: Annotated[Path, typer.Option("--output", help="Where the answers go: .ndjson, .csv or .parquet.")],
+    output: Annotated[Path, typer.Option("--output", help="File for the answers: .ndjson, .csv or .parquet.")],
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="id@version, or id for the newest version.")],
     question: Annotated[
         Path | None, typer.Option("--question", help="JSON file: method, constraints, cost, certificate, deadline_ms.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Row i has this seed plus i, counted from 0.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier run was stopped.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the first row; each row adds 1.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an earlier run that was stopped.")] = False,
 ) -> None:
     """Answer many applicants without a server."""
     import asyncio
@@ -44,19 +45,19 @@ def batch(
         source=source,
         output=output,
         model=open_registry().find(model),
-        payload=service.batch_payload(_batch_question(model, question, seed)),
+        payload=service.batch_payload(*_batch_question(model, question, seed)),
     )
     try:
         done, total = files.begin(resume=resume)
         if ignored := files.ignored():
-            typer.echo(f"Ignored, as no feature of {model}: {', '.join(ignored)}.", err=True)
+            typer.echo(f"Ignored columns that are not features of {model}: {', '.join(ignored)}.", err=True)
         with _progress_bar() as bar:
             shown = bar.add_task("applicants", total=total, completed=done)
             asyncio.run(batch_files.compute(settings, files, done, lambda now: bar.update(shown, completed=now)))
     except batch_files.BatchRefused as error:
         raise CommandError(str(error)) from None
     except KeyboardInterrupt:
-        typer.echo(f"Stopped. What is done is in {files.part}; --resume goes on from there.", err=True)
+        typer.echo(f"Stopped. Finished answers are in {files.part}; --resume continues from there.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     counts = files.finish()
     typer.echo(f"{batch_files.summary(counts)} Written to {output}.")
@@ -64,17 +65,17 @@ def batch(
         raise typer.Exit(1)
 
 
-def _batch_question(model: str, file: Path | None, seed: int) -> "RecourseQuery":
-    from app.api.json_route import read_json
-    from app.api.routes.batch import validated
-    from app.api.routes.recourse import query_of
+def _batch_question(model: str, file: Path | None, seed: int) -> "tuple[Question, Terms]":
+    from app.api.json_body import read_json, validated
     from app.api.schemas.batch import BatchCommon
+    from app.api.schemas.recourse import question_of, terms_of
 
-    told = {} if file is None else read_json(file.read_bytes())
-    if not isinstance(told, dict):
+    given = {} if file is None else read_json(file.read_bytes())
+    if not isinstance(given, dict):
         raise CommandError(f"{file} must hold one JSON object.")
-    # There is no ledger without a service.
-    return replace(query_of(validated(BatchCommon, {**told, "model": model, "seed": seed})), store=False)
+    request = validated(BatchCommon, {**given, "model": model, "seed": seed})
+    # Without a server there is no ledger.
+    return question_of(request), replace(terms_of(request), store=False)
 
 
 def _progress_bar() -> "Progress":

@@ -1,5 +1,8 @@
-"""What the commands share: the settings they run with, and how they tell things."""
+"""What the commands share: settings, tables, errors."""
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class CommandError(Exception):
-    """The command could not do its work; the sentence says why."""
+    """The command failed; the message is one sentence."""
 
 
 def read_settings(**overrides: Any) -> "Settings":
-    """The settings of the environment, and what the command line says instead."""
+    """The settings of the environment, overridden by options that are not None."""
     from pydantic import ValidationError
 
     from app.settings import Settings
@@ -41,9 +44,9 @@ def print_table(table: "Table") -> None:
     """Print a table."""
     from rich.console import Console
 
-    # Names and titles are the lender's: brackets in them are no markup.
+    # Names and titles come from the lender: brackets in them are not markup.
     console = Console(markup=False, emoji=False, highlight=False)
-    if not console.is_terminal:  # for a program, a row is a line, however long
+    if not console.is_terminal:  # for programs, one line per row, however long
         console.width = max(
             console.width, console.measure(table, options=console.options.update(width=100_000)).maximum
         )
@@ -56,3 +59,14 @@ def open_registry(*, trust_pickle: bool | None = None) -> "Registry":
     from app.registry.registry import Registry
 
     return Registry(settings.models_store, trust_pickle=settings.trust_pickle, remote_hosts=settings.remote_hosts)
+
+
+@contextmanager
+def progress_bar(what: str) -> "Iterator[Callable[[int, int], None]]":
+    """Show the progress on standard error, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        bar = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_ledger() -> "Iterator[Ledger]":
-    """The ledger that is there, with the tables that this release needs: asked about none, nobody shall hear of one."""
+    """The existing ledger, migrated to this release; `CommandError` if there is none: a new one would be empty."""
     from app.store.ledger import FILE, Ledger
 
     settings = read_settings()
@@ -27,7 +27,7 @@ def open_ledger() -> "Iterator[Ledger]":
 
 @contextmanager
 def open_store() -> "Iterator[Engine]":
-    """The database with the tables that this release needs."""
+    """The database, migrated to this release."""
     from app.store.migrate import upgrade as migrate
 
     with ledger_engine() as engine:
@@ -37,7 +37,7 @@ def open_store() -> "Iterator[Engine]":
 
 @contextmanager
 def ledger_engine() -> "Iterator[Engine]":
-    """The database as it is; what is wrong with it is one sentence."""
+    """The database, not migrated; its errors become a `CommandError`."""
     settings = read_settings()
     import sqlalchemy as sa
 

@@ -24,11 +24,11 @@ READY_S = 120.0
 """How long the demo waits for the service to be ready."""
 
 POLL_S = 0.25
-"""How often it looks."""
+"""Interval between two checks."""
 
 
 def demo(host: HostOption = None, port: PortOption = None) -> None:
-    """Start the service, ask it one question, keep serving."""
+    """Start the service, send one example request, keep serving."""
     settings = read_settings(host=host, port=port)
     refuse_taken(settings)
     _refuse_missing_demo(settings)
@@ -51,7 +51,7 @@ def _refuse_missing_demo(settings: "Settings") -> None:
         Registry(settings.models_store).find(DEMO_MODEL)
     except UnknownModel as error:
         raise CommandError(
-            f"The demo asks {DEMO_MODEL}, which is not in {settings.models_store.absolute()}: start it in the "
+            f"The demo needs {DEMO_MODEL}, which is not in {settings.models_store.absolute()}: start it in the "
             "directory of the repository, or set RECOURSE_MODELS_STORE."
         ) from error
 
@@ -69,13 +69,13 @@ def _url(settings: "Settings") -> str:
 
 @dataclass(slots=True)
 class _Question:
-    """The demo's client: asks the service that runs in the main thread, and stops it if there is no answer."""
+    """The demo's client: calls the service in the main thread, and stops it if the call fails."""
 
     url: str
     failure: CommandError | None = field(default=None, init=False)
 
     def run(self) -> None:
-        """Ask, and print the answer."""
+        """Send the request and print the answer."""
         import httpx
 
         try:
@@ -93,15 +93,15 @@ class _Question:
         self._wait(client)
         described = client.get(f"/models/{DEMO_MODEL}/schema")
         if described.status_code == httpx.codes.UNAUTHORIZED:
-            return f"\nThis service asks everybody for an API key, so the demo asks nothing.{_pages(self.url)}"
+            return f"\nThis service requires an API key, so the demo sends no request.{_pages(self.url)}"
         schema = _json(described)
         body = {"model": DEMO_MODEL, "applicant": schema["sample"]}
-        return _told(self.url, body, _json(client.post("/recourse", json=body)))
+        return _summary(self.url, body, _json(client.post("/recourse", json=body)))
 
     def _wait(self, client: "httpx.Client") -> None:
         import httpx
 
-        until, said = time.monotonic() + READY_S, "it does not listen"
+        until, reason = time.monotonic() + READY_S, "it does not listen"
         while time.monotonic() < until:
             try:
                 response = client.get("/health/ready")
@@ -110,9 +110,9 @@ class _Question:
             else:
                 if response.is_success:
                     return
-                said = response.text
+                reason = response.text
             time.sleep(POLL_S)
-        raise CommandError(f"The demo failed: the service was not ready within {READY_S:g} s: {said}")
+        raise CommandError(f"The demo failed: the service was not ready within {READY_S:g} s: {reason}")
 
 
 def _json(response: "httpx.Response") -> Any:
@@ -121,24 +121,24 @@ def _json(response: "httpx.Response") -> Any:
     raise CommandError(f"The demo failed: {response.request.url} answered {response.status_code}: {response.text}")
 
 
-def _told(url: str, body: dict[str, Any], answer: dict[str, Any]) -> str:
-    """The answer for people, and how to ask again."""
+def _summary(url: str, body: dict[str, Any], answer: dict[str, Any]) -> str:
+    """The answer as text, and a command that repeats the request."""
     factual, found = answer["factual"], answer["counterfactuals"]
-    lines = ["", f"{answer['model']['id']} was asked about this applicant:"]
+    lines = ["", f"{answer['model']['id']} decides on this applicant:"]
     lines += [f"    {name:<20}{value}" for name, value in body["applicant"].items()]
-    lines += ["", f"It says {_decision(factual)}."]
+    lines += ["", f"Decision: {_decision(factual)}."]
     for counterfactual in found:
-        lines += ["", f"Asked again, it says {_decision(counterfactual['validity']['current'])} after this:"]
+        lines += ["", f"Decision after these changes: {_decision(counterfactual['validity']['current'])}."]
         lines += [f"    {change['text']}" for change in counterfactual["changes"]]
     if not found and answer["detail"]:
         lines += [answer["detail"]]
     curl = f"curl -s {url}/recourse -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
-    lines += ["", "The same question from another terminal:", "", curl]
+    lines += ["", "The same request from another terminal:", "", curl]
     return "\n".join(lines) + _pages(url)
 
 
 def _pages(url: str) -> str:
-    """Where to go on from here."""
+    """Where to go next."""
     return "\n".join(["", "", f"As a page: {url}/workbench", f"Every request: {url}/docs", "Stop with Ctrl-C.", ""])
 
 

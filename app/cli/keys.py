@@ -8,31 +8,31 @@ import typer
 from app.cli.common import CommandError, new_table, print_table
 from app.cli.database import open_store
 
-cli = typer.Typer(help="The keys of those who may ask the service.", no_args_is_help=True)
+cli = typer.Typer(help="API keys.", no_args_is_help=True)
 
 ScopeOption = Annotated[
     list[str],
-    typer.Option("--scope", help="What it may be used for: recourse, models, audit. Several times for several."),
+    typer.Option("--scope", help="Scope: recourse, models or audit. Repeat for several."),
 ]
 
 
 @cli.command("create")
 def create_key(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What you call it, to know it again in the list.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key in the list.")],
     scope: ScopeOption,
 ) -> None:
-    """Make a key and print it, this once. From then on the service asks every caller for one."""
+    """Create a key and print it; it is shown only once. From then on the service requires a key."""
     from app.store.keys import Keys, Scope
 
     if unknown := set(scope) - {*Scope}:
-        raise CommandError(f"There is no scope {', '.join(sorted(unknown))}; there are {', '.join(Scope)}.")
+        raise CommandError(f"Unknown scope {', '.join(sorted(unknown))}; the scopes are {', '.join(Scope)}.")
     with open_store() as engine:
         typer.echo(Keys(engine).create(name, [Scope(one) for one in scope], datetime.now(UTC)))
 
 
 @cli.command("list")
 def list_keys() -> None:
-    """All keys, without their secrets."""
+    """List all keys, without their secrets."""
     from app.store.keys import Keys
 
     with open_store() as engine:
@@ -48,7 +48,7 @@ def list_keys() -> None:
 
 @cli.command("revoke")
 def revoke_key(key_id: Annotated[str, typer.Argument(metavar="ID", help="As `recourse keys list` shows it.")]) -> None:
-    """Make a key useless, for good; running servers know within a second."""
+    """Revoke a key permanently; running servers refuse it within a second."""
     from app.store.keys import Keys
 
     with open_store() as engine:

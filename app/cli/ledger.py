@@ -1,4 +1,4 @@
-"""The commands ``recourse db …``: the ledger itself."""
+"""The commands ``recourse db …``: the database of ledger and jobs."""
 
 from typing import Annotated
 
@@ -7,12 +7,12 @@ import typer
 from app.cli.common import CommandError, read_settings
 from app.cli.database import ledger_engine, open_ledger
 
-cli = typer.Typer(help="The ledger of recourse given.", no_args_is_help=True)
+cli = typer.Typer(help="The database of ledger and jobs.", no_args_is_help=True)
 
 
 @cli.command()
 def upgrade() -> None:
-    """Make the tables of ledger and jobs, or bring them up to date; the service does the same when it starts."""
+    """Create or migrate the tables of ledger and jobs; the service does the same when it starts."""
     settings = read_settings()
     from app.jobs import database as jobs
     from app.store import migrate as ledger
@@ -27,10 +27,11 @@ def upgrade() -> None:
 @cli.command("verify")
 def verify_chain(
     head: Annotated[
-        str | None, typer.Option("--head", help="A hash that this command told before; it must still be in the chain.")
+        str | None,
+        typer.Option("--head", help="Head that this command printed before; it must be in the chain."),
     ] = None,
 ) -> None:
-    """Look at every entry of the ledger; the first one that is not as it was written is named."""
+    """Verify every entry of the ledger; reports the first one that was changed."""
     with open_ledger() as ledger:
         proof = ledger.prove()
         cut = head is not None and not ledger.holds(head)
@@ -44,7 +45,7 @@ def verify_chain(
 
 @cli.command()
 def sweep() -> None:
-    """Erase the personal data of recourse that is old enough and has expired; the service does so every hour."""
+    """Erase the personal data of expired recourse past the retention period; the service does so every hour."""
     import asyncio
 
     settings = read_settings()

@@ -1,18 +1,22 @@
-"""The commands ``recourse models …``: what is registered, and putting models in and out of use."""
+"""The commands ``recourse models …``: register, list, activate and retire models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.calibration import calibration
 from app.cli.common import new_table, open_registry, print_table
+from app.cli.rehearsals import rehearse
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from app.registry.registered import RegisteredModel
+    from app.registry.version import RegisteredModel
 
-cli = typer.Typer(help="The models that the service knows.", no_args_is_help=True)
+cli = typer.Typer(help="Registered models.", no_args_is_help=True)
+cli.command()(rehearse)
+cli.command()(calibration)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="id@version, or id for the newest active version.")]
 
@@ -21,13 +25,13 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="id@version, o
 def register(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory with model.yaml and the files it names.")],
     trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Read .joblib and .pkl files, which can run any code.")
+        bool, typer.Option("--trust-pickle", help="Load .joblib and .pkl files, which can run any code.")
     ] = False,
     inactive: Annotated[
-        bool, typer.Option("--inactive", help="Only to be examined, until `recourse models activate`.")
+        bool, typer.Option("--inactive", help="Register without activating; see `recourse models activate`.")
     ] = False,
 ) -> None:
-    """Examine a model and install it; a bad one is refused with all its faults."""
+    """Check a model and install it, or report all its faults."""
     model = open_registry(trust_pickle=trust_pickle or None).register(directory, active=not inactive)
     registration = model.registration
     typer.echo(
@@ -36,12 +40,14 @@ def register(
     for warning in registration.warnings:
         typer.echo(f"Warning: {warning}", err=True)
     if model.runs_code:
-        typer.echo("Servers and workers use it only with RECOURSE_TRUST_PICKLE=true.", err=True)
+        typer.echo("Servers and workers load it only with RECOURSE_TRUST_PICKLE=true.", err=True)
+    if model.manifest.label is not None and model.manifest.futures.source != "none":
+        typer.echo(f"To measure what its next training changes: recourse models rehearse {model.name}", err=True)
 
 
 @cli.command("list")
 def list_models() -> None:
-    """All registered versions, in the order of registration."""
+    """List all registered versions, in the order of registration."""
     registry = open_registry()
     models, broken = registry.list(), registry.broken()
     if not models and not broken:
@@ -62,7 +68,7 @@ def list_models() -> None:
 
 @cli.command()
 def show(name: NameArgument) -> None:
-    """One version: what it decides on, and what a person can change."""
+    """Show one version: its decision, its features and what a person can change."""
     model = open_registry().find(name, include_inactive=True)
     for key, value in _facts(model).items():
         typer.echo(f"{key + ':':<14}{value}")
@@ -75,13 +81,13 @@ def show(name: NameArgument) -> None:
 
 @cli.command()
 def activate(name: NameArgument) -> None:
-    """Let a version answer applicants that was registered with --inactive."""
+    """Activate a version that was registered with --inactive."""
     typer.echo(f"Activated {open_registry().activate(name)}.")
 
 
 @cli.command()
 def retire(name: NameArgument) -> None:
-    """Take a version out of use, for good; its files stay."""
+    """Retire a version permanently; its files stay."""
     typer.echo(f"Retired {open_registry().retire(name)}.")
 
 
@@ -90,7 +96,7 @@ def _state(model: "RegisteredModel") -> str:
 
 
 def _facts(model: "RegisteredModel") -> dict[str, object]:
-    from app.registry.manifest import Endpoint
+    from app.registry.artifact import Endpoint
 
     manifest, registration = model.manifest, model.registration
     artifact = manifest.artifact
@@ -102,8 +108,18 @@ def _facts(model: "RegisteredModel") -> dict[str, object]:
         "artifact": f"{artifact.format}, {where}, sha256 {model.sha256}",
         "decision": f"{manifest.output} of {manifest.favourable!r}, favourable from {manifest.threshold:g}",
         "reference": f"{registration.records:,} records, {registration.favourable:,} of them accepted",
+        "futures": _futures(model),
         "registered": f"{model.registered_at:%Y-%m-%d %H:%M:%S} UTC in {model.directory}",
     }
+
+
+def _futures(model: "RegisteredModel") -> str:
+    from app.futures.store import status
+
+    found = status(model)
+    if found["status"] == "ready":
+        return f"{found['search']} for searches and {found['held_back']} held back, {found['source']}"
+    return found["status"] + (f": {found['detail']}" if found["detail"] else "")
 
 
 def _features(model: "RegisteredModel") -> "Table":

@@ -1,36 +1,34 @@
-"""The commands ``recourse verify`` and ``recourse replay``: what the ledger holds, against models."""
+"""The commands ``recourse verify`` and ``recourse replay``: check promises and answers in the ledger against models."""
 
 import json
 import math
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from app.cli.common import CommandError, read_settings
+from app.cli.common import CommandError, progress_bar, read_settings
 from app.cli.database import open_ledger
 
-RecourseArgument = Annotated[str, typer.Argument(metavar="ID", help="Of a recourse in the ledger, rec_...")]
+RecourseArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of a recourse in the ledger, rec_...")]
 
 
 def verify(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The version that is asked, id@version; active or not.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Version to check against, id@version; active or not.")],
     recourse_id: Annotated[str | None, typer.Option("--id", help="Only this recourse, rec_...")] = None,
     since: Annotated[datetime | None, typer.Option(help="Only promises given at this time (UTC) or later.")] = None,
     until: Annotated[datetime | None, typer.Option(help="Only promises given before this time (UTC).")] = None,
-    reissue: Annotated[bool, typer.Option("--reissue", help="Find what broken promises would cost now.")] = False,
+    reissue: Annotated[bool, typer.Option("--reissue", help="Compute new recourse for broken promises.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="File for the broken promises, as NDJSON.")] = None,
 ) -> None:
-    """Ask a version of a model which promises it would keep; ends with exit code 1 if it breaks any."""
+    """Check which promises a version of a model keeps; exits with code 1 if it breaks any."""
     settings = read_settings()
-    from app.jobs import promises
-    from app.jobs.answer import encoded
-    from app.jobs.asked import ModelRef, Store
+    from app.compute import audits
+    from app.compute.answers import encoded
+    from app.compute.entries import promised
+    from app.compute.messages import ModelRef, Store
     from app.store.engine import database_url
     from app.store.ledger import FILE, Promises
 
@@ -39,16 +37,16 @@ def verify(
     ref = ModelRef.of(store, model)
     if recourse_id is not None:
         with open_ledger() as ledger:
-            promised = promises.promised(ledger.find(recourse_id))
-        checks = promises.verify(ref, promised, deadline_s=math.inf) if promised else []
+            records = promised(ledger.find(recourse_id))
+        checks = audits.verify(ref, records, deadline_s=math.inf) if records else []
         for check in checks:
             typer.echo(json.dumps(check))
         raise typer.Exit(int(not all(check["favourable"] for check in checks)))
     since, until = (at and at.replace(tzinfo=UTC) for at in (since, until))
     which = Promises.unexpired(model.id, since=since, until=until)
-    payload = promises.audit_payload(ref, model, which, reissue=reissue)
-    with open_ledger(), _progress("asking") as progress:
-        result = promises.audit(ref, payload, deadline_s=math.inf, progress=progress)
+    payload = audits.audit_payload(ref, model, which, reissue=reissue)
+    with open_ledger(), progress_bar("checking") as progress:
+        result = audits.audit(ref, payload, deadline_s=math.inf, progress=progress)
     broken = result.pop("broken_promises")
     if output is not None:
         output.write_bytes(b"".join(encoded(one) + b"\n" for one in broken))
@@ -57,29 +55,18 @@ def verify(
 
 
 def replay(recourse_id: RecourseArgument) -> None:
-    """Compute a stored answer again and compare it, apart from id, times and timings."""
-    from app.jobs.pool import ONE_THREAD
+    """Recompute a stored answer and compare it, apart from id, times and timings."""
+    from app.compute.lane import ONE_THREAD
 
-    # As in the processes that answer: numeric libraries read this when they are imported, and it decides the last bits.
+    # As in the child processes: numeric libraries read this on import, and it affects the last bits of results.
     os.environ.update(ONE_THREAD)
     settings = read_settings()
-    from app.jobs import promises
-    from app.jobs.asked import Store
+    from app.compute.messages import Store
+    from app.compute.replay import replay as differences
 
     with open_ledger() as ledger:
         record = ledger.find(recourse_id)
-    differing = promises.replay(Store.of(settings), record, settings.plan_budget_ms / 1000.0)
+    differing = differences(Store.of(settings), record, settings.plan_budget_ms / 1000.0)
     if differing:
         raise CommandError(f"{recourse_id} has another answer now: {', '.join(differing)} differ.")
     typer.echo(f"{recourse_id} has the same answer, byte for byte, apart from id, times and timings.")
-
-
-@contextmanager
-def _progress(what: str) -> "Iterator[Callable[[int, int], None]]":
-    """Shows on standard error how far the work is, where somebody looks at it."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        bar = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)

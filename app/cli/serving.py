@@ -1,4 +1,4 @@
-"""The commands that run the service, and the one that describes it: ``recourse serve | worker | openapi``."""
+"""The commands ``recourse serve | worker | openapi``: run the service, and describe it."""
 
 import socket
 from pathlib import Path
@@ -11,12 +11,12 @@ from app.cli.common import CommandError, read_settings
 if TYPE_CHECKING:
     from app.settings import Settings
 
-HostOption = Annotated[str | None, typer.Option("--host", help="Address to listen on; RECOURSE_HOST otherwise.")]
-PortOption = Annotated[int | None, typer.Option("--port", help="Port to listen on; RECOURSE_PORT otherwise.")]
+HostOption = Annotated[str | None, typer.Option("--host", help="Address to listen on; default: RECOURSE_HOST.")]
+PortOption = Annotated[int | None, typer.Option("--port", help="Port to listen on; default: RECOURSE_PORT.")]
 
 
 def serve(host: HostOption = None, port: PortOption = None) -> None:
-    """Answer over HTTP until told to stop."""
+    """Run the HTTP service."""
     settings = read_settings(host=host, port=port)
     refuse_taken(settings)
     from app.main import serve as run
@@ -25,7 +25,7 @@ def serve(host: HostOption = None, port: PortOption = None) -> None:
 
 
 def worker() -> None:
-    """Compute jobs until told to stop; any number of them share one RECOURSE_DATABASE_URL."""
+    """Run a worker that computes jobs; any number of workers share one RECOURSE_DATABASE_URL."""
     settings = read_settings()
     from app.main import work
 
@@ -33,7 +33,7 @@ def worker() -> None:
 
 
 def refuse_taken(settings: "Settings") -> None:
-    """Say so before anything is started, if the address cannot be listened on."""
+    """Raise `CommandError` before anything is started if the address cannot be listened on."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -47,9 +47,9 @@ def refuse_taken(settings: "Settings") -> None:
 
 
 def openapi(
-    output: Annotated[Path | None, typer.Option("--output", help="File to write; standard output otherwise.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="File to write; default: standard output.")] = None,
 ) -> None:
-    """Write the description of the HTTP interface, openapi.json."""
+    """Write the OpenAPI description of the HTTP interface."""
     from app.api.openapi import render
 
     if output is None:

@@ -1,4 +1,4 @@
-"""The database in which jobs are kept: its tables, its file on one machine, and who computes the jobs in it."""
+"""The database of the jobs: its tables, its file on one machine, and the claims of the processes that compute them."""
 
 import fcntl
 import zlib
@@ -18,23 +18,23 @@ FILE = "jobs.sqlite"
 LOCK = "jobs.lock"
 
 CLAIMS = 7305
-"""Our number space among PostgreSQL's advisory locks."""
+"""Our class of PostgreSQL advisory locks."""
 
 LOCAL = "local"
-"""Executor id where there is only one, whatever it is called: with SQLite."""
+"""Executor id with SQLite, where there is only one."""
 
 SLOTS = [f"slot-{k}" for k in range(256)]
-"""Executor ids of processes that were given none; whoever holds one can finish what a dead holder had begun."""
+"""Executor ids of processes without a configured id; any of these processes may adopt the jobs of a dead one."""
 
 
 def migrate(url: str) -> None:
-    """Make the tables of the jobs, or bring them up to date; who may not change tables can do so if they are.
+    """Create or migrate the tables of the jobs. Needs no rights on tables if they are up to date.
 
     Blocks; errors are SQLAlchemy's `DBAPIError`.
     """
     from dbos import DBOS
 
-    from app.jobs.chunks import Chunks
+    from app.jobs.batch.chunks import Chunks
 
     DBOS.migrate(url)
     engine = open_engine(url)
@@ -45,9 +45,9 @@ def migrate(url: str) -> None:
 
 
 class Claim:
-    """The right to compute the jobs of one executor id; it goes with the process that holds it, however that ends.
+    """The right to compute the jobs of one executor id; it ends with the process that holds it.
 
-    Two processes with one id would take each other's running jobs away and compute them twice. Blocks; errors of
+    Two processes with one id would take over each other's running jobs and compute them twice. Blocks; errors of
     PostgreSQL are SQLAlchemy's `DBAPIError`.
 
     Raises
@@ -72,13 +72,13 @@ class Claim:
             self.executor_id = found
 
     def keep(self) -> bool:
-        """Whether it is still held: the lock is lost with the connection, and taken again unless somebody else has it.
+        """Whether it is still held: a lock lost with its connection is taken again, unless another process has it.
 
-        To be called now and then.
+        To be called regularly.
         """
         if self._connection is None:
             return True
-        # An invalidated connection would quietly become another session, which holds nothing.
+        # An invalidated connection silently becomes another session, which holds no lock.
         if not self._connection.invalidated:
             with suppress(sa.exc.DBAPIError):
                 self._connection.execute(sa.select(1))
@@ -87,7 +87,7 @@ class Claim:
         return _try_lock(self._connection, self.executor_id)
 
     def deserted(self) -> set[str]:
-        """Slots whose holder is gone and has left something unfinished."""
+        """Slots without a holder that have unfinished jobs."""
         if self._connection is None:
             return set()
         status = sa.table("workflow_status", sa.column("executor_id"), sa.column("status"), schema="dbos")
@@ -96,7 +96,7 @@ class Claim:
         return {name for name in pending if self._alone_with(name, lambda: True)}
 
     def adopt(self, name: str, work: Callable[[], int]) -> int:
-        """Do something for a deserted slot that nobody else does meanwhile; 0 if it is not deserted any more."""
+        """Run `work` while holding a deserted slot, and return its result; 0 if the slot is no longer deserted."""
         return self._alone_with(name, work)
 
     def _alone_with(self, name: str, work: Callable[[], int]) -> int:
@@ -109,7 +109,7 @@ class Claim:
             self._connection.execute(sa.select(sa.func.pg_advisory_unlock(CLAIMS, _number(name))))
 
     def release(self) -> None:
-        """Let others have it."""
+        """Give the executor id up."""
         for held in (self._connection, self._file):
             if held is not None:
                 held.close()

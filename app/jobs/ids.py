@@ -1,4 +1,4 @@
-"""Names of answers and jobs."""
+"""Ids of recourses and jobs."""
 
 import re
 import secrets
@@ -12,7 +12,7 @@ from itertools import count
 RECOURSE_ID = re.compile(r"rec_[0-9A-HJKMNP-TV-Z]{26}")
 
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Digits that keep their order as text and are not mistaken for each other."""
+"""Digits in the order of their characters, without those that are easily confused."""
 
 _reserved: ContextVar[Iterator[int] | None] = ContextVar("reserved", default=None)
 
@@ -29,7 +29,7 @@ def new_id(prefix: str) -> str:
 
 
 def first_id(prefix: str, moment: datetime) -> str:
-    """What no id is before that was made at a moment or later."""
+    """A lower bound of all ids made at a moment or later."""
     return _named(prefix, int(1000.0 * moment.timestamp()) << 80)
 
 
@@ -38,13 +38,13 @@ def _named(prefix: str, number: int) -> str:
 
 
 def ids_are_reserved() -> bool:
-    """Whether somebody may have done the same before, and given the same ids."""
+    """Whether an earlier attempt may have assigned the same ids."""
     return _reserved.get() is not None
 
 
 @contextmanager
 def counting_from(number: int) -> Iterator[None]:
-    """Within this, ids are no longer random: whoever does the same again gives the same ids."""
+    """Assign ids deterministically inside this context, so that a repeated request assigns the same ids."""
     token = _reserved.set(count(number))
     try:
         yield

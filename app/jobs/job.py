@@ -1,7 +1,6 @@
-"""What a job is, and how its record reads in the database."""
+"""A job, and how to read it from its record in the database."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,20 +12,16 @@ if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
 BATCH = "batch"
-"""The kind of jobs that have many results."""
+"""The kind of jobs with one result per row."""
 
 STARTED = "started_at"
-"""Attribute of a cancelled job: when it was last taken up, in milliseconds since 1970."""
+"""Attribute of a cancelled job: when it was last started, in milliseconds since 1970."""
 
 JOB_ID = re.compile(r"job_[0-9A-HJKMNP-TV-Z]{26}")
 
 
-Progress = Callable[[int, int], None]
-"""Is told how many steps are done, and of how many."""
-
-
 class JobStatus(StrEnum):
-    """Where a job is on its way."""
+    """State of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -36,7 +31,7 @@ class JobStatus(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing changes any more."""
+        """Whether the status is final."""
         return self not in (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
@@ -49,14 +44,14 @@ STATUSES = {
     "MAX_RECOVERY_ATTEMPTS_EXCEEDED": JobStatus.FAILED,
     "CANCELLED": JobStatus.CANCELLED,
 }
-"""What DBOS calls them."""
+"""Status of a job by that of its DBOS workflow."""
 
 FINISHED = [name for name, status in STATUSES.items() if status.finished]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One piece of work that outlives the request that asked for it, and the process that computes it."""
+    """One durable piece of work: it outlives the request that submitted it, and the process that computes it."""
 
     id: str
     kind: str
@@ -66,21 +61,21 @@ class Job:
     total: int
     created_at: datetime
     started_at: datetime | None
-    """When it was last taken up; None until then."""
+    """When it was last started; None until then."""
     finished_at: datetime | None
     error: RecourseError | None = None
-    """Why it failed."""
+    """Present iff it failed."""
     request_id: str | None = None
-    """Of the request that asked for it."""
+    """Id of the request that submitted it."""
 
     @property
     def address(self) -> str:
-        """Where a client finds it."""
+        """Path of the job in the HTTP interface."""
         return f"/jobs/{self.id}"
 
     @classmethod
     def of(cls, record: "WorkflowStatus", rows: tuple[int, int] | None = None) -> "Job":
-        """The job that a record of DBOS describes; a failed one's must have been loaded with its error.
+        """The job in a record of DBOS, which must be loaded with its error if the job failed.
 
         `rows` is the progress of a batch.
         """
@@ -106,9 +101,9 @@ class Job:
 def _error(record: "WorkflowStatus") -> RecourseError:
     if record.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
         return JobAbandoned()
-    told: Any = getattr(record.error, "data", None)
-    if isinstance(told, dict) and "code" in told:
-        return RecourseError.from_dict(told)
+    data: Any = getattr(record.error, "data", None)
+    if isinstance(data, dict) and "code" in data:
+        return RecourseError.from_dict(data)
     return InternalError()
 
 

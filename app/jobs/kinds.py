@@ -1,59 +1,49 @@
-"""The kinds of jobs: each reads its payload, as it was kept in the database, and has `app.jobs.task` compute it."""
+"""The kinds of jobs: each reads its payload, as it was kept in the database, and computes it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
+from app.compute import tasks, use_cases
+from app.compute.answers import Frame, Json, identity, plain
+from app.compute.child import Progress
+from app.compute.messages import ModelRef, Question, Store
+from app.compute.use_cases import USE_CASES, recourse_answer
 from app.errors import ModelUnusable, RecourseError
-from app.jobs import batch, task
-from app.jobs.answer import Json, amended, answer, framed, judged, swept
-from app.jobs.asked import Counterfactuals, ModelRef, Question, Store, Sweep
-from app.jobs.job import Progress
+from app.jobs.batch import lines as batch_lines
+from app.jobs.job import BATCH
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS
-from app.recourse.together import solve_many
+from app.recourse.solve_many import solve_many
 
 
-def recourse_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
-    """`task.recourse`, for the question in a `job_payload`; the whole answer, as the client gets it."""
-    question = Question.from_json(payload["question"])
-    found = task.recourse(_model_asked(store, payload), question, deadline_s, deadline_s=deadline_s)
-    return framed(payload["frame"], found)
-
-
-def sweep_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
-    """`task.sweep`, for the sweep in a `job_payload`; the whole curve, as the client gets it."""
-    asked = Sweep.from_json(payload["question"])
-    return swept(payload["frame"], task.sweep(_model_asked(store, payload), asked, deadline_s=deadline_s))
-
-
-def validity_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
-    """`task.validity`, for the records in a `job_payload`, with all the time that joint bounds take."""
-    brought = Counterfactuals.from_json(payload["question"])
-    found = task.validity(_model_asked(store, payload), brought, deadline_s, deadline_s=deadline_s)
-    return judged(payload["frame"], found)
+def answer_job(name: str, store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
+    """`use_cases.answer`, for a `job_payload`, with all the time that joint bounds of a plan take."""
+    question = USE_CASES[name].question.from_json(payload["question"])
+    frame = Frame.from_json(payload["frame"])
+    return use_cases.answer(_model_asked(store, payload), name, question, frame, deadline_s, deadline_s=deadline_s)
 
 
 def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each of the rows in a payload of `Service.start_batch`; see `app.jobs.batch`.
+    """One line for each of the rows in a payload of `Service.submit_batch`; see `app.jobs.batch.lines`.
 
     `deadline_s` is the time for all of them.
     """
     ref = _model_asked(store, payload)
     common = Question.from_json(payload["question"])
-    model = task.load(ref)
+    model = tasks.load(ref)
     lines: dict[int, str] = {}
     problems: dict[int, RecourseProblem] = {}
     for i, row in enumerate(payload["rows"]):
         try:
             if "refused" in row:
                 raise RecourseError.from_dict(row["refused"])
-            factual_raw = model.black_box.space.read(row["applicant"])
-            question = replace(common, factual_raw=factual_raw, seed=batch.seed(payload, i))
-            problems[i] = task.question_problem(ref, question, deadline_s)
+            factual_raw = model.black_box.space.read(row["applicant"], pointer="/applicant")
+            question = replace(common, factual_raw=factual_raw, seed=batch_lines.seed(payload, i))
+            problems[i] = use_cases.problem(ref, question, deadline_s)
         except RecourseError as error:
-            lines[i] = batch.refused(row, error)
+            lines[i] = batch_lines.refused(row, error)
     outcomes = solve_many(
         list(problems.values()),
         METHODS[common.method],
@@ -64,32 +54,38 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
     )
     for (i, problem), outcome in zip(problems.items(), outcomes, strict=True):
         lines[i] = (
-            batch.refused(payload["rows"][i], outcome)
+            batch_lines.refused(payload["rows"][i], outcome)
             if isinstance(outcome, RecourseError)
-            else batch.answered(payload, i, answer(problem.action_set, outcome))
+            else batch_lines.answered(recourse_answer(batch_lines.frame(payload, i), problem.action_set, outcome))
         )
     return [lines[i] for i in range(len(lines))]
 
 
-def correction_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
-    """`task.corrected`, for the records in a `job_payload`, with all the time that joint bounds take."""
-    brought = Counterfactuals.from_json(payload["question"])
-    found = task.corrected(_model_asked(store, payload), brought, deadline_s, deadline_s=deadline_s)
-    return amended(payload["frame"], found)
-
-
 def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
-    """The promises of a model, asked of another version; see `app.jobs.promises`."""
+    """The promises of a model, checked against another version; see `app.compute.audits`."""
     # Most children never audit, so they need no database.
-    from app.jobs.promises import audit
+    from app.compute.audits import audit
 
     ref = _model_asked(store, payload, include_inactive=True)
     return audit(ref, payload, deadline_s=deadline_s, progress=progress)
 
 
+def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
+    """The future models of a version; taken up again, it resumes after the last model that was made."""
+    # Most children never train, so they need none of it.
+    from app.futures.plan import Choices
+    from app.futures.rehearse import rehearse
+    from app.futures.store import status
+
+    ref = _model_asked(store, payload, include_inactive=True)
+    model = store.open().find(ref.name, include_inactive=True)
+    rehearse(model, Choices(**payload["choices"]), progress=progress)
+    return {"model": plain(identity(model)), "futures": status(model)}
+
+
 def ready(store: Store, payload: Json) -> None:
-    """`task.ready`, for the model that a payload names, if it still is the one that was asked."""
-    task.ready(_model_asked(store, payload, include_inactive=True))
+    """`tasks.ready`, for the model that a payload names, if it still is the one that was asked."""
+    tasks.ready(_model_asked(store, payload, include_inactive=True))
 
 
 def _model_asked(store: Store, payload: Json, *, include_inactive: bool = False) -> ModelRef:
@@ -97,7 +93,7 @@ def _model_asked(store: Store, payload: Json, *, include_inactive: bool = False)
     return _unchanged(ModelRef(store=store, **payload["model"]), include_inactive)
 
 
-@lru_cache(maxsize=task.MODELS_IN_MEMORY)
+@lru_cache(maxsize=tasks.MODELS_IN_MEMORY)
 def _unchanged(ref: ModelRef, include_inactive: bool) -> ModelRef:
     # Looked up once: what this child has loaded stays the model that was asked, whatever becomes of its files.
     if ref.store.open().find(ref.name, include_inactive=include_inactive).sha256 != ref.sha256:
@@ -105,19 +101,21 @@ def _unchanged(ref: ModelRef, include_inactive: bool) -> ModelRef:
     return ref
 
 
+FUTURES = "futures"
+"""The kind of jobs that make future models."""
+
+
 class JobKind(Protocol):
-    """What a child computes for a kind of job: JSON in, JSON out, within a time, now and then telling how far it is."""
+    """What a child computes for a kind of job: JSON in, JSON out, within a time, reporting its progress."""
 
     def __call__(self, store: Store, payload: Json, /, *, deadline_s: float, progress: Progress) -> Any:
         """The result of the job."""
 
 
 JOB_KINDS: Mapping[str, JobKind] = {
-    "recourse": recourse_job,
-    "frontier": sweep_job,
-    "validity": validity_job,
-    "batch": batch_job,
+    **{name: partial(answer_job, name) for name in USE_CASES},
+    BATCH: batch_job,
     "audit": audit_job,
-    "correction": correction_job,
+    FUTURES: futures_job,
 }
-"""Every kind of job; to add one, add a line."""
+"""Every kind of job: the use cases, batches, audits and future models."""

@@ -1,7 +1,7 @@
-"""What counterfactuals that somebody already has are worth: ``assess(problem, rows_raw, certificate) -> Assessment``.
+"""Certificates of given counterfactuals: ``assess(problem, rows_raw, certificate) -> Assessment``.
 
-The same certificate as `solve` attaches to its own answers, for exactly the records given, valid or not, and for all
-of them jointly as a plan.
+The same certificate as `solve` attaches to its own answers, for the given records, valid or not, and for all of them
+jointly as a plan.
 """
 
 import math
@@ -12,23 +12,23 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import BoundaryNotFound, BudgetExceeded, DeadlineExceeded, DegenerateSurrogate
-from app.recourse.blackbox import Meter
 from app.recourse.certificate import CertificateParams, certify, certify_plan, judged, local_model
+from app.recourse.models.black_box import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Certificate, Diagnostics, Judged, PlanCertificate
+from app.recourse.result import AssessedCounterfactual, Certificate, Diagnostics, PlanCertificate
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 
 SAMPLER = SamplerParams()
-"""The certificate's own sample of the boundary, whatever method made the counterfactuals."""
+"""The certificate's own sample of the boundary, independent of the method that made the counterfactuals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """What was found out about the counterfactuals of one applicant."""
+    """Scores, costs and certificates of given counterfactuals of one applicant."""
 
     factual_score: float | None
     factual_probability: float | None
-    judged: tuple[Judged, ...]
+    judged: tuple[AssessedCounterfactual, ...]
     """In the order given."""
     plan: PlanCertificate | None
     """None where there is no certificate."""
@@ -46,11 +46,11 @@ def assess(
     """Score, cost and certificate of each raw row, and the joint bounds of all.
 
     Where the decisions around the applicant determine no local model, or the time runs out, there is no certificate
-    and a warning says why; scores and costs are given all the same, as far as the time allowed.
+    and a warning says why; scores and costs are returned nevertheless.
 
     Parameters
     ----------
-    plan_s : time for the joint bounds; a bracket takes their place where they need longer
+    plan_s : seconds for the joint bounds; where they take longer, a bracket is returned
 
     Raises
     ------
@@ -68,7 +68,7 @@ def assess(
         seen = survey(asked, meter, SAMPLER)
         factual_score = seen.factual_score
         if factual_score >= 0.0:
-            warnings.append("The model accepts the factual as it is, so there is nothing for a certificate to protect.")
+            warnings.append("The model already accepts the factual record, so there is nothing to certify.")
         else:
             sample = sample_boundary(asked, meter, SAMPLER, seen)
             local = local_model(problem, sample, certificate)

@@ -1,4 +1,4 @@
-"""The validity certificate: what every counterfactual of every method promises, and how that is known."""
+"""The validity certificate of a counterfactual under noise and retraining, the same for every method."""
 
 import math
 import time
@@ -11,22 +11,23 @@ from annotated_types import Interval
 from jaxtyping import Float
 
 from app.errors import BudgetExceeded, DeadlineExceeded, Fault, InvalidRequest
-from app.recourse.blackbox import Meter, favourable
 from app.recourse.features import FeatureSpace
-from app.recourse.linalg import diversity, proximity
-from app.recourse.linear import LinearModel, WeightMoments, homogeneous
+from app.recourse.models.black_box import BlackBox, Meter, favourable
+from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
+from app.recourse.numerics.linalg import diversity, proximity
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import (
+    AssessedCounterfactual,
     Certificate,
     GelbrichCertificate,
     JointCertificate,
-    Judged,
     NoiseCertificate,
     PlanCertificate,
     ShiftCertificate,
 )
+from app.recourse.robustness.future_validity import as_wide_as_measured, future_certificates, plan_future
 from app.recourse.robustness.gelbrich import PlanBounds, plan_bounds, validity_bounds
-from app.recourse.robustness.noise import (
+from app.recourse.robustness.invalidation import (
     invalidation_bound,
     invalidation_rate,
     invalidation_rate_linear,
@@ -35,34 +36,47 @@ from app.recourse.robustness.noise import (
 )
 from app.recourse.robustness.worst_case import joint_lower_bound, linf_radius
 from app.recourse.surrogate.boundary import BoundarySample
-from app.recourse.surrogate.moments import FEWEST_SIBLINGS, MomentsKind, ensemble, isotropic, surrogate
+from app.recourse.surrogate.local import read_off
+from app.recourse.surrogate.weight_moments import (
+    FEWEST_SIBLINGS,
+    MomentsKind,
+    about,
+    ensemble,
+    future,
+    isotropic,
+    surrogate,
+)
 
 JOINT_DRAWS = 500
-"""Draws behind the joint bound; its interval says how well that is known."""
+"""Draws behind the joint bound; its interval covers their sampling error."""
 
-SURROGATE_NOISE_WARNING = (
-    "How likely noise undoes this is told from a local linear model, as the model itself offers no slope; where it "
-    "decides in steps, that can be far off. certificate.noise_samples measures it on the model."
+EXACT_MEANS = ("surrogate", "isotropic")
+"""Kinds of moments whose mean is the black box's own weights where it is linear."""
+
+NO_GRADIENT_WARNING = (
+    "The model offers no gradient, so the effect of noise is not estimated: `certificate.noise_samples` measures it on "
+    "the model."
 )
 
 MISTAKEN_WARNING = (
-    "The model refuses what the local linear model behind the certificate accepts (counterfactual {}): what is said "
-    "there about retraining does not hold."
+    "The model refuses what the local surrogate of the certificate accepts (counterfactual {}); the certificate's "
+    "statements about retraining do not hold there."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateParams:
-    """What the certificate is to say, and how precisely."""
+    """Contents and precision of the certificate."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     ambiguity_radius: Annotated[float, Interval(ge=0, le=10)] = 0.01
     """How far mean and covariance of the retrained model's weights may be from their estimate (Gelbrich distance)."""
-    moments: MomentsKind = "surrogate"
-    """Where mean and covariance come from. `surrogate`: uncertainty of the local model of the decision; `registered`:
-    the model retrained on random halves of its reference records; `ensemble`: the other active versions of the model;
-    `isotropic`: one variance in every direction."""
+    moments: MomentsKind = "auto"
+    """Where mean and covariance come from. `future`: the model's future models; `surrogate`: uncertainty of the local
+    model of the decision, which says nothing about retraining; `registered`: the model retrained on random halves of
+    its reference records; `ensemble`: its other active versions; `isotropic`: one variance in every direction;
+    `auto`: `future` where the model has future models, else `surrogate`."""
     isotropic_variance: Annotated[float, Interval(gt=0, le=100)] = 0.05
     """Variance of each weight, for `isotropic`."""
     noise_std: Annotated[float, Interval(ge=0, le=10)] | Mapping[str, Annotated[float, Interval(ge=0, le=10)]] = 0.1
@@ -71,23 +85,36 @@ class CertificateParams:
     ensemble: bool = False
     """Whether to ask the other active versions of the model too, one call each."""
     noise_samples: Annotated[int, Interval(ge=0, le=100_000)] = 0
-    """Noisy copies that the model itself is asked about, in one further call; 0 for the closed form alone."""
+    """Noisy copies of each counterfactual that the model itself scores, in one further call; 0 for none."""
 
 
 def check_noise(space: FeatureSpace, params: CertificateParams) -> list[Fault]:
-    """Faults of noise given by feature, with pointers into the request."""
-    return noise_faults(space, params.noise_std, pointer="/certificate/noise_std")
+    """Faults of noise given by feature; pointers into `params`."""
+    return [fault.under("/noise_std") for fault in noise_faults(space, params.noise_std)]
 
 
-def check_moments(params: CertificateParams, *, registered: bool) -> list[Fault]:
-    """Faults of the chosen moments, for a model that was `registered` with moments of its own or not."""
+def check_moments(params: CertificateParams, *, registered: bool, futures: bool) -> list[Fault]:
+    """Faults of the chosen moments; pointers into `params`.
+
+    Parameters
+    ----------
+    registered : whether the model was registered with moments of its own
+    futures : whether it has future models
+    """
+    if params.moments == "future" and not futures:
+        return [Fault("/moments", "is future, but the model has no future models: rehearse its retraining first")]
     if params.moments != "registered" or registered:
         return []
     detail = (
-        "is registered, but the model was registered without true outcomes: register a version whose manifest has a "
-        "label, which takes a linear model, or ask for surrogate"
+        "is registered, but the model was registered without true outcomes: register a linear model whose manifest "
+        "names a label, or use surrogate"
     )
-    return [Fault("/certificate/moments", detail)]
+    return [Fault("/moments", detail)]
+
+
+def _invalid(faults: Sequence[Fault]) -> InvalidRequest:
+    """The error of `solve`, `assess` and `correct`: pointers start with the name of their argument."""
+    return InvalidRequest(faults=[fault.under("/certificate") for fault in faults])
 
 
 def certify(
@@ -99,11 +126,11 @@ def certify(
     scores: Float[np.ndarray, "n"],
     params: CertificateParams,
 ) -> tuple[tuple[Certificate, ...], list[str]]:
-    """The certificate of each raw row, valid or not, and what to warn of.
+    """The certificate of each raw row, valid or not, and warnings.
 
     Parameters
     ----------
-    meter : asked once, about noisy copies, if `noise_samples` is not 0; what it refuses is missing, with a warning
+    meter : scores noisy copies in one call if `noise_samples` is not 0; where time or budget forbid, a warning says so
     local : from `local_model`
     factual_score, scores : of the black box
 
@@ -111,15 +138,17 @@ def certify(
     ------
     InvalidRequest : noise is given for something that is not a numeric feature
     """
-    space = problem.action_set.space
+    black_box, space = problem.black_box, problem.action_set.space
     if faults := check_noise(space, params):
-        raise InvalidRequest(faults=faults)
-    model, moments = local
+        raise _invalid(faults)
+    _, moments = local
     X = space.encode(rows_raw)
     std = noise_columns(space, params.noise_std)
-    noise, warnings = _noise(problem, meter, model, X, std, factual_score, scores, params)
+    noise, warnings = _noise(problem, meter, X, std, factual_score, scores, params)
     points = homogeneous(X)
     lower, upper = validity_bounds(points, moments, params.ambiguity_radius)
+    if moments.kind == "future":
+        lower, upper = as_wide_as_measured(problem, rows_raw, lower, upper)
     if (mistaken := ~favourable(scores) & (lower > 0.0)).any():
         warnings.append(MISTAKEN_WARNING.format(", ".join(str(i + 1) for i in np.flatnonzero(mistaken).tolist())))
     radii = linf_radius(points, moments)
@@ -133,16 +162,20 @@ def certify(
             moments=moments.kind,
             exact=True,
         )
-        value, interval = joint_lower_bound(point, std, moments, params.ambiguity_radius, JOINT_DRAWS, problem.seed)
+        joint: JointCertificate | None = None
+        if black_box.gradient is not None:
+            value, interval = joint_lower_bound(point, std, moments, params.ambiguity_radius, JOINT_DRAWS, problem.seed)
+            joint = JointCertificate(lower=value, interval=interval)
         certificates.append(
             Certificate(
                 noise=noise[i],
                 shift=ShiftCertificate(
                     gelbrich=gelbrich,
                     linf_radius=float(radii[i]),
+                    estimated=not (_knows_weights(black_box) and moments.kind in EXACT_MEANS),
                     ensemble=None if shares is None else float(shares[i]),
                 ),
-                joint=JointCertificate(lower=value, interval=interval),
+                joint=joint,
             )
         )
     return tuple(certificates), warnings
@@ -159,7 +192,7 @@ def certify_plan(
 
     Parameters
     ----------
-    plan_s : time for the joint bounds; a bracket takes their place where they need longer
+    plan_s : seconds for the joint bounds; where they take longer, a bracket is returned
     """
     points = homogeneous(problem.action_set.space.encode(rows_raw))
     left_s = math.inf if problem.deadline is None else problem.deadline - time.monotonic()
@@ -170,7 +203,7 @@ def certify_plan(
 def plan_certificate(
     problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], bounds: PlanBounds
 ) -> PlanCertificate:
-    """Proximity and diversity of raw rows, beside bounds that are known."""
+    """The certificate of a plan with known bounds; adds proximity and diversity."""
     X = problem.action_set.space.encode(rows_raw)
     return PlanCertificate(
         lower=bounds.lower,
@@ -179,6 +212,7 @@ def plan_certificate(
         status=bounds.status.value,
         proximity=proximity(X, problem.x0),
         diversity=diversity(X),
+        future=plan_future(problem, rows_raw),
     )
 
 
@@ -187,46 +221,71 @@ def judged(
     rows_raw: Float[np.ndarray, "n p"],
     scores: Float[np.ndarray, "n"],
     certificates: Sequence[Certificate | None],
-) -> tuple[Judged, ...]:
-    """Raw rows that somebody brought, with what the black box said and what their certificates say."""
+) -> tuple[AssessedCounterfactual, ...]:
+    """Given raw rows with their scores, costs and certificates."""
     costs = problem.action_set.cost(rows_raw)
     return tuple(
-        Judged(
+        AssessedCounterfactual(
             row_raw=row_raw,
             score=None if math.isnan(score) else score,
             probability=problem.black_box.probability_of(score),
             cost=float(cost),
             changed=tuple(np.flatnonzero(row_raw != problem.factual_raw).tolist()),
             certificate=one,
+            future=future,
         )
-        for row_raw, score, cost, one in zip(rows_raw, scores.tolist(), costs, certificates, strict=True)
+        for row_raw, score, cost, one, future in zip(
+            rows_raw, scores.tolist(), costs, certificates, future_certificates(problem, rows_raw), strict=True
+        )
     )
 
 
 def local_model(
-    problem: RecourseProblem, sample: BoundarySample, params: CertificateParams
+    problem: RecourseProblem, sample: BoundarySample, params: CertificateParams, *, searching: bool = False
 ) -> tuple[LinearModel, WeightMoments]:
-    """The nominal surrogate, which does not lean to either side, and how uncertain it or the model is.
+    """The local linear model of the decision, and the moments of the models after retraining.
+
+    A linear black box is its own local model, with all of its weights; otherwise it is the nominal surrogate (radius 0
+    for both classes).
+
+    Parameters
+    ----------
+    searching : whether a search uses the moments; if so, `future` takes the search set, else the held-back set
 
     Raises
     ------
-    InvalidRequest : these moments need something that the model does not have
-    DegenerateSurrogate : a version of the model decides alike about nearly all samples
+    InvalidRequest : the model lacks what these moments need
+    DegenerateSurrogate : a version of the model gives nearly all samples the same decision
     """
+    black_box, futures = problem.black_box, problem.futures
+    kind = params.moments if params.moments != "auto" else "surrogate" if futures is None else "future"
     model, moments = surrogate(sample)
-    if params.moments == "isotropic":
+    if _knows_weights(black_box):
+        model = read_off(black_box, sample.X, sample.scores)
+        moments = about(model, moments, sample)
+    if kind == "future":
+        if futures is None:
+            raise _invalid(check_moments(params, registered=False, futures=False))
+        models = futures.search if searching else futures.held_back
+        moments = future(sample, models, problem.reference.X if black_box.linear else None)
+    elif kind == "isotropic":
         moments = isotropic(model, params.isotropic_variance)
-    elif params.moments == "registered":
+    elif kind == "registered":
         registered = problem.reference.weight_moments
         if registered is None:
-            raise InvalidRequest(faults=check_moments(params, registered=False))
+            raise _invalid(check_moments(params, registered=False, futures=False))
         moments = registered
-    elif params.moments == "ensemble":
+    elif kind == "ensemble":
         if len(problem.siblings) < FEWEST_SIBLINGS:
             needed = f"needs at least {FEWEST_SIBLINGS} other active versions of this model with the same columns"
-            raise InvalidRequest(faults=[Fault("/certificate/moments", f"{needed}; there are {len(problem.siblings)}")])
+            raise _invalid([Fault("/moments", f"{needed}; there are {len(problem.siblings)}")])
         moments = ensemble(sample, problem.black_box.space, problem.siblings)
     return model, moments
+
+
+def _knows_weights(black_box: BlackBox) -> bool:
+    """Whether the weights of the black box itself are known."""
+    return black_box.linear and black_box.gradient is not None
 
 
 def _siblings_share(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"] | None:
@@ -239,7 +298,6 @@ def _siblings_share(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]
 def _noise(
     problem: RecourseProblem,
     meter: Meter,
-    model: LinearModel,
     X: Float[np.ndarray, "n d"],
     std: Float[np.ndarray, "d"],
     factual_score: float,
@@ -247,32 +305,27 @@ def _noise(
     params: CertificateParams,
 ) -> tuple[list[NoiseCertificate], list[str]]:
     black_box, x0 = problem.black_box, problem.x0
+    closed, bounds, rates, intervals = None, None, None, None
     if black_box.gradient is not None:
-        gradients, factual_gradient = black_box.gradient(X), black_box.gradient(x0[None])[0]
-        start, of = factual_score, "model"
-    else:
-        scores, start, of = model.score(X), float(model.score(x0[None])[0]), "surrogate"
-        gradients, factual_gradient = np.broadcast_to(model.w, X.shape), model.w
-    exact = black_box.linear and of == "model"
-    closed = invalidation_rate_linear(scores, gradients, std)
-    # Its proof follows the slope all the way from the factual: of a curved model it bounds nothing.
-    bounds = invalidation_bound(start, factual_gradient, gradients, X - x0, std) if exact else None
-    rates, intervals = None, None
+        gradients = black_box.gradient(X)
+        closed = invalidation_rate_linear(scores, gradients, std)
+        if black_box.linear:  # the proof follows the slope from the factual: for a curved model it bounds nothing
+            factual_gradient = black_box.gradient(x0[None])[0]
+            bounds = invalidation_bound(factual_score, factual_gradient, gradients, X - x0, std)
     warnings = []
     if params.noise_samples:
         try:
-            rates, intervals = invalidation_rate(meter, X, std, params.noise_samples, problem.seed)
+            rates, intervals = invalidation_rate(meter, X, std, params.noise_samples, problem.noise_seed)
         except (BudgetExceeded, DeadlineExceeded) as error:
-            warnings.append(f"The model was not asked about noisy copies. {error.detail}")
-    elif of == "surrogate":
-        warnings.append(SURROGATE_NOISE_WARNING)
+            warnings.append(f"Noisy copies were not measured on the model. {error.detail}")
+    elif closed is None:
+        warnings.append(NO_GRADIENT_WARNING)
     certificates = [
         NoiseCertificate(
             std=params.noise_std,
-            closed_form=float(closed[i]),
+            closed_form=None if closed is None else float(closed[i]),
             upper_bound=None if bounds is None else float(bounds[i]),
-            exact=exact,
-            of=of,
+            exact=_knows_weights(black_box),
             monte_carlo=None if rates is None else float(rates[i]),
             interval=None if intervals is None else (float(intervals[i, 0]), float(intervals[i, 1])),
         )

@@ -1,8 +1,8 @@
-"""A plan that somebody has, made more valid: ``correct(problem, rows_raw, correction, certificate) -> Correction``.
+"""Raise the validity of a given plan: ``correct(problem, rows_raw, correction, certificate) -> Correction``.
 
-Members are corrected (`app.recourse.corrections`), decoded to legal records and asked of the black box in one call; a
-member changes only where the model accepts the new record and the joint lower bound does not fall. So the plan that
-is returned is never worse than the one that came, and where nothing helps it is the one that came.
+Members are corrected (`app.recourse.plans.corrections`), decoded to legal records and scored in one model call;
+a member changes only where the model accepts the new record and the joint lower bound does not fall. So the returned
+plan is never worse than the given one, and equal to it where no correction helps.
 """
 
 import math
@@ -21,15 +21,15 @@ from app.errors import (
     RecourseError,
     SolverFailed,
 )
-from app.recourse.blackbox import Meter, favourable
 from app.recourse.certificate import CertificateParams, certify, judged, local_model, plan_certificate
-from app.recourse.corrections import CorrectionParams, Corrector, keep_better
-from app.recourse.linear import WeightMoments, homogeneous
+from app.recourse.models.black_box import Meter, favourable
+from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.plans.corrections import CorrectionParams, Corrector, keep_better
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import (
+    AssessedCounterfactual,
     Certificate,
     Diagnostics,
-    Judged,
     MemberOutcome,
     PlanCertificate,
     Reason,
@@ -45,13 +45,13 @@ REASONS: dict[type[RecourseError], Reason] = {
     BudgetExceeded: Reason.BUDGET,
     SolverFailed: Reason.TARGET_NOT_REACHED,
 }
-"""Why there is no correction where there is not even a local model, or no time."""
-PUSHES = np.array([0.0, 1.0, 2.0, 4.0, 8.0])
+"""Reason for no correction where there is no local model, or no time."""
+EXTRA_MARGINS = np.array([0.0, 1.0, 2.0, 4.0, 8.0])
 """Distances beyond the margin that are verified together, in half deviations of the boundary sample."""
 
 
 class CorrectionStatus(StrEnum):
-    """How a correction ended; every one of these is an answer."""
+    """Outcome of a correction; each one is an answer."""
 
     CORRECTED = "corrected"
     UNCHANGED = "unchanged"
@@ -60,20 +60,20 @@ class CorrectionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """What became of a plan."""
+    """Outcome of the correction of a plan."""
 
     status: CorrectionStatus
     reason: Reason | None
-    """Why nothing was found, where that is the status."""
+    """Present iff `status` is `not_found`."""
     relax: Relaxation | None
-    """Where constraints are to blame, the one whose removal helps most."""
+    """Where constraints prevent a correction, the one whose removal helps most."""
     factual_score: float | None
     factual_probability: float | None
-    members: tuple[Judged, ...]
-    """In the order given, corrected or as they were."""
+    members: tuple[AssessedCounterfactual, ...]
+    """In the given order, corrected or unchanged."""
     outcomes: tuple[MemberOutcome, ...]
     before: PlanCertificate | None
-    """Of the plan as it came; None, like `plan`, where there is no certificate."""
+    """Of the given plan; None, like `plan`, where there is no certificate."""
     plan: PlanCertificate | None
     diagnostics: Diagnostics
     warnings: tuple[str, ...]
@@ -91,8 +91,8 @@ def correct(
 
     Parameters
     ----------
-    plan_s : time for each of the joint bounds, before and after; a member whose correction they cannot show to help in
-        time stays as it was
+    plan_s : seconds for each of the joint bounds, before and after; a member whose correction cannot be shown to help
+        in this time is not changed
 
     Raises
     ------
@@ -103,7 +103,7 @@ def correct(
 
 
 class _Correcting:
-    """One plan on its way to its correction."""
+    """The correction of one plan in progress."""
 
     def __init__(
         self,
@@ -127,11 +127,11 @@ class _Correcting:
         self.warnings: list[str] = []
 
     def result(self) -> Correction:
-        """Work until there is a better plan, or a reason why there is none."""
+        """The better plan, or the reason why there is none."""
         try:
             reason = self._work()
         except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded, BudgetExceeded, SolverFailed) as error:
-            self.warnings.append(f"The plan was left as it is. {error.detail}")
+            self.warnings.append(f"The plan was not changed. {error.detail}")
             reason = REASONS[type(error)]
         status = CorrectionStatus.UNCHANGED if reason is None else CorrectionStatus.NOT_FOUND
         if MemberOutcome.CORRECTED in self.outcomes:
@@ -160,11 +160,13 @@ class _Correcting:
         seen = survey(asked, self.meter, sampler)
         self.factual_score = seen.factual_score
         if self.factual_score >= 0.0:
-            self.warnings.append("The model accepts the factual as it is, so there is nothing to correct.")
+            self.warnings.append("The model already accepts the factual record, so there is nothing to correct.")
             return None
         sample = sample_boundary(asked, self.meter, sampler, seen)
         local = local_model(problem, sample, self.certificate)
-        self._change(local[1], 0.5 * sample.deviation)
+        # Corrections are searched with future models of the search set; the bounds come from the held-back set.
+        _, searched = local_model(problem, sample, self.certificate, searching=True) if problem.futures else local
+        self._change(local[1], searched, 0.5 * sample.deviation)
         self.certificates, warnings = certify(
             problem, self.meter, local, self.factual_score, self.plan_raw, self.scores, self.certificate
         )
@@ -173,17 +175,17 @@ class _Correcting:
             return Reason.INFEASIBLE_CONSTRAINTS
         return Reason.TARGET_NOT_REACHED if MemberOutcome.REFUSED in self.outcomes else None
 
-    def _change(self, moments: WeightMoments, unit: float) -> None:
-        """Put accepted corrections in the place of members, as far as the joint lower bound does not fall."""
+    def _change(self, moments: WeightMoments, searched: WeightMoments, unit: float) -> None:
+        """Replace members by accepted corrections as long as the joint lower bound does not fall."""
         problem, radius = self.problem, self.certificate.ambiguity_radius
         actions, until = problem.action_set, math.inf if problem.deadline is None else problem.deadline
         points = homogeneous(actions.space.encode(self.rows_raw))
         before = plan_bounds(points, moments, radius, time_limit_s=min(self.plan_s, until - time.monotonic()))
         self.before = self.after = plan_certificate(problem, self.rows_raw, before)
-        corrector = Corrector(actions, moments, self.params, until=until)
+        corrector = Corrector(actions, searched, self.params, until=until)
         chosen = corrector.outcomes(self.rows_raw, before)
         options = [
-            corrector.candidates(row, PUSHES * unit) if outcome is None else self.rows_raw[:0]
+            corrector.candidates(row, EXTRA_MARGINS * unit) if outcome is None else self.rows_raw[:0]
             for row, outcome in zip(self.rows_raw, chosen, strict=True)
         ]
         asked = np.concatenate(options)
@@ -210,4 +212,4 @@ class _Correcting:
             self.outcomes[k] = MemberOutcome.CORRECTED
         self.after = plan_certificate(problem, self.plan_raw, after)
         if MemberOutcome.UNDECIDED in self.outcomes:
-            self.warnings.append("The joint bounds need more time than there was; a job has all the time they take.")
+            self.warnings.append("There was not enough time for the joint bounds; a job computes them in full.")

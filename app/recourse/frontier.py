@@ -1,7 +1,7 @@
-"""What more certainty costs one applicant: ``frontier(problem, method, params, parameter, values)``.
+"""Cost against robustness for one applicant: ``frontier(problem, method, params, parameter, values)``.
 
-One survey and one sample of the boundary serve all points. The most robust point is answered first, and a less robust
-one may be content with the record of a more robust one; so what the curve shows grows with robustness.
+One survey and one sample of the boundary serve all points. The most robust point is answered first, and its record
+is also a candidate for less robust points, so the cost grows with robustness.
 """
 
 import time
@@ -13,6 +13,9 @@ from app.recourse.method import Method, MethodParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PROMISE_NOT_KEPT, Diagnostics, Reason, RecourseResult, Status, Verdict
 from app.recourse.solve import Shared, answer_with
+
+FUTURE_VALIDITY = "future_validity"
+"""The knob of every method of a model with future models: the share of them that must accept the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class FrontierPoint:
 class Frontier:
     """The cost-robustness curve of one applicant."""
 
+    parameter: str
+    """The robustness knob."""
     points: tuple[FrontierPoint, ...]
     """In the order of the values asked for."""
     diagnostics: Diagnostics
@@ -47,7 +52,7 @@ def frontier(
 
     Parameters
     ----------
-    parameter : one of `method.knobs`
+    parameter : one of `method.knobs`, or `FUTURE_VALIDITY` where the model has future models
     values : distinct; each within the limits of the parameter
 
     Raises
@@ -56,16 +61,20 @@ def frontier(
     """
     started = time.perf_counter()
     shared = Shared(problem)
-    sign = method.knobs[parameter]
+    sign = 1 if parameter == FUTURE_VALIDITY else method.knobs[parameter]
     results: dict[float, RecourseResult] = {}
     for value in sorted(values, key=lambda value: sign * value, reverse=True):
-        answer = answer_with(shared, method, replace(params, **{parameter: value}), certificate)
+        if parameter == FUTURE_VALIDITY:
+            answer = answer_with(shared, method, params, certificate, future_validity=value)
+        else:
+            answer = answer_with(shared, method, replace(params, **{parameter: value}), certificate)
         results[value] = _not_so_robust(answer) if answer.fallback else answer
         shared.known.extend(results[value].counterfactuals)
     robustness_and_cost = [
         (sign * value, result.counterfactuals[0].cost) for value, result in results.items() if result.counterfactuals
     ]
     return Frontier(
+        parameter=parameter,
         points=tuple(
             FrontierPoint(
                 value=value,
@@ -83,7 +92,7 @@ def frontier(
 
 
 def _not_so_robust(answer: RecourseResult) -> RecourseResult:
-    """A record that need not be as robust as its value says is no point of the curve, but it came nearest."""
+    """An answer that may be less robust than its value becomes a verdict with that record as the nearest."""
     verdict = Verdict(
         reason=Reason.TARGET_NOT_REACHED, sentence=PROMISE_NOT_KEPT, nearest=answer.counterfactuals[0], relax=None
     )

@@ -1,16 +1,24 @@
 """The question: one applicant, one model, what the person can change."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 from jaxtyping import Float, Int
+from scipy.spatial.distance import cdist
 
-from app.recourse.actionability import ActionSet
-from app.recourse.blackbox import BlackBox, favourable
+from app.recourse.actions.action_set import ActionSet
 from app.recourse.features import FeatureSpace
-from app.recourse.linear import WeightMoments
+from app.recourse.models.black_box import BlackBox, favourable
+from app.recourse.models.committee import Futures
+from app.recourse.models.linear import WeightMoments
+
+MOST_NEIGHBOURS = 1500
+"""Reference records whose distances to each other give `Reference.median_distances`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +59,33 @@ class Reference:
         """Squared length of each of them, for fast distances."""
         return np.asarray((self.X_favourable**2).sum(axis=1))
 
+    @cached_property
+    def median_distances(self) -> tuple[float, float]:
+        """Median L2 distance of an encoded record to the nearest different one, and to any different one.
+
+        Both are 0 where all records are equal. Over at most `MOST_NEIGHBOURS` records, drawn with a fixed seed.
+        """
+        n = len(self.rows_raw)
+        drawn = np.random.default_rng(0).choice(n, size=min(n, MOST_NEIGHBOURS), replace=False)
+        X = np.unique(self.X[np.sort(drawn)], axis=0)
+        if len(X) < 2:
+            return 0.0, 0.0
+        distance = cdist(X, X)
+        pairs = distance[np.triu_indices(len(X), 1)]
+        np.fill_diagonal(distance, np.inf)
+        return float(np.median(distance.min(axis=1))), float(np.median(pairs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Robustness:
+    """What the answer must withstand, with any method."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    future_validity: Annotated[float, Interval(gt=0, le=1)] | None = None
+    """Share of the model's future models that must accept the answer; the search asks one half of them, and
+    `validity.future` reports the other half. Needs a model with future models; null asks for none."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecourseProblem:
@@ -60,12 +95,22 @@ class RecourseProblem:
     reference: Reference
     action_set: ActionSet
     siblings: tuple[BlackBox, ...] = ()
-    """Other versions of the model, with the same columns; asked for the certificate only."""
+    """Other versions of the model, with the same columns; used for the certificate only."""
     others: Mapping[str, BlackBox] = field(default_factory=dict)
     """Models that the method's parameters name, with the same columns."""
+    futures: Futures | None = None
+    """Models that the lender might have after its next training; None where there are none."""
+    future_validity: float | None = None
+    """Share of the future models that must accept the answer, in (0, 1); None where none is requested."""
     seed: int = 0
     deadline: float | None = None
-    """`time.monotonic()` at which the answer must be there; None for no limit."""
+    """`time.monotonic()` by which the answer is due; None for no limit."""
+
+    @cached_property
+    def noise_seed(self) -> int:
+        """Seed of noisy copies: from `seed` and the record, so that the errors of measured rates differ by person."""
+        digest = hashlib.blake2b(self.factual_raw.tobytes(), digest_size=6).digest()
+        return self.seed + int.from_bytes(digest)
 
     @property
     def factual_raw(self) -> Float[np.ndarray, "p"]:
@@ -75,7 +120,7 @@ class RecourseProblem:
     def about(self, rows_raw: Float[np.ndarray, "n p"]) -> "RecourseProblem":
         """The question where decisions are sampled about these rows, legal or not.
 
-        A sample that holds still what they change would say that it does not matter.
+        A sample with these features fixed would show no effect of their changes.
         """
         return replace(self, action_set=self.action_set.opened(rows_raw))
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
 
 
 class Status(StrEnum):
-    """How a question ended; every one of these is an answer, none is an error."""
+    """Outcome of a question; each one is an answer, none is an error."""
 
     FOUND = "found"
     ALREADY_FAVOURABLE = "already_favourable"
@@ -31,40 +31,40 @@ class Reason(StrEnum):
 
 SENTENCES: dict[Reason, str] = {
     Reason.INFEASIBLE_CONSTRAINTS: (
-        "Within the given constraints no change of this record turns the local model of the decision favourable."
+        "Within the given constraints, no change of this record makes the local model of the decision favourable."
     ),
     Reason.BOUNDARY_NOT_FOUND: (
-        "The model accepts none of its reference records, so there is no decision boundary to aim for."
+        "The model accepts none of its reference records, so there is no decision boundary to search."
     ),
     Reason.DEGENERATE_SURROGATE: (
-        "The model's decisions around this record do not determine a direction of change, and no favourable reference "
-        "record could be made legal for this person."
+        "The model's decisions around this record determine no direction of change, and no favourable reference record "
+        "could be adapted to the constraints."
     ),
     Reason.TARGET_NOT_REACHED: (
-        "The local model of the decision accepts changes, but the model itself refused every one that was tried."
+        "The local model of the decision accepts some changes, but the model refused every one that was tried."
     ),
-    Reason.DEADLINE: "The time allowed ran out before the model confirmed a favourable record.",
+    Reason.DEADLINE: "The time limit was reached before the model confirmed a favourable record.",
     Reason.MODEL_OUTPUT_INVALID: "The model gave no finite score for this record.",
     Reason.BUDGET: (
-        "What the model's owner allows one answer to ask of the model ran out before it confirmed a favourable record."
+        "The model's request budget for one answer was used up before the model confirmed a favourable record."
     ),
 }
-"""What each reason means, for people."""
+"""The public sentence of each reason."""
 
 PROMISE_NOT_KEPT = (
-    "The model accepts changes of this record, but none of those tried keeps the promise that was asked for."
+    "The model accepts some changes of this record, but none of those tried reaches the requested robustness."
 )
-"""Instead of `TARGET_NOT_REACHED`'s sentence where the model did say yes."""
+"""Instead of `TARGET_NOT_REACHED`'s sentence where the model accepted a record."""
 
 NOTHING_PROPOSED = (
-    "The search came upon no legal change to propose, and the model accepted none of the other records that were "
-    "tried; that does not prove that there is none."
+    "The search found no legal change to propose, and the model accepted none of the other records that were tried. "
+    "This does not prove that there is none."
 )
-"""Instead of it where a search that does not look everywhere proposed nothing."""
+"""Instead of it where a search that is not exhaustive proposed nothing."""
 
 
 class MemberOutcome(StrEnum):
-    """What became of one member of a plan that was to be corrected."""
+    """Outcome of the correction of one member of a plan."""
 
     CORRECTED = "corrected"
     MET = "met"
@@ -77,66 +77,132 @@ class MemberOutcome(StrEnum):
 
 OUTCOMES: dict[MemberOutcome, str] = {
     MemberOutcome.CORRECTED: "The record was corrected.",
-    MemberOutcome.MET: "The record meets the requirement as it is.",
-    MemberOutcome.NOT_SELECTED: "Other members are more at risk; this one was left as it is.",
-    MemberOutcome.INFEASIBLE: "No legal record within the limits of the correction meets what it asks for.",
-    MemberOutcome.REFUSED: "The model refuses every corrected record that was tried, so this one was left as it is.",
-    MemberOutcome.NO_GAIN: "The correction would not make the plan more valid, so the record was left as it is.",
-    MemberOutcome.UNDECIDED: "The time did not suffice to show that a correction helps; the record was left as it is.",
+    MemberOutcome.MET: "The record already meets the requirement.",
+    MemberOutcome.NOT_SELECTED: "Other members are more at risk; this record was not changed.",
+    MemberOutcome.INFEASIBLE: "No legal record within the limits of the correction meets its aim.",
+    MemberOutcome.REFUSED: "The model refuses every corrected record that was tried; this record was not changed.",
+    MemberOutcome.NO_GAIN: "The correction would not raise the validity of the plan; this record was not changed.",
+    MemberOutcome.UNDECIDED: "There was not enough time to show that a correction helps; this record was not changed.",
 }
-"""What each outcome means, for people."""
+"""The public sentence of each outcome."""
+
+
+class AnswerPart:
+    """Part of what clients are sent as it is declared here; its fields and docstrings become the response schema."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, object]] = {"use_attribute_docstrings": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoiseCertificate:
-    """What happens if the advice is followed inexactly."""
+class NoiseCertificate(AnswerPart):
+    """What Gaussian noise on the record does: the advice is followed inexactly."""
 
     std: float | Mapping[str, float]
-    """Of the noise, encoded units; by feature or for all."""
-    closed_form: float
-    """Probability that the noise undoes the recourse, from score and gradient."""
+    """Of the noise, in standardised units; for all numeric features, or by feature."""
+    closed_form: float | None
+    """Probability that the noise makes the decision unfavourable, from the model's own score and gradient; in [0, 1].
+    Null where the model offers no gradient: a rate of the local surrogate would not be the model's."""
     upper_bound: float | None
-    """A bound on it that does not use the counterfactual's own score (proposition 4 of PROBE); None unless `exact`."""
+    """A bound on it that does not use the record's own score (proposition 4 of PROBE); null unless `exact`."""
     exact: bool
-    """Whether both are exact (the model is linear), or `closed_form` is of first order."""
-    of: str
-    """Whose score and gradient: `model` or `surrogate`."""
+    """Whether `closed_form` is exact, as for a linear model, or a first-order approximation."""
     monte_carlo: float | None
-    """Share of noisy copies that the black box itself refused."""
+    """Share of noisy copies that the model refused; null where none were asked for."""
     interval: tuple[float, float] | None
-    """95 % confidence interval of it."""
+    """95 % confidence interval of `monte_carlo`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GelbrichCertificate:
-    """Probability that a retrained model says yes, over every distribution of models near the estimate."""
+class GelbrichCertificate(AnswerPart):
+    """Worst-case and best-case probability that a linear model accepts the record.
+
+    Over every distribution of the weights whose mean and covariance lie in a Gelbrich ball around those estimated for
+    the local model.
+    """
 
     lower: float
+    """The worst case over the ball; it bounds what the estimate allows, not how often retrained models accept."""
     upper: float
+    """The best case over the ball."""
     radius: float
+    """Radius of the ball, `ambiguity_radius` of the request."""
     moments: str
-    """Where mean and covariance of the models come from."""
+    """How mean and covariance were estimated, as in the request."""
     exact: bool
+    """Whether the bounds are tight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShiftCertificate:
-    """What happens if the model is retrained."""
+class ShiftCertificate(AnswerPart):
+    """How far the model may change before it refuses the record."""
 
     gelbrich: GelbrichCertificate
     linf_radius: float
-    """Every linear model whose weights are each within this distance of the local one (of length 1) says yes."""
+    """The record stays favourable for every linear model whose weights each differ from the local model's, scaled to
+    length 1, by at most this."""
+    estimated: bool
+    """Whether the local model is an estimate; false where the model is linear and its own weights are used."""
     ensemble: float | None
-    """Share of the model's other versions that say yes; None where they were not asked, or there are none."""
+    """Share of the model's other active versions that accept the record; null where they were not asked, or there are
+    none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JointCertificate:
-    """A lower bound on the probability of a yes if both happen."""
+class JointCertificate(AnswerPart):
+    """Noise and a change of the model together."""
 
     lower: float
+    """Lower bound on the probability of a favourable decision, over the same ball as `shift.gelbrich`."""
     interval: tuple[float, float]
-    """95 % confidence interval of the bound; its lower end is the promise."""
+    """95 % confidence interval of the bound; use its lower end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedFuture(AnswerPart):
+    """Share of future models after a correction: earlier retrainings of the model broke more than was told."""
+
+    probability: float
+    """In [0, 1]; use it in place of the uncorrected one."""
+    by: float
+    """How much lower it is."""
+    promises: int
+    """Counterfactuals of earlier versions that the next version of each has checked."""
+    retrainings: int
+    """Those next versions; few of them determine the correction only roughly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FutureCertificate(AnswerPart):
+    """Share of the held-back future models that accept a counterfactual; no search has seen these models."""
+
+    probability: float
+    """In [0, 1]."""
+    interval: tuple[float, float]
+    """95 % confidence interval of it (Clopper-Pearson)."""
+    models: int
+    """Held-back future models."""
+    source: str
+    """Their source: `retrained`, `command`, `supplied` or `stand_in`."""
+    asked: float | None
+    """The `future_validity` of the request; null where it set none."""
+    corrected: CorrectedFuture | None = None
+    """Null where earlier retrainings broke no more than was told, or there is too little to compare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFutureCertificate(AnswerPart):
+    """Share of the held-back future models that accept the members of a plan."""
+
+    all: float
+    """Share that accepts every member."""
+    all_interval: tuple[float, float]
+    """95 % confidence interval of it (Clopper-Pearson)."""
+    any: float
+    """Share that accepts at least one member."""
+    models: int
+    source: str
+    asked: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,49 +211,50 @@ class Certificate:
 
     noise: NoiseCertificate
     shift: ShiftCertificate
-    joint: JointCertificate
+    joint: JointCertificate | None
+    """None where the model offers no gradient: an estimate on the local surrogate would bound nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InvalidationReport:
-    """How often noise undoes a counterfactual, against the rate that was asked for."""
+class InvalidationReport(AnswerPart):
+    """How often noise makes the decision unfavourable, against the target of the request (method `probe`)."""
 
     kind: Literal["invalidation"] = "invalidation"
     estimator: str
-    """What the search went by: `closed_form`, `monte_carlo` or `tree`."""
+    """What the search used: `closed_form`, `monte_carlo` or `tree`."""
     target: float
-    """Rate that was asked for."""
+    """`target_invalidation_rate` of the request."""
     rate: float
-    """Share of noisy copies of this record that the black box itself refused."""
+    """Share of noisy copies of this record that the model refused."""
     interval: tuple[float, float]
-    """95 % confidence interval of it."""
+    """95 % confidence interval of `rate`."""
     samples: int
-    """Noisy copies."""
+    """Number of noisy copies."""
     fidelity: float | None = None
-    """Of a decision tree that stands for the model: share of samples on which both decide alike; else None."""
+    """For the estimator `tree`: share of samples on which the tree and the model agree; else null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TradeOffReport:
-    """Loss and cost of a counterfactual under the worst model and under the predicted one."""
+class TradeOffReport(AnswerPart):
+    """Loss plus cost under the worst model and under the predicted one (methods that weigh both)."""
 
     kind: Literal["trade_off"] = "trade_off"
     cost_weight: float
-    """What was used, also where it was chosen automatically."""
+    """Weight of the cost, given or chosen automatically."""
     theta_scale: float
-    """Length of the weights on the scale of logits; radii and predictions are in these units."""
+    """Length of the weights on the logit scale; radii and predictions are in these units."""
     objective: float
-    """What the method minimises, here."""
+    """The method's objective at this record."""
     optimum: float
-    """The least that is legal, whatever the black box says to it."""
+    """Least objective of any legal record, whether or not the model accepts it."""
     worst: float
-    """Loss and cost under the worst model within the radius."""
+    """Loss plus cost under the worst model within the radius."""
     predicted: float | None
-    """Loss and cost under the predicted model; None without a prediction."""
+    """Loss plus cost under the predicted model; null without a prediction."""
     robustness: float
-    """By how much `worst` exceeds what the best record for the worst model has."""
+    """`worst` minus the least that is possible."""
     consistency: float | None
-    """By how much `predicted` exceeds what the best record for the prediction has."""
+    """`predicted` minus the least that is possible."""
 
 
 MethodReport: TypeAlias = InvalidationReport | TradeOffReport
@@ -205,14 +272,16 @@ class Counterfactual:
     changed: tuple[int, ...]
     """Indices of the features that differ from the factual."""
     certificate: Certificate | None = None
-    """None where it was not asked for, or where the decisions around here determine no local model."""
+    """None where it was not asked for, or where the decisions around the factual determine no local model."""
     report: MethodReport | None = None
-    """What the method itself promises of it; None for methods that promise nothing beyond the certificate."""
+    """The method's own figures; None for methods that have none beyond the certificate."""
+    future: FutureCertificate | None = None
+    """None where the model has no future models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A raw row that somebody brought; the black box has scored it, whatever it said."""
+class AssessedCounterfactual:
+    """A raw row that the caller supplied, scored by the black box; it may be refused."""
 
     row_raw: Float[np.ndarray, "p"]
     score: float | None
@@ -222,41 +291,46 @@ class Judged:
     changed: tuple[int, ...]
     certificate: Certificate | None
     report: None = None
-    """Nobody promised anything."""
+    """No method made it."""
+    future: FutureCertificate | None = None
+    """None where the model has no future models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCertificate:
-    """How likely all counterfactuals of a plan stay favourable together when the model is retrained."""
+    """Bounds on the probability that a linear model accepts the whole plan, over the ball of the certificate."""
 
     lower: float
     upper: float
     exact: bool
     """Whether the bounds are tight, up to the solver's accuracy."""
     status: str
-    """`complete`, or `bracket` where the solver did not end in time and the bounds come from the members' own."""
+    """`complete`, or `bracket` where the solver did not finish in time and the bounds come from the members' own."""
     proximity: float
     """Mean L2 distance to the factual, encoded units."""
     diversity: float
     """Determinant of ``1/(1 + distance)`` between the members: 0 for equal ones, towards 1 for distant ones."""
+    future: PlanFutureCertificate | None = None
+    """None where the model has no future models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relaxation:
-    """The single constraint whose removal helps most."""
+class Relaxation(AnswerPart):
+    """The constraint whose removal helps most."""
 
     constraint: str
-    """`immutable`, `direction`, `bounds`, `max_changes` (of the request) or `change` (of the model)."""
+    """`immutable`, `direction`, `bounds` or `max_changes` of the request, or `change` of the model."""
     feature: str | None
-    """The feature it binds; None for `max_changes` and rules."""
+    """The feature it binds; null for `max_changes` and rules."""
     sufficient: bool
-    """Whether removing it alone makes the local model of the decision favourable."""
+    """Whether removing it alone makes a favourable record possible under the local model."""
     text: str
+    """The advice as a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Why nothing was found, and what was nearest."""
+    """Why nothing was found, and the nearest record."""
 
     reason: Reason
     sentence: str
@@ -267,25 +341,30 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurrogateReport:
-    """How well the local linear model stands for the black box."""
+class SurrogateReport(AnswerPart):
+    """How well the local linear surrogate approximates the model."""
 
     kind: str
+    """How the surrogate was fitted."""
     worst_case_accuracy: float | None
-    """Over all distributions whose class moments lie in the ambiguity sets, in [0, 1]; None for other than minimax
-    machines."""
+    """Over all distributions whose class moments lie in the ambiguity sets, in [0, 1]; null for surrogates other than
+    minimax probability machines."""
     fidelity: float
-    """Share of the boundary samples on which surrogate and black box agree; measured on the samples."""
+    """Share of the boundary samples on which surrogate and model agree; in [0, 1]."""
     samples: int
+    """Number of boundary samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostics:
-    """What the answer took."""
+class Diagnostics(AnswerPart):
+    """What the answer took to compute."""
 
-    model_calls: int
-    model_rows: int
+    model_calls: int | None
+    """Calls of the model; null where the computation was stopped at its time limit."""
+    model_rows: int | None
+    """Records in those calls."""
     elapsed_ms: float
+    """Time in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,11 +378,11 @@ class RecourseResult:
     counterfactuals: tuple[Counterfactual, ...] = ()
     """Ranked, all confirmed favourable; empty unless `status` is `found`."""
     plan: PlanCertificate | None = None
-    """Of all of them together, where the method gives several and a certificate was asked for."""
+    """Of all of them together, where the method gives several and a certificate was requested."""
     verdict: Verdict | None = None
     """Present iff `status` is `not_found`."""
     fallback: bool = False
-    """Whether what was found need not meet the method's own constraint; `warnings` says so to people."""
+    """Whether the counterfactuals may miss the method's own constraint; `warnings` explains it."""
     surrogate: SurrogateReport | None = None
     diagnostics: Diagnostics
     warnings: tuple[str, ...] = ()

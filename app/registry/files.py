@@ -39,7 +39,7 @@ def digest(path: Path) -> str:
 
 
 def copy(source: Path, target: Path) -> str:
-    """Copy a file to disk, for good, and give the SHA-256 of what was copied."""
+    """Copy a file, flushed to disk; returns the SHA-256 of the copy."""
     hashed = hashlib.sha256()
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as reader, target.open("xb") as writer:
@@ -52,7 +52,7 @@ def copy(source: Path, target: Path) -> str:
 
 
 def write(target: Path, content: bytes) -> str:
-    """Write a new file to disk, for good, and give its SHA-256."""
+    """Write a new file, flushed to disk; returns its SHA-256."""
     with target.open("xb") as writer:
         writer.write(content)
         writer.flush()
@@ -61,7 +61,7 @@ def write(target: Path, content: bytes) -> str:
 
 
 def write_atomic(target: Path, content: bytes) -> None:
-    """Write a file such that a reader sees the old content or the new, never a part."""
+    """Write a file atomically: a reader sees the old content or the new."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     try:
@@ -73,7 +73,7 @@ def write_atomic(target: Path, content: bytes) -> None:
 
 
 def flush_directory(directory: Path) -> None:
-    """Make the names in a directory survive a crash."""
+    """Flush the names in a directory, so that they survive a crash."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

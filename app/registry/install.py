@@ -1,7 +1,7 @@
-"""Registration: examine a model directory, list everything that is wrong with it, or install it whole.
+"""Registration: examine a model directory, and either report all faults or install it.
 
-Files are copied first and the copies examined, so what is installed is what was looked at. The version appears in the
-store by one rename; before that nothing of it can be seen, and if anything fails nothing is left.
+Files are copied first and the copies examined, so that the installed files are the examined ones. The version appears
+in the store by one rename; nothing is visible before that, and nothing is left if a step fails.
 """
 
 import errno
@@ -18,28 +18,30 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import Fault, ModelExists, ModelRefused, ModelUnavailable, ModelUnusable
-from app.recourse.blackbox import BlackBox
 from app.recourse.features import LARGEST, Feature, FeatureSpace, fit_encoding
+from app.recourse.models.black_box import BlackBox
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.artifact import digest_fault
+from app.registry.artifact import Endpoint, Format
+from app.registry.draft import Draft, read_manifest
 from app.registry.files import copy, flush_directory, inside, write
-from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, Draft, Endpoint, Manifest, read_manifest
+from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, Manifest
 from app.registry.profile import Outcomes, Profile, pack
 from app.registry.reference import outcome, read_reference
-from app.registry.registered import Registration, noted_warnings
 from app.registry.trust import Trust
+from app.registry.version import Registration, noted_warnings
 
 INCOMING = ".incoming-"
-"""Directories of the store in which versions are put together; no id begins like this."""
+"""Prefix of temporary directories in the store; no id begins with it."""
 
 STALE_S = 24 * 3600
-"""Age at which what a killed registration left is swept away."""
+"""Age at which temporary directories of killed registrations are removed."""
 
 
 def install(source: Path, root: Path, *, trust: Trust, registered_at: datetime, active: bool = True) -> Path:
-    """Install the model directory `source` in the store `root`; gives the directory of the version.
+    """Install the model directory `source` in the store `root`; returns the directory of the version.
 
-    If not `active`, it can be asked by its full name, but answers no applicant.
+    If not `active`, it can be examined by its full name, but answers no applicants.
 
     Raises
     ------
@@ -66,7 +68,7 @@ def install(source: Path, root: Path, *, trust: Trust, registered_at: datetime, 
 
 @dataclass(slots=True)
 class _Examination:
-    """Copies the files of a model and looks at them, as far as each fault still allows."""
+    """Copies and examines the files of a model, as far as its faults allow."""
 
     source: Path
     incoming: Path
@@ -94,11 +96,11 @@ class _Examination:
         self.notes += notes
 
     def verdict(self) -> tuple[Manifest, Profile]:
-        """What is to be installed.
+        """The manifest and profile to install.
 
         Raises
         ------
-        ModelRefused : anything is wrong
+        ModelRefused : there is any fault
         """
         if self.faults or self.draft.manifest is None or self.profile is None:
             count = len(self.faults)
@@ -113,12 +115,12 @@ class _Examination:
             self.faults.append(Fault(pointer, str(error)))
             return None
         if (self.incoming / path).exists():
-            return None  # two files of one name, which is among the faults of the manifest
+            return None  # two files of one name: reported as a fault of the manifest
         self.digests[path] = copy(found, self.incoming / path)
         return self.incoming / path
 
     def _copy_artifact(self) -> bool:
-        """Whether the artifact is there and is the file that the manifest describes, if it is a file."""
+        """Whether the artifact, if it is a file, exists with the digest of the manifest."""
         artifact = self.draft.artifact
         if isinstance(artifact, Endpoint):
             return True
@@ -143,7 +145,7 @@ class _Examination:
         return np.ascontiguousarray(table[:, :-1])
 
     def _fit(self, manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> tuple[Feature, ...] | None:
-        """Features with center and scale; a stand-in without sound reference records, to examine the artifact with."""
+        """Features with center and scale; without valid records, provisional ones to examine the artifact."""
         if rows_raw is None:
             return fit_encoding(manifest.features, np.zeros((1, len(manifest.features))), "none")
         features = fit_encoding(manifest.features, rows_raw, manifest.encoding.continuous)
@@ -156,7 +158,7 @@ class _Examination:
 
     def _load(self, manifest: Manifest, space: FeatureSpace, trust: Trust) -> BlackBox | None:
         try:
-            return ADAPTERS[manifest.artifact.format](manifest, self.incoming, space, trust)
+            return ADAPTERS[manifest.artifact.format].load(manifest, self.incoming, space, trust)
         except ModelRefused as error:
             self.faults += error.faults
         except ModelUnusable as error:
@@ -166,7 +168,8 @@ class _Examination:
     def _profile(self, black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], manifest: Manifest) -> None:
         try:
             outcomes = None
-            if self.favourable is not None:
+            # For other formats, future models measure the effect of retraining.
+            if self.favourable is not None and manifest.artifact.format is Format.LINEAR:
                 outcomes = Outcomes(favourable=self.favourable, refits=manifest.refits)
             self.profile = Profile.of(black_box, rows_raw, manifest.linear_rules(), outcomes)
         except ModelRefused as error:
@@ -214,7 +217,7 @@ def _refuse_existing(target: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def _incoming(root: Path) -> Iterator[Path]:
-    """A directory of the store that is gone afterwards, unless it was moved to its place."""
+    """A temporary directory of the store, removed afterwards unless it was moved."""
     root.mkdir(parents=True, exist_ok=True)
     _sweep(root)
     incoming = root / f"{INCOMING}{uuid.uuid4().hex}"
@@ -226,9 +229,9 @@ def _incoming(root: Path) -> Iterator[Path]:
 
 
 def _sweep(root: Path) -> None:
-    """Remove what killed registrations left."""
+    """Remove temporary directories of killed registrations."""
     for left in root.glob(f"{INCOMING}*"):
-        # One that is in work becomes its version at any moment.
+        # One in progress may be moved at any moment.
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > STALE_S:
                 shutil.rmtree(left, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""What is computed of a model once, at registration.
+"""The computed part of a registration.
 
-Scores of the reference records, how far these lie apart, and, where the true outcomes are known, how much retraining
-moves the model.
+Scores of the reference records, their largest distance and, where the true outcomes are known, the moments of the
+model under retraining.
 """
 
 import io
@@ -12,35 +12,35 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate, Fault, ModelOutputInvalid, ModelRefused, SolverFailed
-from app.recourse.actionability import LinearRule
-from app.recourse.blackbox import BlackBox, favourable
-from app.recourse.linear import WeightMoments, homogeneous
+from app.recourse.actions.action_set import LinearRule
+from app.recourse.models.black_box import BlackBox, favourable
+from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.problem import Reference
 from app.recourse.surrogate.refits import LEAST, refit_moments
 
 EXACT_RECORDS = 5_000
-"""Up to so many distinct records, the largest distance is that of all pairs."""
+"""Largest number of distinct records for which all pairs are compared."""
 
 BLOCK = 500
 """Records whose distances to all others are held in memory at a time."""
 
 SUBSET_SEED = 0
-"""Chooses the records that stand for more than `EXACT_RECORDS`."""
+"""Seed of the subset that is compared in place of more than `EXACT_RECORDS`."""
 
 REFITS_SEED = 0
-"""Chooses the halves that a model is refitted on."""
+"""Seed of the random halves of the refits."""
 
 AGREEMENT = 0.75
-"""Share of the reference records on which the model and its refits should decide alike; less is worth a warning."""
+"""Share of the reference records on which the model and its refits should agree; less raises a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """What came of the reference records."""
+    """True outcomes of the reference records."""
 
     favourable: Bool[np.ndarray, "n"]
     refits: int
-    """How often the model is to be refitted to them."""
+    """Number of refits to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Profile:
             raise ModelRefused(faults=faults)
         largest, exact = largest_distance(black_box.space.encode(rows_raw))
         if largest == 0.0:
-            raise ModelRefused(faults=[Fault("/reference", "has the same record again and again")])
+            raise ModelRefused(faults=[Fault("/reference", "contains only copies of one record")])
         reference = Reference(
             space=black_box.space,
             rows_raw=rows_raw,
@@ -97,13 +97,13 @@ def _score(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.
 
 
 def _reason(error: ModelOutputInvalid) -> str:
-    """What went wrong, with the words of the library, which only the operator gets to read."""
+    """The error with the message of the library, which only the operator sees."""
     cause = f": {' '.join(str(error.__cause__).split())[:300]}" if error.__cause__ else ""
     return error.detail + cause
 
 
 def _level_faults(black_box: BlackBox, row_raw: Float[np.ndarray, "p"]) -> list[Fault]:
-    """Categories of the manifest that the model cannot take, such as one that its encoder has never seen."""
+    """Categories of the manifest that the model does not accept, such as one unknown to its encoder."""
     places = [
         (j, k)
         for j, feature in enumerate(black_box.space.features)
@@ -143,7 +143,7 @@ def _weight_moments(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], out
     try:
         return refit_moments(X, outcomes.favourable, outcomes.refits, REFITS_SEED, threshold=black_box.offset)
     except (DegenerateSurrogate, SolverFailed) as error:
-        detail = "is of no use: the records' features do not determine a logistic regression of the outcome"
+        detail = "cannot be used: the features of the records do not determine a logistic regression of the outcome"
         raise ModelRefused(faults=[Fault("/label", detail)]) from error
 
 
@@ -159,8 +159,8 @@ def _warnings(reference: Reference, rules: tuple[LinearRule, ...]) -> list[str]:
         alike = float(np.mean(refitted == favourable(reference.scores)))
         if alike < AGREEMENT:
             found.append(
-                f"Models refitted to the label decide {1.0 - alike:.0%} of the reference records otherwise than this "
-                "one; is 1 the favourable outcome?"
+                f"Models refitted to the label decide {1.0 - alike:.0%} of the reference records differently from "
+                "this one; is 1 the favourable outcome?"
             )
     for rule in rules:
         broken = count - int(rule.holds(reference.rows_raw).sum())

@@ -13,7 +13,7 @@ from app.errors import Fault
 from app.recourse.features import Feature, FeatureType, escape, parse_column
 
 MAX_CELL_FAULTS = 20
-"""Bad cells that are named; of more only the number is told."""
+"""Largest number of invalid cells listed; the others are only counted."""
 
 
 def outcome(label: str) -> Feature:
@@ -22,7 +22,9 @@ def outcome(label: str) -> Feature:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class Table:
+    """A CSV as text."""
+
     header: list[str]
     rows: list[list[str]]
     lines: list[int]
@@ -30,11 +32,11 @@ class _Table:
 
 
 def read_reference(path: Path, features: Sequence[Feature]) -> tuple[Float[np.ndarray, "n p"] | None, list[Fault]]:
-    """Raw rows of a file, None where it has faults; pointers are ``/reference/{record}/{column}``."""
+    """Raw rows of a file, None if it has faults; pointers are ``/reference/{record}/{column}``."""
     if path.suffix != ".csv":
         return None, [Fault("/reference", "must be a .csv file")]
     try:
-        table = _read(path)
+        table = read_table(path)
     except (UnicodeDecodeError, csv.Error) as error:
         return None, [Fault("/reference", f"cannot be read as CSV in UTF-8: {error}")]
     faults = _header_faults(table, features)
@@ -47,17 +49,18 @@ def read_reference(path: Path, features: Sequence[Feature]) -> tuple[Float[np.nd
     return (None, faults) if faults else (np.column_stack([values for values, _ in columns]), [])
 
 
-def _read(path: Path) -> _Table:
-    # The byte order mark is what spreadsheets write.
+def read_table(path: Path) -> Table:
+    """The cells of a CSV with a header, without empty lines. Raises UnicodeDecodeError, csv.Error, OSError."""
+    # Spreadsheets write a byte order mark.
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, skipinitialspace=True, strict=True)
         numbered: Iterator[tuple[int, list[str]]] = ((reader.line_num, row) for row in reader if row)
         _, header = next(numbered, (0, []))
         found = list(numbered)
-    return _Table([name.strip() for name in header], [row for _, row in found], [line for line, _ in found])
+    return Table([name.strip() for name in header], [row for _, row in found], [line for line, _ in found])
 
 
-def _header_faults(table: _Table, features: Sequence[Feature]) -> list[Fault]:
+def _header_faults(table: Table, features: Sequence[Feature]) -> list[Fault]:
     known = ", ".join(table.header)[:1_000] or "nothing"
     counts = Counter(table.header)
     faults = [
@@ -72,7 +75,7 @@ def _header_faults(table: _Table, features: Sequence[Feature]) -> list[Fault]:
     ]
 
 
-def _shape_faults(table: _Table) -> list[Fault]:
+def _shape_faults(table: Table) -> list[Fault]:
     if len(table.rows) < 2:
         return [Fault("/reference", "needs at least two records")]
     width = len(table.header)
@@ -84,7 +87,7 @@ def _shape_faults(table: _Table) -> list[Fault]:
     return [*ragged[:MAX_CELL_FAULTS], *_count(ragged)]
 
 
-def _column(table: _Table, feature: Feature) -> tuple[Float[np.ndarray, "n"], list[tuple[int, Fault]]]:
+def _column(table: Table, feature: Feature) -> tuple[Float[np.ndarray, "n"], list[tuple[int, Fault]]]:
     at = table.header.index(feature.name)
     values, found = parse_column(feature, [row[at].strip() for row in table.rows])
     return values, [

@@ -1,7 +1,7 @@
 """The store of models: register, activate, find, list, retire.
 
-Every question looks at the disk, so a model that another process registered is seen at once; what was read is kept for
-as long as the files of a version stay the same ones.
+Every call looks at the disk, so that models registered by other processes are seen at once; a version is read again
+only if its files have changed.
 """
 
 import os
@@ -17,30 +17,30 @@ from app.observability import log
 from app.registry.files import flush_directory, write_atomic
 from app.registry.install import install
 from app.registry.manifest import ID, INACTIVE, MANIFEST, REGISTRATION, STATUS, VERSION
-from app.registry.registered import RegisteredModel, read_registration, read_version
 from app.registry.trust import Trust
+from app.registry.version import RegisteredModel, read_registration, read_version
 from app.remote_hosts import RemoteHost
 
 _ID = re.compile(ID)
 _VERSION = re.compile(VERSION)
 
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
-"""Inode, size and time of the files that say what a version is; changes iff one of them is another."""
+"""Inode, size and time of the files that describe a version; differs iff one of them has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenVersion:
-    """A directory of the store that holds no usable version."""
+    """A directory of the store without a usable version."""
 
     id: str
     version: str
     directory: Path
     registered_at: datetime
-    """By its registration; where that is lost too, when the directory last changed."""
+    """From its registration; if that is unreadable, the time of the last change of the directory."""
     retired: bool
     waiting: bool
     error: ModelUnusable
-    """Why, in a sentence."""
+    """Why it is unusable."""
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class Registry:
     ----------
     root : created by the first registration
     trust_pickle : load artifacts that can run code, provided that their digest is the manifest's
-    remote_hosts : where models may live that answer over HTTP
+    remote_hosts : hosts allowed for remote models
     """
 
     def __init__(self, root: Path, *, trust_pickle: bool = False, remote_hosts: tuple[RemoteHost, ...] = ()) -> None:
@@ -83,17 +83,17 @@ class Registry:
         return [version for version in self._all() if isinstance(version, RegisteredModel)]
 
     def broken(self) -> tuple[BrokenVersion, ...]:
-        """What lies in the store but cannot be used."""
+        """Versions in the store that cannot be used."""
         return tuple(version for version in self._all() if isinstance(version, BrokenVersion))
 
     def find(self, name: str, *, include_inactive: bool = False) -> RegisteredModel:
-        """The version of this name; one that is not active only by its full name and with `include_inactive`.
+        """The version of this name; an inactive one only by its full name and with `include_inactive`.
 
         Raises
         ------
         UnknownModel : the sentence lists the active models
-        ModelUnusable : it is broken. The newest version stays the newest when it breaks: quietly answering with an
-            older one would promise what the model in use does not keep.
+        ModelUnusable : it is broken. A broken newest version stays the newest: recourse from an older version might
+            not hold for the model in use.
         """
         version = self._find(name, include_inactive=include_inactive)
         if isinstance(version, BrokenVersion):
@@ -101,7 +101,7 @@ class Registry:
         return version
 
     def retire(self, name: str) -> str:
-        """Take a version out of use, for good; gives its full name. Retiring twice, or a broken version, is fine.
+        """Retire a version permanently, broken or not; returns its full name. Idempotent.
 
         Raises
         ------
@@ -114,16 +114,16 @@ class Registry:
         return version.name
 
     def activate(self, name: str) -> str:
-        """Let a version answer applicants that was registered without; gives its full name. Once more is fine.
+        """Activate a version that was registered as inactive; returns its full name. Idempotent.
 
         Raises
         ------
         UnknownModel : as in `find`
-        ModelRefused : it is retired, which is for good
+        ModelRefused : it is retired, which is permanent
         """
         version = self._find(name, include_inactive=True)
         if version.retired:
-            raise ModelRefused(f"{version.name} is retired, for good; register it as another version.")
+            raise ModelRefused(f"{version.name} is retired permanently; register it as another version.")
         (version.directory / INACTIVE).unlink(missing_ok=True)
         flush_directory(version.directory)
         return version.name
@@ -184,13 +184,13 @@ class Registry:
             )
 
     def _now(self) -> datetime:
-        """The time, after that of every registration: a clock that was set back must not hide a new version."""
+        """The time, but later than every registration: a clock set back must not make a new version look old."""
         newest = max((version.registered_at for version in self._all()), default=datetime.min.replace(tzinfo=UTC))
         return max(datetime.now(UTC), newest + timedelta(microseconds=1))
 
 
 def _passing(error: ModelUnusable) -> bool:
-    """Whether a file could not be read just now, as without free descriptors; its stamp says nothing of that."""
+    """Whether the error is temporary, such as a lack of file descriptors, which leaves no trace in the stamp."""
     return isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError)
 
 

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from app.recourse.actionability import LinearRule
+from app.recourse.actions.action_set import LinearRule
 from app.recourse.features import Feature
 
 _TOKEN = re.compile(

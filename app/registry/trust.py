@@ -1,4 +1,4 @@
-"""What the operator vouches for: how far models are trusted, and where those that are not files may live."""
+"""The operator's trust: artifacts that can run code, and hosts of remote models."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from app.remote_hosts import RemoteHost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """Nothing, unless it is said."""
+    """Trusts nothing by default."""
 
     pickle: bool = False
     """Load artifacts that can run code, provided that their digest is the manifest's."""
     hosts: tuple[RemoteHost, ...] = ()
-    """Hosts that remote models may be asked at."""
+    """Hosts allowed for remote models."""

@@ -1,22 +1,6 @@
-"""What the product can do, one method per use case. The HTTP edge is a skin over it."""
+"""The product's use cases. The HTTP API and the command line call them."""
 
-from app.service.queries import (
-    AuditQuery,
-    BatchQuery,
-    CorrectionQuery,
-    FrontierQuery,
-    RecourseQuery,
-    ValidityQuery,
-)
+from app.service.queries import AuditQuery, Rows, Terms
 from app.service.service import Service, sweep
 
-__all__ = [
-    "AuditQuery",
-    "BatchQuery",
-    "CorrectionQuery",
-    "FrontierQuery",
-    "RecourseQuery",
-    "Service",
-    "ValidityQuery",
-    "sweep",
-]
+__all__ = ["AuditQuery", "Rows", "Service", "Terms", "sweep"]

@@ -4,18 +4,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from app.compute import tasks
+from app.compute.answers import Json, identity, plain
+from app.compute.child import Need
+from app.compute.lane import Lane
+from app.compute.messages import ModelRef, Store
 from app.errors import Fault, InvalidRequest, UnknownModel
-from app.jobs import task
-from app.jobs.answer import Json, identity
-from app.jobs.asked import ModelRef, Store
-from app.jobs.child import Need
-from app.jobs.pool import Lane
+from app.futures.store import status
 from app.metrics import Metrics
-from app.recourse.blackbox import Output
 from app.recourse.features import Feature
-from app.registry.registered import RegisteredModel
+from app.recourse.models.black_box import Output
+from app.registry.version import RegisteredModel
 from app.settings import Settings
-from app.store.moments import timestamp
+from app.store.timestamps import timestamp
 
 
 class Models:
@@ -61,14 +62,14 @@ class Models:
         return sum(model.active for model in self._registry.list())
 
     def warnings(self) -> list[str]:
-        """What is wrong with versions that should answer applicants."""
+        """Why active versions cannot be used."""
         broken = [version.error.detail for version in self._registry.broken() if version.active]
-        # Children tell what can be seen only by loading, once they have tried.
-        lost = self._lane.amiss
+        # Faults that only loading finds are known once a child has tried.
+        lost = self._lane.problems
         unloaded = [model.distrusted or lost.get(model.name, "") for model in self._registry.list() if model.active]
         return broken + [sentence for sentence in unloaded if sentence]
 
-    def amiss(self) -> str:
+    def problems(self) -> str:
         """Why no applicant can be answered; empty if they can."""
         if not os.access(self._settings.models_store, os.R_OK | os.X_OK):
             return "the directory of models (RECOURSE_MODELS_STORE) cannot be read"
@@ -77,22 +78,26 @@ class Models:
         return ""
 
     def ref(self, model: RegisteredModel) -> ModelRef:
-        """How child processes and jobs are told which model is meant."""
+        """The reference by which child processes and jobs identify the model."""
         return ModelRef.of(self._store, model)
 
     async def ask(
         self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
     ) -> Any:
-        """What a function of `app.jobs` that is told the model finds in a child process. Errors as `Lane.run`.
+        """The result of a function of `app.compute` in a child process. Errors as `Lane.run`.
 
-        Loading a model that the child does not know is no part of the time.
+        The time does not include loading a model that the child has not loaded yet.
         """
         timeout_s = (timeout_ms or self._settings.default_deadline_ms) / 1000.0
         ref = self.ref(model)
-        need = Need(model.name, task.ready, (ref,))
+        need = Need(model.name, tasks.ready, (ref,))
         found = await self._lane.run(work, ref, *args, timeout_s=timeout_s, need=need)
         self._metrics.asked(model.id, found)
         return found
+
+    def all(self) -> list[RegisteredModel]:
+        """Every usable version, active or not."""
+        return self._registry.list()
 
     def summaries(self) -> list[Json]:
         """Every registered version."""
@@ -106,23 +111,23 @@ class Models:
         """The features of a model, and a record to try."""
         model = self.find(name)
         return {
-            "model": identity(model),
+            "model": plain(identity(model)),
             "features": [_describe(feature) for feature in model.space.features],
             "rules": [rule.text for rule in model.rules],
-            "sample": await self.ask(model, task.sample),
+            "sample": await self.ask(model, tasks.sample),
         }
 
     async def predict(self, name: str, records: Sequence[Mapping[str, object]]) -> Json:
         """The model's decisions. Raises `InvalidRecord` with the faults of all records."""
         model = self.find(name)
         rows_raw = model.space.read_many(records, pointer="/records")
-        return {"model": identity(model), "predictions": await self.ask(model, task.predict, rows_raw)}
+        return {"model": plain(identity(model)), "predictions": await self.ask(model, tasks.predict, rows_raw)}
 
 
 def _summary(model: RegisteredModel) -> Json:
     manifest = model.manifest
     return {
-        **identity(model),
+        **plain(identity(model)),
         "title": manifest.title,
         "description": manifest.description,
         "active": model.active,
@@ -130,6 +135,7 @@ def _summary(model: RegisteredModel) -> Json:
         "features": len(manifest.features),
         "output": manifest.output.value,
         "threshold": None if manifest.output is Output.LABEL else manifest.threshold,
+        "futures": status(model),
     }
 
 

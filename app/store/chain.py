@@ -1,7 +1,7 @@
-"""The chain: each entry's hash covers the entry and the hash before it, so nothing can be changed, moved or left out.
+"""The chain: each entry's hash covers the entry and the hash before it, so no entry can be changed, moved or removed.
 
-Personal data is covered through a salted digest alone. The salt is erased with the data, and without it the digest
-says nothing about what it was made of.
+Personal data is covered by a salted digest only. The salt is erased with the data; without it the digest reveals
+nothing about the data.
 """
 
 import hashlib
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 FIRST = "0" * 64
-"""Stands for the hash before the first entry."""
+"""Takes the place of the hash before the first entry."""
 
 
 class Kind(StrEnum):
-    """What an entry says."""
+    """What an entry records."""
 
     GIVEN = "given"
-    """This recourse was given."""
+    """A recourse was given."""
     ERASED = "erased"
-    """The personal data of this recourse was erased; `status` says why."""
+    """The personal data of a recourse was erased; `status` has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One link, without its hash; None where it says nothing, as about the model in an erasure."""
+    """One link, without its hash. Fields that do not apply are None, such as the model of an erasure."""
 
     number: int
     """Position in the chain, from 1, without gaps."""
@@ -51,8 +51,8 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Particulars:
-    """What is known about a person, and what was answered."""
+class PersonalData:
+    """The personal data of one recourse: the request and the answer."""
 
     reference: str | None
     job: str | None
@@ -60,10 +60,10 @@ class Particulars:
     request: bytes
     """JSON: the applicant's record and the question with every parameter."""
     answer: bytes
-    """JSON, the very bytes that were sent."""
+    """JSON, exactly the bytes that were sent."""
 
     def digest(self, salt: bytes) -> str:
-        """Hexadecimal HMAC-SHA256 of all of it; `salt` is 32 random bytes of its own."""
+        """Hexadecimal HMAC-SHA256 over all fields, keyed with `salt`: 32 random bytes for each recourse."""
         keyed = hmac.new(salt, digestmod=hashlib.sha256)
         for part in (json.dumps([self.reference, self.job]).encode(), self.request, self.answer):
             keyed.update(len(part).to_bytes(8, "big") + part)

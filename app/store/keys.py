@@ -1,7 +1,7 @@
-"""API keys: who may ask what. Blocks; not for an event loop. Errors of the database are SQLAlchemy's `DBAPIError`.
+"""API keys and their scopes. Blocks; not for an event loop. Errors of the database are SQLAlchemy's `DBAPIError`.
 
-A key is shown once. Kept is the SHA-256 of its secret: 256 random bits cannot be guessed, so nothing slower is needed,
-and whoever reads the database cannot use what is there.
+A key is shown once; only the SHA-256 of its secret is stored. A secret of 256 random bits needs no slower hash, and a
+reader of the database cannot use the digests.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ import sqlalchemy as sa
 
 from app.errors import UnknownKey
 from app.store.engine import writing
-from app.store.moments import timestamp
 from app.store.tables import keys
+from app.store.timestamps import timestamp
 
 PREFIX = "rk"
-"""Begins every key, so that one that was published by mistake can be found."""
+"""Begins every key, so that one published by mistake can be found."""
 
 ID_BYTES = 6
 
@@ -38,7 +38,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key, as far as it is kept."""
+    """A key as stored."""
 
     id: str
     name: str
@@ -49,15 +49,15 @@ class Key:
     created_at: str
     revoked_at: str | None
     unknown: frozenset[str] = frozenset()
-    """Scopes that only a newer release knows; here they open nothing."""
+    """Scopes of a newer release; here they permit nothing."""
 
     def opens_with(self, secret: str) -> bool:
-        """Whether this is its secret, in a time that does not tell how much of it is right."""
+        """Whether this is its secret, in constant time."""
         return hmac.compare_digest(self.digest, _digest(secret))
 
 
 NOBODY = Key(id="", name="", scopes=frozenset(), digest="0" * 64, created_at="", revoked_at=None)
-"""Compared with where no key has the id, so that this takes as long."""
+"""Compared with an unknown id's secret, so that this takes as long."""
 
 
 class Keys:
@@ -67,7 +67,7 @@ class Keys:
         self._engine = engine
 
     def create(self, name: str, scopes: Iterable[Scope], now: datetime) -> str:
-        """Make a key; what is returned cannot be had again."""
+        """Create a key and return it; it cannot be shown again."""
         key_id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         row = {
             "id": key_id,
@@ -81,13 +81,13 @@ class Keys:
         return f"{PREFIX}_{key_id}_{secret}"
 
     def list(self) -> list[Key]:
-        """All keys, oldest first, those that were revoked too."""
+        """All keys, oldest first, including revoked ones."""
         with self._engine.connect() as connection:
             rows = connection.execute(sa.select(keys).order_by(keys.c.created_at, keys.c.id)).mappings()
             return [Key(**{**row, **_scopes(row["scopes"])}) for row in rows]
 
     def revoke(self, key_id: str, now: datetime) -> None:
-        """Make a key useless, for good; once more does no harm. Raises `UnknownKey`."""
+        """Revoke a key permanently. Idempotent. Raises `UnknownKey`."""
         with writing(self._engine) as connection:
             at = sa.func.coalesce(keys.c.revoked_at, timestamp(now))
             found = connection.execute(sa.update(keys).where(keys.c.id == key_id).values(revoked_at=at))
@@ -96,7 +96,7 @@ class Keys:
 
 
 def parts(offered: str) -> tuple[str, str]:
-    """Id and secret of a key; both empty where it is none."""
+    """Id and secret of a key; both empty if it is malformed."""
     prefix, _, rest = offered.partition("_")
     key_id, _, secret = rest.partition("_")
     return (key_id, secret) if prefix == PREFIX else ("", "")

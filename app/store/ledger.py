@@ -1,9 +1,10 @@
-"""The ledger of recourse given: write, find, erase, and prove that nothing was changed. Blocks; not for an event loop.
+"""The ledger of recourse: write, find, erase, and verify that nothing was changed. Blocks; not for an event loop.
 
 Errors of the database are SQLAlchemy's `DBAPIError`.
 """
 
 import secrets
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,49 +13,49 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.errors import UnknownRecourse
-from app.store.chain import FIRST, Entry, Kind, Particulars
+from app.store.chain import FIRST, Entry, Kind, PersonalData
 from app.store.engine import overwrite_log, writing
-from app.store.moments import timestamp
-from app.store.tables import entries, particulars, replays
+from app.store.tables import entries, idempotent_answers, personal_data
+from app.store.timestamps import timestamp
 
 FILE = "ledger.sqlite"
 
 AT_ONCE = 500
-"""Rows that are read at a time."""
+"""Rows per query of a long read."""
 
 _erasures = entries.alias("erasures")
 
-_DATA = [column for column in particulars.c if column is not particulars.c.number]
+_DATA = [column for column in personal_data.c if column is not personal_data.c.number]
 
 _RECORDS: sa.Select[Any] = sa.select(
     *entries.c,
     *_DATA,
     _erasures.c.at.label("erased_at"),
 ).select_from(
-    entries.outerjoin(particulars, particulars.c.number == entries.c.number).outerjoin(
+    entries.outerjoin(personal_data, personal_data.c.number == entries.c.number).outerjoin(
         _erasures, (_erasures.c.id == entries.c.id) & (_erasures.c.kind == Kind.ERASED)
     )
 )
 
-# By way of the personal data: of the entries without any there are ever more, and none of them is looked at.
-_HOLDING = particulars.join(entries, particulars.c.number == entries.c.number)
+# Starts at the personal data: the entries without any grow in number, and none of them is read.
+_HOLDING = personal_data.join(entries, personal_data.c.number == entries.c.number)
 
 _HELD: sa.Select[Any] = sa.select(*entries.c, *_DATA, sa.null().label("erased_at")).select_from(_HOLDING)
 
-_OUTLINES: sa.Select[Any] = sa.select(*entries.c, particulars.c.reference).select_from(_HOLDING)
+_OUTLINES: sa.Select[Any] = sa.select(*entries.c, personal_data.c.reference).select_from(_HOLDING)
 
-# Made once: to put a statement together takes as long as to run it.
+# Built once: building a statement takes as long as running it.
 _KNOWN = sa.select(entries.c.id).where(
     entries.c.id.in_(sa.bindparam("ids", expanding=True)), entries.c.kind == Kind.GIVEN
 )
 _LAST = sa.select(entries.c.number, entries.c.hash).order_by(entries.c.number.desc()).limit(1)
 _ADD_ENTRIES = sa.insert(entries)
-_ADD_PARTICULARS = sa.insert(particulars)
+_ADD_PERSONAL_DATA = sa.insert(personal_data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """A recourse that is about to be given."""
+class NewRecord:
+    """A recourse to be recorded."""
 
     id: str
     at: str
@@ -63,22 +64,22 @@ class Given:
     version: str
     sha256: str
     status: str
-    particulars: Particulars
+    personal_data: PersonalData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What the ledger knows about one recourse."""
+    """One recourse in the ledger."""
 
     entry: Entry
-    particulars: Particulars | None
+    personal_data: PersonalData | None
     """None once erased."""
     erased_at: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """As much of a recourse that is not erased as a list shows."""
+    """One line in a list of recourses that are not erased."""
 
     entry: Entry
     reference: str | None
@@ -86,7 +87,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """Which promises are meant: found, neither expired nor erased."""
+    """A selection of promises: recourse that was found and is neither expired nor erased."""
 
     model: str
     as_of: str
@@ -98,7 +99,7 @@ class Promises:
 
     @classmethod
     def unexpired(cls, model: str, *, since: datetime | None, until: datetime | None) -> "Promises":
-        """Those of all versions of a model that have not expired now; `since` and `until` know their time zone."""
+        """Those of all versions of a model that have not expired now; `since` and `until` have time zones."""
         return cls(
             model=model,
             as_of=timestamp(datetime.now(UTC)),
@@ -109,7 +110,7 @@ class Promises:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """Where the chain does not hold."""
+    """The place at which the chain is broken."""
 
     number: int
     id: str
@@ -118,14 +119,14 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What was found by looking at every entry."""
+    """The result of verifying every entry."""
 
     entries: int
     erased: int
     head: str
     """Hash of the last entry."""
     broken: Broken | None
-    """The first entry that is not as it was written."""
+    """The first entry that does not verify."""
 
 
 class Ledger:
@@ -136,31 +137,32 @@ class Ledger:
 
     # --- write ---
 
-    def append(self, gifts: Sequence[Given]) -> None:
-        """Add entries, all or none; one whose id is there already, or comes twice, stays as it was first."""
-        firsts: dict[str, Given] = {}
-        for given in gifts:
-            firsts.setdefault(given.id, given)
+    def append(self, records: Sequence[NewRecord]) -> None:
+        """Add records, all or none. Of several with one id, the first is kept."""
+        firsts: dict[str, NewRecord] = {}
+        for record in records:
+            firsts.setdefault(record.id, record)
         try:
             with writing(self._engine) as connection:
-                _give(connection, list(firsts.values()))
+                _insert(connection, list(firsts.values()))
         except sa.exc.IntegrityError:
-            # Only what is computed once more after a crash is there already; asking first would cost everybody.
+            # A record is there already only if it is computed again after a crash; a check up front would slow every
+            # write.
             with writing(self._engine) as connection:
                 known = set(connection.scalars(_KNOWN, {"ids": list(firsts)}))
-                _give(connection, [given for recourse_id, given in firsts.items() if recourse_id not in known])
+                _insert(connection, [record for recourse_id, record in firsts.items() if recourse_id not in known])
 
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
-        """Delete the personal data of recourses and add entries that say so; how many still had some.
+        """Delete the personal data of recourses and add an entry for each; returns how many still had some.
 
         With SQLite some of it may be left in the files until `overwrite_log` has succeeded, which is tried here once.
         """
         with writing(self._engine) as connection:
-            held = sa.select(entries.c.number, entries.c.id).join(particulars).where(entries.c.id.in_(ids))
+            held = sa.select(entries.c.number, entries.c.id).join(personal_data).where(entries.c.id.in_(ids))
             found = connection.execute(held.order_by(entries.c.number)).all()
             numbers = [row.number for row in found]
-            connection.execute(sa.delete(particulars).where(particulars.c.number.in_(numbers)))
-            connection.execute(sa.delete(replays).where(replays.c.recourse.in_(ids)))
+            connection.execute(sa.delete(personal_data).where(personal_data.c.number.in_(numbers)))
+            connection.execute(sa.delete(idempotent_answers).where(idempotent_answers.c.recourse.in_(ids)))
             links = [{"kind": Kind.ERASED, "id": row.id, "at": timestamp(now), "status": why} for row in found]
             _link(connection, links)
         overwrite_log(self._engine)
@@ -181,45 +183,66 @@ class Ledger:
         """The newest recourses that are not erased, newest first; those before the id `before`."""
         query = _OUTLINES.where(entries.c.kind == Kind.GIVEN)
         if reference is not None:
-            query = query.where(particulars.c.reference == reference)
+            query = query.where(personal_data.c.reference == reference)
         if before is not None:
             at = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == before)
-            query = query.where(particulars.c.number < at.scalar_subquery())
-        query = query.order_by(particulars.c.number.desc()).limit(limit)
+            query = query.where(personal_data.c.number < at.scalar_subquery())
+        query = query.order_by(personal_data.c.number.desc()).limit(limit)
         with self._engine.connect() as connection:
             return [Outline(entry=_entry(row), reference=row.reference) for row in connection.execute(query)]
 
     def due(self, *, given_before: datetime, now: datetime, limit: int, after: int = 0) -> list[Record]:
-        """Recourses that were given before a moment, have expired and still hold personal data; the oldest first.
+        """Recourses from before a moment that have expired and still hold personal data; the oldest first.
 
-        Those whose numbers come after `after`.
+        Those with a number greater than `after`.
         """
         query = _HELD.where(
-            particulars.c.number > after,
+            personal_data.c.number > after,
             entries.c.kind == Kind.GIVEN,
             entries.c.at < timestamp(given_before),
             entries.c.expires_at < timestamp(now),
         )
         with self._engine.connect() as connection:
-            return [_record(row) for row in connection.execute(query.order_by(particulars.c.number).limit(limit))]
+            return [_record(row) for row in connection.execute(query.order_by(personal_data.c.number).limit(limit))]
 
     def count(self, which: Promises) -> int:
-        """How many promises there are."""
-        query = sa.select(sa.func.count()).select_from(entries.join(particulars)).where(*_conditions(which))
+        """Number of promises in a selection."""
+        query = sa.select(sa.func.count()).select_from(entries.join(personal_data)).where(*_conditions(which))
         with self._engine.connect() as connection:
             return connection.scalar(query) or 0
 
     def promises(self, which: Promises) -> Iterator[list[Record]]:
-        """The promises in the order of the chain, some at a time."""
+        """The promises in the order of the chain, `AT_ONCE` at a time."""
         after = 0
         while True:
-            query = _RECORDS.where(*_conditions(which), particulars.c.number.is_not(None), entries.c.number > after)
+            query = _RECORDS.where(*_conditions(which), personal_data.c.number.is_not(None), entries.c.number > after)
             with self._engine.connect() as connection:
                 found = [_record(row) for row in connection.execute(query.order_by(entries.c.number).limit(AT_ONCE))]
             if not found:
                 return
             yield found
             after = found[-1].entry.number
+
+    def newest_found(self, model: str, most: int) -> Iterator[list[Record]]:
+        """Recourse of all versions of a model that was found and is not erased, also expired; newest first.
+
+        `AT_ONCE` at a time, and at most `most`.
+        """
+        before, left = sys.maxsize, most
+        while left > 0:
+            query = _HELD.where(*_found(model), personal_data.c.number < before)
+            query = query.order_by(personal_data.c.number.desc()).limit(min(left, AT_ONCE))
+            with self._engine.connect() as connection:
+                found = [_record(row) for row in connection.execute(query)]
+            if not found:
+                return
+            yield found
+            before, left = found[-1].entry.number, left - len(found)
+
+    def count_found(self, model: str) -> int:
+        """Number of recourses that `newest_found` gives without a limit."""
+        with self._engine.connect() as connection:
+            return connection.scalar(sa.select(sa.func.count()).select_from(_HOLDING).where(*_found(model))) or 0
 
     def check(self) -> None:
         """Raise `DBAPIError` if the ledger cannot be read."""
@@ -229,7 +252,7 @@ class Ledger:
     # --- prove ---
 
     def prove(self) -> Proof:
-        """Look at every entry, from the first."""
+        """Verify every entry, from the first."""
         number, erased, head = 0, 0, FIRST
         unexplained: dict[str, Broken] = {}
         broken = None
@@ -239,7 +262,7 @@ class Ledger:
                 broken = Broken(number=number, id="", reason="is missing")
             elif not _is_entry(row, head):
                 broken = Broken(number=number, id=row.id, reason="is not as it was written")
-            elif row.salt is not None and not _has_its_particulars(row):
+            elif row.salt is not None and not _has_its_personal_data(row):
                 broken = Broken(number=number, id=row.id, reason="has other personal data than it was written with")
             if broken is not None:
                 break
@@ -251,7 +274,7 @@ class Ledger:
         return Proof(entries=number, erased=erased, head=head, broken=min(faults, key=lambda b: b.number, default=None))
 
     def holds(self, head: str) -> bool:
-        """Whether an entry has this hash: one that was noted earlier must still be there."""
+        """Whether an entry has this hash; a head that was noted earlier must still be in the chain."""
         with self._engine.connect() as connection:
             return connection.scalar(sa.select(entries.c.number).where(entries.c.hash == head)) is not None
 
@@ -267,49 +290,49 @@ class Ledger:
             after = rows[-1].number
 
     def _unerased(self) -> list[Broken]:
-        query = _RECORDS.where(particulars.c.number.is_not(None), _erasures.c.number.is_not(None))
+        query = _RECORDS.where(personal_data.c.number.is_not(None), _erasures.c.number.is_not(None))
         with self._engine.connect() as connection:
             rows = connection.execute(query.order_by(entries.c.number).limit(1)).all()
         return [Broken(number=row.number, id=row.id, reason="still has data that was erased") for row in rows]
 
     def _unexplained(self, missing: dict[str, Broken]) -> list[Broken]:
-        """Those whose data is missing although nobody erased it; asked last, as erasing goes on meanwhile."""
+        """Those whose data is missing without an erasure; queried last, as erasures go on meanwhile."""
         with self._engine.connect() as connection:
             explained = set(connection.scalars(sa.select(entries.c.id).where(entries.c.kind == Kind.ERASED)))
         return [broken for recourse_id, broken in missing.items() if recourse_id not in explained]
 
 
-def _give(connection: sa.Connection, gifts: Sequence[Given]) -> None:
-    """Add gifts and their entries. The connection must be the only writer."""
-    salts = [secrets.token_bytes(32) for _ in gifts]
+def _insert(connection: sa.Connection, records: Sequence[NewRecord]) -> None:
+    """Add records and their entries. The connection must be the only writer."""
+    salts = [secrets.token_bytes(32) for _ in records]
     links = [
         {
             "kind": Kind.GIVEN,
-            "id": given.id,
-            "at": given.at,
-            "expires_at": given.expires_at,
-            "model": given.model,
-            "version": given.version,
-            "sha256": given.sha256,
-            "status": given.status,
-            "digest": given.particulars.digest(salt),
+            "id": record.id,
+            "at": record.at,
+            "expires_at": record.expires_at,
+            "model": record.model,
+            "version": record.version,
+            "sha256": record.sha256,
+            "status": record.status,
+            "digest": record.personal_data.digest(salt),
         }
-        for given, salt in zip(gifts, salts, strict=True)
+        for record, salt in zip(records, salts, strict=True)
     ]
     numbers = _link(connection, links)
     rows = [
         {
             "number": number,
             "salt": salt,
-            "reference": given.particulars.reference,
-            "job": given.particulars.job,
-            "request": given.particulars.request,
-            "answer": given.particulars.answer,
+            "reference": record.personal_data.reference,
+            "job": record.personal_data.job,
+            "request": record.personal_data.request,
+            "answer": record.personal_data.answer,
         }
-        for number, given, salt in zip(numbers, gifts, salts, strict=True)
+        for number, record, salt in zip(numbers, records, salts, strict=True)
     ]
     if rows:
-        connection.execute(_ADD_PARTICULARS, rows)
+        connection.execute(_ADD_PERSONAL_DATA, rows)
 
 
 def _link(connection: sa.Connection, links: Sequence[dict[str, Any]]) -> list[int]:
@@ -326,13 +349,12 @@ def _link(connection: sa.Connection, links: Sequence[dict[str, Any]]) -> list[in
     return [row["number"] for row in rows]
 
 
+def _found(model: str) -> list[sa.ColumnElement[bool]]:
+    return [entries.c.model == model, entries.c.kind == Kind.GIVEN, entries.c.status == "found"]
+
+
 def _conditions(which: Promises) -> list[sa.ColumnElement[bool]]:
-    conditions = [
-        entries.c.model == which.model,
-        entries.c.kind == Kind.GIVEN,
-        entries.c.status == "found",
-        entries.c.expires_at > which.as_of,
-    ]
+    conditions = [*_found(which.model), entries.c.expires_at > which.as_of]
     if which.since is not None:
         conditions.append(entries.c.at >= which.since)
     if which.until is not None:
@@ -345,29 +367,29 @@ def _entry(row: sa.Row[Any]) -> Entry:
     return Entry(**facts | {"kind": Kind(row.kind)})
 
 
-# What somebody else has written into SQLite can be of any type, whatever the column says.
+# SQLite does not enforce column types: rows changed from outside can hold any type.
 
 
 def _is_entry(row: sa.Row[Any], before: str) -> bool:
-    """Whether it is the entry that was written after the one with this hash."""
+    """Whether the row hashes to its own hash, given the hash before it."""
     try:
         return _entry(row).hash(before) == row.hash
     except (TypeError, ValueError):
         return False
 
 
-def _has_its_particulars(row: sa.Row[Any]) -> bool:
-    """Whether the personal data is what the entry was written with."""
+def _has_its_personal_data(row: sa.Row[Any]) -> bool:
+    """Whether the personal data matches the digest in its entry."""
     try:
-        return _particulars(row).digest(row.salt) == row.digest
+        return _personal_data(row).digest(row.salt) == row.digest
     except TypeError:
         return False
 
 
-def _particulars(row: sa.Row[Any]) -> Particulars:
-    return Particulars(reference=row.reference, job=row.job, request=row.request, answer=row.answer)
+def _personal_data(row: sa.Row[Any]) -> PersonalData:
+    return PersonalData(reference=row.reference, job=row.job, request=row.request, answer=row.answer)
 
 
 def _record(row: sa.Row[Any]) -> Record:
-    particulars = None if row.salt is None else _particulars(row)
-    return Record(entry=_entry(row), particulars=particulars, erased_at=row.erased_at)
+    personal_data = None if row.salt is None else _personal_data(row)
+    return Record(entry=_entry(row), personal_data=personal_data, erased_at=row.erased_at)

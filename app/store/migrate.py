@@ -1,4 +1,4 @@
-"""Brings the tables of a database to the state that this release needs."""
+"""Migrates the tables of a database to those of this release."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +15,12 @@ from app.store.ledger import FILE
 from app.store.state import require_state
 
 VERSIONS = "ledger_version"
-"""The table in which Alembic notes what has been done; DBOS has tables of its own in the same database."""
+"""Alembic's version table; DBOS has tables of its own in the same database."""
 
 
 @contextmanager
 def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
-    """The database of the settings, with whatever tables it has. Raises `StateUnusable`."""
+    """The database of the settings, not migrated. Raises `StateUnusable`."""
     require_state(settings)
     engine = open_engine(database_url(settings, FILE))
     try:
@@ -31,14 +31,14 @@ def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[sa.Engine]:
-    """The same with the tables that this release needs."""
+    """The database of the settings, migrated to this release. Raises `StateUnusable`."""
     with as_it_is(settings) as engine:
         upgrade(engine)
         yield engine
 
 
 def upgrade(engine: sa.Engine) -> tuple[str | None, str | None]:
-    """The revision before and after; whoever comes at the same time waits and finds nothing left to do."""
+    """Migrate to the newest revision; returns the revisions before and after. Concurrent callers wait for the first."""
     config = Config()
     config.set_main_option("script_location", str(files("app.store") / "migrations"))
     with writing(engine) as connection:

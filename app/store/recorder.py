@@ -1,7 +1,7 @@
 """The ledger for an event loop: opened in the background, written in groups, never blocking the loop.
 
-Whoever records waits until it is on disk. What comes in during one commit is written together by the next, so that many
-requests at once share one wait for the disk.
+A caller waits until its records are on disk. Records that arrive during one commit are written together by the next,
+so that concurrent requests share one wait for the disk.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from app.errors import LedgerUnavailable
 from app.observability import log, trace
 from app.settings import Settings
 from app.store.engine import database_url, open_engine, overwrite_log
-from app.store.ledger import FILE, Given, Ledger, Record
+from app.store.idempotent_answers import IdempotentAnswers
+from app.store.ledger import FILE, Ledger, NewRecord, Record
 from app.store.migrate import upgrade
-from app.store.replays import Replays
 from app.store.state import require_state
 
 Answer = TypeVar("Answer")
@@ -33,29 +33,29 @@ RETRY_S = 1.0
 LONGEST_RETRY_S = 15.0
 
 PATIENCE_S = 10.0
-"""Longest time to wait for the database, and before that for one's turn to be written."""
+"""Longest time to wait for the database, and before that for a turn to be written."""
 
 CLOSE_S = 3.0
-"""Longest time that closing waits for what is being done, and then for the connections."""
+"""Longest time that closing waits for work in progress, and then for the connections."""
 
 THREADS = 8
-"""Questions that are asked at once; the others wait. No more, as each takes a connection."""
+"""Concurrent queries; the others wait. Each takes a connection."""
 
 SWEEP_S = 3600.0
-"""How often expired recourses are erased."""
+"""Interval at which expired recourses are erased."""
 
 SWEEP_AGAIN_S = 5.0
-"""Pause after that did not work."""
+"""Pause after an attempt that failed."""
 
 SWEEP_AT_ONCE = 200
 
 OVERWRITE_AGAIN_S = 5.0
-"""Pause after erased data could not be overwritten because somebody was reading."""
+"""Pause after erased data could not be overwritten because of a reader."""
 
 SILENT = "The ledger does not answer."
 
 Forget = Callable[[Sequence[Record]], Awaitable[None]]
-"""Deletes what is kept about recourses outside the ledger, before they are erased."""
+"""Deletes data of recourses outside the ledger, before they are erased."""
 
 
 class Recorder:
@@ -65,15 +65,15 @@ class Recorder:
         self._settings = settings
         self._forget = forget
         self._engine: sa.Engine | None = None
-        # Of our own: while the database is stalled, so are they, and everybody else needs those of the loop.
+        # Separate from the threads of the event loop: while the database stalls, these stall as well.
         self._threads = ThreadPoolExecutor(THREADS, "ledger")
-        # Only one can write at a time, and it should not have to wait for those who read.
+        # There is one writer at a time, and it must not wait for readers.
         self._writer = ThreadPoolExecutor(1, "ledger-writer")
         self._opened = asyncio.Event()
         self._opening: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[None] | None = None
-        self._waiting: dict[asyncio.Future[None], Sequence[Given]] = {}
+        self._waiting: dict[asyncio.Future[None], Sequence[NewRecord]] = {}
         self._overwriting: asyncio.Task[None] | None = None
         self._to_overwrite = False
         self._closing = asyncio.Event()
@@ -83,7 +83,7 @@ class Recorder:
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def close(self) -> None:
-        """Write what waits, and let go of the database; without it, if it does not answer."""
+        """Write waiting records and close the database; give up if it does not answer."""
         self._closing.set()
         tasks = (self._opening, self._sweeping, self._writing, self._overwriting)
         if begun := [task for task in tasks if task is not None]:
@@ -93,7 +93,7 @@ class Recorder:
             await asyncio.gather(*late, return_exceptions=True)
         engine, self._engine = self._engine, None
         if engine is not None:
-            # After a write that is still stalled, whose connection would be left open otherwise.
+            # Behind a write that is still stalled, whose connection would stay open otherwise.
             await asyncio.to_thread(wait, [self._writer.submit(engine.dispose)], CLOSE_S)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._writer.shutdown(wait=False)
@@ -103,15 +103,16 @@ class Recorder:
         if self._engine is None:
             raise LedgerUnavailable
 
-    async def record(self, *gifts: Given) -> None:
-        """Return once they are on disk; one that has been recorded before stays as it was.
+    async def record(self, *records: NewRecord) -> None:
+        """Return once the records are on disk; one that was recorded before stays unchanged.
 
-        Raises `LedgerUnavailable`; then they are not in the ledger, unless the database fell silent in the middle.
+        Raises `LedgerUnavailable`; then they are not in the ledger, unless the database stopped answering during the
+        write.
         """
-        if not gifts:
+        if not records:
             return
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[written] = gifts
+        self._waiting[written] = records
         try:
             async with asyncio.timeout(PATIENCE_S):
                 # A job may have ended before the ledger was open.
@@ -123,19 +124,19 @@ class Recorder:
             if written in self._waiting:
                 raise LedgerUnavailable(SILENT) from None
         finally:
-            # Nobody waits for it any more.
+            # Cancelled or too late: no longer to be written.
             self._waiting.pop(written, None)
-        # Where it is being written, what is told has to be what comes of it, which is known before long.
+        # A write in progress decides the outcome, and ends soon.
         await written
 
     async def ask(self, question: Callable[[Ledger], Answer]) -> Answer:
-        """The answer of the ledger to a question that is asked in a thread. Raises `LedgerUnavailable`."""
+        """The result of a query of the ledger, run in a thread. Raises `LedgerUnavailable`."""
         return await self.run(lambda engine: question(Ledger(engine)))
 
     async def run(self, work: Callable[[sa.Engine], Answer]) -> Answer:
-        """The result of work on the database, done in a thread.
+        """The result of work on the database, run in a thread.
 
-        Raises `LedgerUnavailable`, at the latest after `PATIENCE_S`; what has been begun then goes on in its thread.
+        Raises `LedgerUnavailable`, at the latest after `PATIENCE_S`; work that has begun goes on in its thread.
         """
         return await self._run(self._threads, work)
 
@@ -144,11 +145,11 @@ class Recorder:
         await self.ask(lambda ledger: ledger.check())
 
     async def sweep(self) -> int:
-        """Erase the personal data of recourses that are old enough and have expired; how many those were.
+        """Erase the personal data of expired recourses older than the retention period; returns their number.
 
-        Answers kept for their idempotency key go as well, once nobody can have them again.
+        Also deletes expired idempotent answers.
         """
-        await self.run(lambda engine: Replays(engine).sweep(datetime.now(UTC)))
+        await self.run(lambda engine: IdempotentAnswers(engine).sweep(datetime.now(UTC)))
         self._overwrite_soon()
         erased = after = 0
         while True:
@@ -161,7 +162,7 @@ class Recorder:
             after = found[-1].entry.number
 
     async def erase(self, records: Sequence[Record], why: str) -> int:
-        """Erase personal data, here and wherever else it is kept; how many recourses still had some."""
+        """Erase personal data, in the ledger and elsewhere; returns how many recourses still had some."""
         await self._forget(records)
         ids = [record.entry.id for record in records]
         erased = await self.ask(lambda ledger: ledger.erase(ids, why, datetime.now(UTC)))
@@ -169,8 +170,8 @@ class Recorder:
         return erased
 
     async def erase_answers(self, ids: Sequence[str]) -> int:
-        """Delete the answers kept for idempotency keys that give a recourse or tell of a job with one of these ids."""
-        erased = await self.run(lambda engine: Replays(engine).erase(ids))
+        """Delete the idempotent answers with a recourse or job of one of these ids."""
+        erased = await self.run(lambda engine: IdempotentAnswers(engine).erase(ids))
         self._overwrite_soon()
         return erased
 
@@ -193,14 +194,14 @@ class Recorder:
     async def _write(self) -> None:
         while self._waiting:
             group, self._waiting = self._waiting, {}
-            gifts = [given for some in group.values() for given in some]
+            records = [record for some in group.values() for record in some]
             error: BaseException | None = None
             try:
-                await self._run(self._writer, partial(_append, gifts=gifts))
+                await self._run(self._writer, partial(_append, records=records))
             except asyncio.CancelledError:
                 error = LedgerUnavailable(SILENT)
                 raise
-            except Exception as caught:  # noqa: BLE001 - whatever it is, those who wait have to be told
+            except Exception as caught:  # noqa: BLE001 - whatever it is, the callers must receive it
                 error = caught
             finally:
                 for written in group:
@@ -219,7 +220,7 @@ class Recorder:
             if self._closing.is_set():
                 return
             pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
-        # An earlier process may have ended before it could.
+        # An earlier process may have ended before it could do this.
         self._overwrite_soon()
         if self._settings.run_jobs:
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep_for_ever())
@@ -276,5 +277,5 @@ class Recorder:
                 await asyncio.wait_for(self._closing.wait(), pause_s)
 
 
-def _append(engine: sa.Engine, gifts: Sequence[Given]) -> None:
-    Ledger(engine).append(gifts)
+def _append(engine: sa.Engine, records: Sequence[NewRecord]) -> None:
+    Ledger(engine).append(records)

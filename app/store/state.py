@@ -1,4 +1,4 @@
-"""The directory for what the service itself writes."""
+"""The directory of the service's own files."""
 
 import os
 
@@ -7,7 +7,7 @@ from app.settings import Settings
 
 
 def require_state(settings: Settings) -> None:
-    """Create the directory of the state, if it is needed. Raises `StateUnusable` if it cannot be written."""
+    """Create the state directory, unless PostgreSQL is used. Raises `StateUnusable` if it cannot be written."""
     if settings.database_url is not None:
         return
     directory = settings.state_dir.absolute()

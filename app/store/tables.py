@@ -1,7 +1,7 @@
-"""The tables of the ledger, and what else is kept beside it; `migrations` makes them.
+"""The tables of the ledger, API keys and idempotent answers; `migrations` creates them.
 
-`entries` is the chain: only ever added to, and without personal data. `particulars` is what is known about a person;
-erasing deletes its row and adds an entry that says so.
+`entries` is the chain: append-only, and without personal data. Erasing a recourse deletes its row of `personal_data`
+and adds an entry.
 """
 
 import sqlalchemy as sa
@@ -26,7 +26,8 @@ entries = sa.Table(
     sa.Index("ledger_entries_model", "model", "number"),
 )
 
-particulars = sa.Table(
+# The SQL table keeps its first name: a rename would break servers of the previous release during an upgrade.
+personal_data = sa.Table(
     "ledger_particulars",
     metadata,
     sa.Column("number", sa.BigInteger, sa.ForeignKey("ledger_entries.number"), primary_key=True, autoincrement=False),
@@ -49,7 +50,7 @@ keys = sa.Table(
     sa.Column("revoked_at", sa.String(24)),
 )
 
-replays = sa.Table(
+idempotent_answers = sa.Table(
     "idempotent_answers",
     metadata,
     sa.Column("name", sa.String(64), primary_key=True),

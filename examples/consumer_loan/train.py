@@ -1,9 +1,11 @@
 """Train the demo model, `consumer-loan`, on synthetic applicants and write its model directory.
 
-    python examples/consumer_loan/train.py --output var/consumer-loan
+    python examples/consumer_loan/train.py --output var/consumer-loan --records var/records.csv
     recourse models register var/consumer-loan
+    recourse models rehearse consumer-loan --data var/records.csv
 
-The result of exactly this is what `models_store/consumer-loan/1` holds.
+The result of exactly this is what `models_store/consumer-loan/1` holds. The future models are trained on all records
+that the model itself was trained on; the reference has only the first thousand of them.
 """
 
 import argparse
@@ -14,35 +16,38 @@ import numpy as np
 
 from app.recourse.features import FeatureSpace
 from examples.consumer_loan.applicants import FEATURES, applicants
-from examples.training import auc, probability, standardised, train_mlp, write_model
+from examples.training import auc, probability, standardised, train_mlp, write_model, write_records
 
 TRAINING, REFERENCE, FRESH = 20_000, 1_000, 10_000
 """Applicants to train on; the first of them, which go with the model; new ones, to judge it by."""
 SEED, FRESH_SEED = 2026, 2027
 THRESHOLD = 0.8
 """The lender accepts who repays with at least this probability."""
+LABEL = "repaid"
+"""Column of the true outcome."""
 STATED_AUC = 0.84
 """What the manifest claims; a test holds it against fresh applicants."""
 
 
-def train() -> tuple[FeatureSpace, Any, np.ndarray]:
-    """The encoding, the network, and the raw rows it was trained on."""
+def train() -> tuple[FeatureSpace, Any, np.ndarray, np.ndarray]:
+    """The encoding, the network, and the raw rows it was trained on with their outcomes."""
     rows_raw, repaid = applicants(TRAINING, SEED)
     space = standardised(FEATURES, rows_raw)
     network = train_mlp(
         space.encode(rows_raw), repaid, SEED, hidden=(16, 8), epochs=15, batch_size=256, learning_rate=3e-3
     )
-    return space, network, rows_raw
+    return space, network, rows_raw, repaid
 
 
 def main() -> None:
     """Train, say how good it is, write the directory."""
     parser = argparse.ArgumentParser(description="Train the demo model on synthetic applicants.")
     parser.add_argument("--output", type=Path, required=True, help="model directory to write")
+    parser.add_argument("--records", type=Path, help="CSV to write the labelled training records to")
     parser.add_argument("--model-version", default="1", help="a registered version is never overwritten")
     arguments = parser.parse_args()
     output: Path = arguments.output
-    space, network, rows_raw = train()
+    space, network, rows_raw, outcomes = train()
     fresh_raw, repaid = applicants(FRESH, FRESH_SEED)
     chance = probability(network, space.encode(fresh_raw))
     approved = chance >= THRESHOLD
@@ -61,7 +66,10 @@ def main() -> None:
         network=network,
         threshold=THRESHOLD,
         reference_raw=rows_raw[:REFERENCE],
+        outcomes=(LABEL, outcomes[:REFERENCE]),
     )
+    if arguments.records:
+        write_records(arguments.records, space, rows_raw, (LABEL, outcomes))
     print(f"Wrote {output}. Next: recourse models register {output}")
 
 

@@ -25,6 +25,7 @@ def server() -> Iterator[tuple[str, str]]:
         yield running.url, key
 
 
+@pytest.mark.slow
 def test_every_answer_is_one_that_the_description_allows(server: tuple[str, str], tmp_path: Path) -> None:
     url, key = server
     command = [

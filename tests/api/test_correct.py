@@ -20,7 +20,7 @@ def body(**changes: Any) -> dict[str, Any]:
     """A valid body."""
     return {
         "model": "loan",
-        "factual": APPLICANT,
+        "applicant": APPLICANT,
         "counterfactuals": PLAN,
         "certificate": {"moments": "isotropic", "isotropic_variance": 0.005},
         "correction": {"kind": "mahalanobis", "count": 2, "max_shift": 0.5},
@@ -55,7 +55,7 @@ def test_a_correction_raises_the_bound_and_says_what_it_changed(client: httpx.Cl
     records = [one["applicant"] for one in answer["counterfactuals"]]
     judged = client.post(
         "/recourse/validity",
-        json={key: body()[key] for key in ("model", "factual", "certificate")} | {"counterfactuals": records},
+        json={key: body()[key] for key in ("model", "applicant", "certificate")} | {"counterfactuals": records},
     ).json()
     assert judged["plan"]["validity"] == pytest.approx(plan["validity"])
     assert judged["plan"]["diversity"] == pytest.approx(plan["diversity"])
@@ -116,7 +116,7 @@ def test_other_faults_have_their_names(client: httpx.Client) -> None:
     def post(**changes: Any) -> httpx.Response:
         return client.post("/recourse/correct", json=body(**changes))
 
-    assert set(faults(post(factual={**APPLICANT, "age": 7}), 422, "invalid-record")) == {"/factual/age"}
+    assert set(faults(post(applicant={**APPLICANT, "age": 7}), 422, "invalid-record")) == {"/applicant/age"}
     clash = {"direction": {"age": "decrease"}}
     assert set(faults(post(constraints=clash), 422, "constraint-clash")) == {"/constraints/direction/age"}
     problem(post(model="nobody"), 404, "unknown-model")

@@ -34,8 +34,10 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     for module in (
         "app.api.middleware",
         "app.api.idempotency",
-        "app.jobs.pool",
-        "app.jobs.queue",
+        "app.compute.lane",
+        "app.jobs.connection",
+        "app.jobs.executor",
+        "app.jobs.retention",
         "app.store.recorder",
     ):
         monkeypatch.setattr(f"{module}.log", structlog.get_logger())
@@ -47,8 +49,8 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     root.handlers, root.level = before
 
 
-def test_logs_tell_nothing_about_people_or_keys(everything: io.StringIO, models_store: Path) -> None:
-    settings = Settings(models_store=models_store, trust_pickle=True, lanes_sync=1, port=0, auth="required")
+def test_logs_tell_nothing_about_people_or_keys(everything: io.StringIO, loan_store: Path) -> None:
+    settings = Settings(models_store=loan_store, lanes_sync=1, port=0, auth="required")
     replayable = f"order-{uuid.uuid4()}"
     body = question(reference="case-tiger", applicant={**APPLICANT, "income": INCOME, "amount": AMOUNT})
     for running in run(settings):

@@ -49,7 +49,10 @@ def test_a_curve_of_another_method(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("sweep", "expected"),
     [
-        ({"parameter": "samples", "values": [100]}, {"/sweep/parameter": "must be one of radius_unfavourable, margin"}),
+        (
+            {"parameter": "samples", "values": [100]},
+            {"/sweep/parameter": "must be one of radius_unfavourable, margin, future_validity"},
+        ),
         (
             {"parameter": "margin", "values": [1, -1, 1000, 1]},
             {

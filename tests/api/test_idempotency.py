@@ -12,7 +12,7 @@ import pytest
 from app.access import FRESH_S
 from app.api.idempotency import LARGEST_READ
 from app.errors import LedgerUnavailable
-from app.store.ledger import Given
+from app.store.ledger import NewRecord
 from tests.api.asking import APPLICANT, faults, problem, question
 from tests.api.odd_model import DIES, LOOPS
 from tests.api.test_openapi import OPERATIONS
@@ -112,8 +112,8 @@ def test_what_was_recorded_although_it_seemed_to_fail_is_not_recorded_again(
 ) -> None:
     record = running.service.ledger.record
 
-    async def record_too_late(*gifts: Given) -> None:
-        await record(*gifts)
+    async def record_too_late(*records: NewRecord) -> None:
+        await record(*records)
         raise LedgerUnavailable
 
     with monkeypatch.context() as patched:
@@ -159,7 +159,7 @@ def test_what_was_not_stored_can_be_erased(client: httpx.Client, key: str) -> No
 def test_a_deleted_job_is_not_told_again(client: httpx.Client, key: str, path: str) -> None:
     body = {
         "/recourse": question(),
-        "/recourse/validity": {"model": "loan", "factual": APPLICANT, "counterfactuals": [APPLICANT]},
+        "/recourse/validity": {"model": "loan", "applicant": APPLICANT, "counterfactuals": [APPLICANT]},
     }[path]
     headers = {"Idempotency-Key": key, "Prefer": "respond-async"}
     first = client.post(path, json=body, headers=headers).headers["location"]

@@ -72,7 +72,9 @@ def test_a_job_is_deleted_with_all_it_holds_once_it_has_ended(client: httpx.Clie
 
 
 @pytest.mark.parametrize(
-    "name", ["x", "job_x", "%00", "job_" + "0" * 25, "job_" + "u" * 26, new_id("rec"), new_id("job")]
+    "name",
+    ["x", "job_x", "%00", "job_" + "0" * 25, "job_" + "u" * 26]
+    + [pytest.param(new_id(kind), id=f"new {kind}") for kind in ("rec", "job")],
 )
 def test_unknown_jobs(client: httpx.Client, name: str) -> None:
     problem(client.get(f"/jobs/{name}"), 404, "unknown-job")

@@ -1,4 +1,4 @@
-"""GET /metrics, and the alerts of docs/operations.md, which must be about metrics that exist."""
+"""GET /metrics, and the alerts of docs/operations/monitoring.md, which must be about metrics that exist."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from app.metrics import LaneState, Metrics
 from tests.api.asking import APPLICANT, question
 from tests.api.odd_model import DIES
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+MONITORING = Path(__file__).parents[2] / "docs" / "operations" / "monitoring.md"
 
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -83,7 +83,7 @@ def test_audits_tell_the_broken_promises() -> None:
 
 
 def documented() -> str:
-    return OPERATIONS.read_text().partition("## Metrics")[2].partition("\n## ")[0]
+    return MONITORING.read_text().partition("## Metrics")[2].partition("\n## ")[0]
 
 
 def known() -> set[str]:
@@ -108,7 +108,7 @@ def test_the_documentation_names_only_metrics_that_exist_and_all_of_ours() -> No
     assert told == {family(name) for name in known() if name.startswith("recourse_") and not name.endswith("_created")}
 
 
-@pytest.mark.parametrize("expression", re.findall(r"^ +expr: (.+)$", OPERATIONS.read_text(), re.MULTILINE))
+@pytest.mark.parametrize("expression", re.findall(r"^ +expr: (.+)$", MONITORING.read_text(), re.MULTILINE))
 def test_alerts_ask_for_labels_that_exist(expression: str) -> None:
     assert expression.count("(") == expression.count(")")
     for name, labels in re.findall(r"(recourse_[a-z_]+)\{([^}]*)\}", expression):

@@ -65,7 +65,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     before = root.handlers, root.level
     configure_logging()
     # A logger that was used before keeps its old configuration; take fresh ones.
-    for module in ("app.api.middleware", "app.jobs.pool"):
+    for module in ("app.api.middleware", "app.compute.lane"):
         monkeypatch.setattr(f"{module}.log", structlog.get_logger())
     yield written
     structlog.reset_defaults()

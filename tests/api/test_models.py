@@ -114,6 +114,13 @@ def store(tmp_path: Path, models_store: Path) -> Path:
     return tmp_path / "store"
 
 
+@pytest.fixture
+def loans(tmp_path: Path, loan_store: Path) -> Path:
+    """A store of this test's own without the model that misbehaves."""
+    shutil.copytree(loan_store, tmp_path / "store")
+    return tmp_path / "store"
+
+
 def test_a_model_that_never_answers_is_stopped_at_the_default_deadline(store: Path) -> None:
     settings = Settings(models_store=store, trust_pickle=True, lanes_sync=1, default_deadline_ms=400)
     for running in run(settings):
@@ -121,9 +128,9 @@ def test_a_model_that_never_answers_is_stopped_at_the_default_deadline(store: Pa
             problem(predict(client, LOOPS), 504, "lane-timeout")
 
 
-def test_what_happens_in_the_store_is_seen_at_once(store: Path, tmp_path: Path) -> None:
-    for running in run(Settings(models_store=store, trust_pickle=True, lanes_sync=1)):
-        registry = Registry(store)
+def test_what_happens_in_the_store_is_seen_at_once(loans: Path, tmp_path: Path) -> None:
+    for running in run(Settings(models_store=loans, lanes_sync=1)):
+        registry = Registry(loans)
         with httpx.Client(base_url=running.url, timeout=30) as client:
             before = client.post("/recourse", json=question()).json()
             assert before["model"]["version"] == "1"
@@ -139,9 +146,9 @@ def test_what_happens_in_the_store_is_seen_at_once(store: Path, tmp_path: Path) 
             problem(client.post("/models/loan@2/predict", json={"records": [APPLICANT]}), 404, "unknown-model")
 
 
-def test_a_model_whose_files_changed_is_unusable_and_not_answered_with(store: Path) -> None:
-    (store / "loan" / "1" / "model.yaml").write_text("id: loan")
-    for running in run(Settings(models_store=store, trust_pickle=True, lanes_sync=1)):
+def test_a_model_whose_files_changed_is_unusable_and_not_answered_with(loans: Path) -> None:
+    (loans / "loan" / "1" / "model.yaml").write_text("id: loan")
+    for running in run(Settings(models_store=loans, lanes_sync=1)):
         with httpx.Client(base_url=running.url, timeout=30) as client:
             problem(client.post("/recourse", json=question()), 503, "model-unusable")
             (warning,) = get(client, "/health/ready")["warnings"]

@@ -13,15 +13,15 @@ from app.api.examples import (
     AUDIT_EXAMPLES,
     BATCH_EXAMPLES,
     BATCH_LINES,
-    CORRECT_EXAMPLES,
     DEMO_MODEL,
-    FRONTIER_EXAMPLES,
     PREDICT_EXAMPLES,
     RECOURSE_EXAMPLES,
     VERIFY_EXAMPLES,
 )
-from app.api.media import JSON, NDJSON
+from app.api.media_type import JSON, NDJSON
 from app.api.openapi import render
+from app.api.schemas.corrections import CORRECT_EXAMPLES
+from app.api.schemas.frontier import FRONTIER_EXAMPLES
 from tests.conftest import Running
 
 CHECKED_IN = Path(__file__).parents[2] / "openapi.json"
@@ -40,8 +40,10 @@ OPERATIONS = {
     ("get", "/models"): "list_models",
     ("get", "/models/{id}"): "get_model",
     ("get", "/models/{id}/schema"): "get_model_schema",
+    ("get", "/models/{id}/calibration"): "get_model_calibration",
     ("post", "/models/{id}/predict"): "predict",
     ("post", "/models/{id}/audits"): "audit",
+    ("post", "/models/{id}/futures"): "make_futures",
     ("get", "/jobs"): "list_jobs",
     ("get", "/jobs/{id}"): "get_job",
     ("get", "/jobs/{id}/results"): "get_job_results",

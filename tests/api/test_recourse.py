@@ -230,7 +230,7 @@ def test_the_service_stays_responsive_while_all_children_are_busy(running: Runni
             latencies.append(time.monotonic() - began)
             if len(latencies) > 2000:
                 break
-    assert np.median(latencies) < 0.1
+    assert np.median(latencies) < 0.4
     outcomes = [call.exception() for call in busy]
     # Two run into their deadline in a child; who waited in line until the deadline is told that the service is busy.
     assert sum(outcome is None for outcome in outcomes) >= 2
@@ -244,7 +244,7 @@ def test_the_service_stays_responsive_while_all_children_are_busy(running: Runni
             "/recourse/validity",
             {
                 "model": "loan",
-                "factual": APPLICANT,
+                "applicant": APPLICANT,
                 "counterfactuals": [APPLICANT],
                 "certificate": {"moments": "registered"},
             },

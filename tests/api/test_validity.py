@@ -1,4 +1,4 @@
-"""POST /recourse/validity: what counterfactuals are worth that somebody already has."""
+"""POST /recourse/validity: certificates of counterfactuals from any source."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ WORSE: dict[str, Any] = {**APPLICANT, "income": 1000.0}
 
 def brought(*counterfactuals: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """A valid body for POST /recourse/validity."""
-    return {"model": "loan", "factual": APPLICANT, "counterfactuals": list(counterfactuals or (BETTER,)), **changes}
+    return {"model": "loan", "applicant": APPLICANT, "counterfactuals": list(counterfactuals or (BETTER,)), **changes}
 
 
 def post(client: httpx.Client, body: dict[str, Any]) -> httpx.Response:
@@ -121,7 +121,7 @@ def test_a_full_plan_is_answered(client: httpx.Client) -> None:
 
 
 def test_who_is_accepted_already_has_nothing_to_protect(client: httpx.Client) -> None:
-    answer = judge(client, BETTER, factual=RICHER)
+    answer = judge(client, BETTER, applicant=RICHER)
     assert answer["factual"]["favourable"] is True
     (one,) = answer["counterfactuals"]
     assert one["validity"]["current"]["favourable"] is True
@@ -149,13 +149,13 @@ def without(record: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "pointers"),
     [
-        (brought(factual={**APPLICANT, "age": 7}), {"/factual/age"}),
-        (brought(factual=without(APPLICANT, "age")), {"/factual/age"}),
+        (brought(applicant={**APPLICANT, "age": 7}), {"/applicant/age"}),
+        (brought(applicant=without(APPLICANT, "age")), {"/applicant/age"}),
         (brought(BETTER, {**BETTER, "amount": "a lot"}), {"/counterfactuals/1/amount"}),
         (brought({**BETTER, "colour": "red"}), {"/counterfactuals/0/colour"}),
         (
-            brought(BETTER, {**BETTER, "amount": -1}, factual={**APPLICANT, "housing": "ship"}),
-            {"/counterfactuals/1/amount", "/factual/housing"},
+            brought(BETTER, {**BETTER, "amount": -1}, applicant={**APPLICANT, "housing": "ship"}),
+            {"/counterfactuals/1/amount", "/applicant/housing"},
         ),
     ],
 )
@@ -181,7 +181,7 @@ def test_records_that_do_not_fit_the_model_are_faults_with_their_place(
         ({"counterfactuals": [BETTER] * (MOST_MEMBERS + 1)}, "/counterfactuals"),
         ({"counterfactuals": BETTER}, "/counterfactuals"),
         ({"counterfactuals": [7]}, "/counterfactuals/0"),
-        ({"factual": None}, "/factual"),
+        ({"applicant": None}, "/applicant"),
         ({"deadline_ms": 0}, "/deadline_ms"),
         ({"seed": -1}, "/seed"),
         ({"seed": "7"}, "/seed"),
@@ -194,7 +194,7 @@ def test_a_malformed_request_is_a_fault_with_its_place(
     assert set(faults(post(client, brought() | changes))) == {pointer}
 
 
-@pytest.mark.parametrize("name", ["model", "factual", "counterfactuals"])
+@pytest.mark.parametrize("name", ["model", "applicant", "counterfactuals"])
 def test_what_is_missing_is_a_fault(client: httpx.Client, name: str) -> None:
     assert set(faults(post(client, without(brought(), name)))) == {f"/{name}"}
 

@@ -1,20 +1,31 @@
 """The workbench in a real browser: what a person sees who has never heard of counterfactuals."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from app.api.routes.methods import DESCRIPTIONS
+from app.api.routes.workbench import FILES, STATIC
+from app.futures.plan import choices_of
+from app.futures.rehearse import rehearse
+from app.registry.registry import Registry
+from app.settings import Settings
 from tests.browser import Open, Page, ask, chromium, text, workbench_of
-from tests.conftest import Running
+from tests.conftest import Running, run
 from tests.optional import library
+from tests.registry.loan import make_linear
 
 MOST_BYTES = 50_000
 """Of everything that is loaded before the page can be used, as it is sent."""
+
+MOST_LINES = 400
+"""Of a module."""
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +41,33 @@ def workbench(browser: Any, demo: Running) -> Iterator[Open]:
         yield open_page
 
 
+@pytest.fixture(scope="module")
+def lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service with `loan@1`, which has future models, `other@1`, whose are stand-ins, and `plain@1`, without any."""
+    folder = tmp_path_factory.mktemp("lender")
+    registry = Registry(folder / "store")
+    for name, source in [("loan", "auto"), ("other", "stand_in")]:
+        model = registry.register(make_linear(folder / name).label().write(id=name))
+        rehearse(model, choices_of(model, source=source, search=20, held_back=20))
+    registry.register(make_linear(folder / "plain").write(id="plain"))
+    yield from run(Settings(models_store=registry.root, lanes_sync=1, port=0))
+
+
+@pytest.fixture
+def desk(browser: Any, lender: Running) -> Iterator[Open]:
+    """The page of that service; `loan@1` is chosen at first."""
+    with workbench_of(browser, lender.url) as open_page:
+        yield open_page
+
+
+def choose(page: Page, model: str) -> None:
+    """Pick a model and wait for its form."""
+    page.wait_for_selector("#example:enabled")
+    with page.expect_response(f"**/models/{model}%401/schema"):
+        page.select_option("#model", f"{model}@1")
+    page.wait_for_selector("#example:enabled")
+
+
 def stub(page: Page, path: str, answer: Callable[[Any], None]) -> None:
     """Answer one address in place of the service."""
     page.route(re.compile(rf"{path}(\?|$)"), answer)
@@ -40,6 +78,7 @@ def stub(page: Page, path: str, answer: Callable[[Any], None]) -> None:
 
 def test_the_page_may_do_nothing_but_call_the_service(client: httpx.Client) -> None:
     page = client.get("/workbench")
+    assert (page.headers["content-encoding"], page.headers["vary"]) == ("gzip", "Accept-Encoding")
     policy = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
     assert policy["default-src"] == "'none'"
     assert {policy[name] for name in ("script-src", "style-src", "img-src", "connect-src")} == {"'self'"}
@@ -49,15 +88,44 @@ def test_the_page_may_do_nothing_but_call_the_service(client: httpx.Client) -> N
     assert "https://" not in page.text
 
 
+def loaded(page: str) -> list[str]:
+    """The static files of the page, in the order in which it names them."""
+    return re.findall(r'(?:href|src)="workbench/static/([^"]+)"', page)
+
+
 def test_the_page_is_small(client: httpx.Client) -> None:
-    page = client.get("/workbench")
-    sizes = {"/workbench": len(page.content)}
-    for address in re.findall(r'(?:href|src)="(workbench/[^"]+)"', page.text):
-        with client.stream("GET", f"/{address}") as response:
+    files = [f"{STATIC}/{name}" for name in loaded(client.get("/workbench").text)]
+    sizes: dict[str, int] = {}
+    for path in ["/workbench", *files]:
+        with client.stream("GET", path) as response:
             assert response.status_code == 200
-            sizes[address] = len(b"".join(response.iter_raw()))
-    assert len(sizes) == 4
+            sizes[path] = len(b"".join(response.iter_raw()))
     assert sum(sizes.values()) < MOST_BYTES, sizes
+
+
+def test_every_file_of_the_page_is_loaded_and_nothing_else(client: httpx.Client) -> None:
+    present = {path.name for path in Path(str(FILES)).iterdir() if path.suffix in (".js", ".css", ".svg")}
+    names = loaded(client.get("/workbench").text)
+    assert len(names) == len(set(names))
+    assert set(names) == present
+
+
+def test_modules_are_short_and_import_downwards_only(client: httpx.Client) -> None:
+    modules = [name for name in loaded(client.get("/workbench").text) if name.endswith(".js")]
+    for place, name in enumerate(modules):
+        code = (FILES / name).read_text(encoding="utf-8")
+        imported = re.findall(r'^(?:import|export) .*?from "\./([^"]+)";$', code, re.MULTILINE | re.DOTALL)
+        assert set(imported) <= set(modules[:place]), f"{name} imports a module that the page names after it"
+        assert len(code.splitlines()) <= MOST_LINES, name
+
+
+def test_a_browser_revalidates_the_files_it_keeps(client: httpx.Client) -> None:
+    first = client.get(f"{STATIC}/main.js")
+    assert first.headers["cache-control"] == "no-cache"
+    assert first.headers["content-type"].split(";")[0].endswith("/javascript")
+    again = client.get(f"{STATIC}/main.js", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content, again.headers["cache-control"]) == (304, b"", "no-cache")
+    assert client.get("/workbench").headers["cache-control"] == "no-store"
 
 
 # --- the main path ---------------------------------------------------------------------------------------------------
@@ -68,11 +136,17 @@ def test_a_first_recourse_takes_two_clicks(workbench: Open) -> None:
     page.click("#example")
     page.wait_for_selector("#verdict b")
     assert text(page, "#verdict").startswith("The model says no. 57 in 100")
-    page.click("#ask")
+    with page.expect_response("**/recourse") as answered:
+        page.click("#ask")
     page.wait_for_selector("#answer-body h3")
     assert "from 97.0% to" in text(page, ".changes")
-    assert re.search(r"At least \d+ in 100 retrained models still say yes", text(page, ".promise"))
-    assert re.search(r"in 100 such applicants would be refused after all", text(page, ".promise"))
+    found = answered.value.json()["counterfactuals"][0]["validity"]["shift"]["gelbrich"]["lower"]
+    (shown,) = re.findall(
+        r"Worst-case bound under shift \(estimated from future models\): (0\.\d\d)\.", text(page, ".certificate")
+    )
+    assert 0 <= found - float(shown) < 0.01
+    assert "Not a measured share of retrained models." in text(page, ".certificate")
+    assert re.search(r"in 100 inexact copies of this record get a no\.", text(page, ".certificate"))
     assert page.evaluate("() => document.activeElement.id") == "answer"
     assert page.evaluate("() => shifts") < 0.01
 
@@ -85,7 +159,7 @@ def test_the_decision_follows_what_is_typed(workbench: Open) -> None:
     page.wait_for_selector("#verdict .yes")
     page.click("#ask")
     page.wait_for_selector("#answer-body h3")
-    assert text(page, "#answer-body h3") == "The model says yes already. Nothing needs to change."
+    assert text(page, "#answer-body h3") == "The model already says yes. Nothing needs to change."
 
 
 def test_the_form_says_what_may_be_entered(workbench: Open) -> None:
@@ -123,10 +197,22 @@ def test_the_keyboard_is_enough(workbench: Open) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector("#answer-body h3")
     dear = text(page, ".changes")
-    page.focus("#dial")
+    page.focus("#slider")
     page.keyboard.press("Home")
     page.wait_for_function("(dear) => !document.querySelector('.changes').innerText.includes(dear)", arg=dear[-6:])
-    assert page.get_attribute("#dial", "aria-valuetext") == "Step 1 of 8"
+    assert page.get_attribute("#slider", "aria-valuetext") == "at least 50 in 100 retrained models"
+
+
+def test_the_page_works_below_a_path(browser: Any, demo: Running) -> None:
+    prefix = f"{demo.url}/lender"
+
+    def forward(route: Any) -> None:
+        route.fulfill(response=route.fetch(url=route.request.url.replace(prefix, demo.url, 1)))
+
+    with workbench_of(browser, prefix) as workbench:
+        page = workbench(prepare=lambda page: page.route(re.compile(re.escape(prefix)), forward))
+        ask(page)
+        assert "from 97.0% to" in text(page, ".changes")
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
@@ -166,15 +252,15 @@ def test_a_range_is_kept(workbench: Open) -> None:
 # --- methods ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_method_has_its_parameters_and_its_dial(workbench: Open) -> None:
-    page = workbench()
-    page.wait_for_selector("#example:enabled")
+def test_every_method_has_its_parameters_and_its_dial(desk: Open) -> None:
+    page = desk()
+    choose(page, "plain")
     page.click("#how summary")
     for method in DESCRIPTIONS:
         page.select_option("#method", method["name"])
         shown = {field.get_attribute("id") for field in page.query_selector_all("#parameters [id^=p-]:not(p)")}
         assert shown == {f"p-{name}" for name in method["parameters"]["properties"] if name != "name"}
-        assert page.is_visible("#dial-panel") == bool(method["knobs"])
+        assert page.is_visible("#slider-panel") == bool(method["knobs"])
 
 
 def test_what_a_method_measured_is_told(workbench: Open) -> None:
@@ -184,7 +270,7 @@ def test_what_a_method_measured_is_told(workbench: Open) -> None:
     page.select_option("#method", "probe")
     page.fill("#p-target_invalidation_rate", "0.05")
     ask(page)
-    assert "at most 5 in 100 were asked for" in text(page, ".promise")
+    assert "the target is at most 5 in 100" in text(page, ".certificate")
 
 
 def test_a_plan_stands_side_by_side(workbench: Open) -> None:
@@ -197,10 +283,210 @@ def test_a_plan_stands_side_by_side(workbench: Open) -> None:
     assert text(page, "#answer-body h3") == "3 ways to a yes"
     heads = [head.inner_text() for head in page.query_selector_all(".ways-table thead th")]
     assert heads == ["What changes", "Now", "Way 1", "Way 2", "Way 3"]
-    assert "Retrained models that say yes, at least" in text(page, ".ways-table")
-    assert re.search(r"at least \d+ in 100 retrained models still say yes to all 3 at once", text(page, "#together"))
+    assert "Worst-case bound under shift" in text(page, ".ways-table")
+    assert re.search(
+        r"Worst-case bound under shift for all 3 at once \(estimated from future models\): 0\.\d\d",
+        text(page, "#together"),
+    )
     page.click("text=Way 2 in words")
-    page.wait_for_selector("details[open] .promise")
+    page.wait_for_selector("details[open] .certificate")
+
+
+# --- future models ---------------------------------------------------------------------------------------------------
+
+
+def told(future: Any, noun: str) -> str:
+    """What the page says about the future models of an answer."""
+    count = round(future["probability"] * future["models"])
+    at_least = math.floor(100 * future["interval"][0])
+    return f"{count} of {future['models']} {noun} say yes; with 95% certainty at least {at_least} in 100."
+
+
+def test_the_default_request_asks_for_future_validity(desk: Open) -> None:
+    page = desk()
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    with page.expect_response("**/recourse") as answered:
+        page.click("#ask")
+    page.wait_for_selector("#answer-body h3")
+    assert json.loads(answered.value.request.post_data)["robustness"] == {"future_validity": 0.9}
+    future = answered.value.json()["counterfactuals"][0]["validity"]["future"]
+    shown = text(page, ".certificate")
+    assert shown.startswith(f"If the lender trains its model again {told(future, 'retrained models')}")
+    assert "None of them took part in the search; it required a yes from 90 in 100 other retrained models." in shown
+    assert "40 retrained models: 20 guide the search for an answer, and 20 others measure" in text(page, "#futures")
+
+
+def test_stand_ins_are_named_as_such(desk: Open, lender: Running) -> None:
+    page = desk()
+    choose(page, "other")
+    agreement = httpx.get(f"{lender.url}/models/other").json()["futures"]["agreement"]
+    ask(page)
+    which = f"stand-in models, which agree with this model on {round(100 * agreement)}% of records, say yes"
+    assert which in text(page, ".certificate")
+    assert f"They agree with this model on {round(100 * agreement)}% of records" in text(page, "#futures")
+    assert "at least 90 in 100 stand-in models" in text(page, "#slider-hint")
+
+
+def test_without_future_models_nothing_is_claimed_about_retraining(desk: Open) -> None:
+    page = desk()
+    choose(page, "plain")
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    with page.expect_response("**/recourse") as answered:
+        page.click("#ask")
+    page.wait_for_selector("#answer-body h3")
+    assert "robustness" not in json.loads(answered.value.request.post_data)
+    shown = text(page, "main").replace("Not a measured share of retrained models.", "")
+    assert not re.search("retrain|trains its model", shown)
+    assert "answers say nothing about the lender’s next model" in shown
+    assert text(page, "#slider-hint").startswith("Step 6 of 8.")
+
+
+def test_a_corrected_share_is_told(desk: Open, lender: Running) -> None:
+    def answer(route: Any) -> None:
+        found = httpx.post(f"{lender.url}/recourse", json=json.loads(route.request.post_data), timeout=30).json()
+        corrected = {"probability": 0.81, "by": 0.1, "promises": 300, "retrainings": 3}
+        found["counterfactuals"][0]["validity"]["future"]["corrected"] = corrected
+        route.fulfill(json=found)
+
+    page = desk(prepare=lambda page: stub(page, "/recourse", answer))
+    ask(page)
+    lower = "Earlier versions kept fewer promises than their answers told, so count on 81 in 100."
+    assert lower in text(page, ".certificate")
+
+
+def test_the_slider_asks_for_a_share_of_future_models(desk: Open) -> None:
+    page = desk()
+    ask(page)
+    page.focus("#slider")
+    with page.expect_response("**/recourse") as answered:
+        page.keyboard.press("ArrowRight")
+    assert json.loads(answered.value.request.post_data)["robustness"] == {"future_validity": 0.95}
+    assert text(page, "#slider-hint").startswith("The search requires a yes from at least 95 in 100 retrained models.")
+
+
+def test_it_is_told_how_far_an_answer_got(desk: Open) -> None:
+    page = desk()
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    page.click("#limits summary")
+    for name in ("income", "amount"):
+        page.locator(f"input[name=way-{name}][value=none]").evaluate("(radio) => radio.click()")
+    with page.expect_response("**/recourse") as answered:
+        page.click("#ask")
+    page.wait_for_selector("#answer-body h4")
+    nearest = answered.value.json()["nearest"]
+    count = round(20 * nearest["future"]["probability"])
+    assert text(page, "#answer-body h3") == "No way to a yes was found"
+    assert f"If the lender trains its model again {count} of 20 retrained models say" in text(page, "#answer-body")
+
+
+def test_the_members_of_a_plan_are_judged_together(desk: Open) -> None:
+    page = desk()
+    page.wait_for_selector("#example:enabled")
+    page.click("#how summary")
+    page.select_option("#method", "copa")
+    page.fill("#p-count", "2")
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    with page.expect_response("**/recourse") as answered:
+        page.click("#ask")
+    page.wait_for_selector("#together")
+    future = answered.value.json()["plan"]["validity"]["future"]
+    every = {**future, "probability": future["all"], "interval": future["all_interval"]}
+    together = text(page, "#together")
+    assert told(every, "retrained models").replace("yes;", "yes to all 2 at once;") in together
+    assert f"{round(20 * future['any'])} of 20 say yes to at least one." in together
+    assert "Retrained models that say yes" in text(page, ".ways-table")
+
+
+def test_the_curve_asks_for_shares_of_future_models(desk: Open) -> None:
+    page = desk()
+    ask(page)
+    with page.expect_response("**/recourse/frontier") as answered:
+        page.click("#draw")
+    page.wait_for_selector("#curve svg")
+    asked = json.loads(answered.value.request.post_data)
+    assert asked["sweep"] == {"parameter": "future_validity", "values": [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1]}
+    assert "robustness" not in asked
+    found = [point for point in answered.value.json()["points"] if point["counterfactual"]]
+    assert page.locator("#curve circle").count() == page.locator("#curve .interval").count() == len(found)
+    assert text(page, "#chosen h3").startswith("Step 5:")
+    future = found[0]["counterfactual"]["validity"]["future"]
+    assert f"{round(20 * future['probability'])} of 20" in text(page, "#curve tbody tr >> nth=0")
+    # A knob of the method has its own curve, measured by the same future models.
+    page.select_option("#knob", "radius_unfavourable")
+    page.click("#draw")
+    page.get_by_text("Step (radius unfavourable)").wait_for()
+    assert page.input_value("#against") == "shift"
+    page.select_option("#against", "future")
+    assert page.locator("#curve .interval").count() == page.locator("#curve circle").count()
+
+
+FUTURES = {
+    "source": None, "search": None, "held_back": None, "agreement": None, "records": None, "labels": None,
+    "dropped": None, "created_at": None, "detail": None,
+}  # fmt: skip
+
+
+def test_future_models_are_trained_from_the_page(desk: Open, lender: Running) -> None:
+    plain = httpx.get(f"{lender.url}/models/plain").json()
+    ready = {
+        **FUTURES, "status": "ready", "source": "retrained", "search": 60, "held_back": 58, "agreement": 0.93,
+        "records": "fresh", "labels": "own_decisions", "dropped": 2, "created_at": "2026-11-22T10:00:00Z",
+    }  # fmt: skip
+    pending = {**FUTURES, "status": "pending"}
+    states = [pending]
+    job = {"id": "job_1", "kind": "futures", "error": None, "progress": {"done": 3, "total": 120}, "result": None}
+
+    def detail(route: Any) -> None:
+        route.fulfill(json={**plain, "futures": states[-1]})
+
+    def trained(route: Any) -> None:
+        states.append(ready)
+        done = {**job, "status": "succeeded", "result": "/jobs/job_1/results"}
+        lines = [("progress", {**job, "status": "running"}), ("succeeded", done)]
+        body = "".join(f"event: {name}\nid: {name}\ndata: {json.dumps(now)}\n\n" for name, now in lines)
+        route.fulfill(content_type="text/event-stream", body=body)
+
+    waiting: list[Any] = []
+
+    def prepare(page: Page) -> None:
+        stub(page, "/models/plain%401", detail)
+        stub(page, "/jobs", lambda route: route.fulfill(json={"jobs": [{**job, "status": "running"}]}))
+        stub(page, "/jobs/job_1/events", lambda route: waiting.append(route))
+        stub(page, "/jobs/job_1/results", lambda route: route.fulfill(json={"futures": ready}))
+
+    page = desk(prepare=prepare)
+    with page.expect_request("**/jobs/job_1/events"):
+        choose(page, "plain")
+    page.get_by_text("Working: 3 of 120 done.").wait_for()
+    assert text(page, "#futures").startswith("Future models are being trained.")
+    assert page.get_attribute("#futures-job a", "href") == "jobs/job_1"
+    trained(waiting[0])
+    page.get_by_text("118 retrained models").wait_for()
+    assert "Dropped as no better than chance: 2." in text(page, "#futures")
+    assert "They learned this model’s decisions, not true outcomes" in text(page, "#futures")
+    assert page.locator("#futures-job > *").count() == 0
+    assert text(page, "#slider-hint").startswith("The search requires a yes from at least 90 in 100 retrained models.")
+
+
+def test_it_is_told_why_training_failed(desk: Open, lender: Running) -> None:
+    plain = httpx.get(f"{lender.url}/models/plain").json()
+    failed = {**FUTURES, "status": "failed", "detail": "Of 60 future models 40 are no better than chance."}
+    refusal = {"title": "Conflict", "detail": "The manifest of plain@1 wants none.", "code": "rehearsal-failed"}
+
+    def prepare(page: Page) -> None:
+        stub(page, "/models/plain%401", lambda route: route.fulfill(json={**plain, "futures": failed}))
+        stub(page, "/models/plain%401/futures", lambda route: route.fulfill(status=403, json=refusal))
+
+    page = desk(prepare=prepare)
+    choose(page, "plain")
+    page.get_by_text("Training future models failed: Of 60 future models 40 are no better than chance.").wait_for()
+    page.click("#train")
+    page.get_by_text("The manifest of plain@1 wants none.").wait_for()
+    assert page.is_enabled("#train")
 
 
 # --- the frontier ----------------------------------------------------------------------------------------------------
@@ -256,13 +542,13 @@ def test_bounds_that_come_late_stay_with_their_answer(workbench: Open, demo: Run
         ask(page)
     page.fill("#p-count", "2")
     page.click("#ask")
-    page.get_by_text("still say yes to all 2 at once").wait_for()
+    page.get_by_text("bound under shift for all 2 at once").wait_for()
     ended = f"event: succeeded\nid: 1\ndata: {json.dumps(job | {'status': 'succeeded'})}\n\n"
     with page.expect_response("**/jobs/job_1/results"):
         waiting[0].fulfill(content_type="text/event-stream", body=ended)
     page.evaluate("() => new Promise((done) => setTimeout(done))")
-    assert "still say yes to all 2 at once" in text(page, "#together")
-    assert "11 retrained" not in text(page, "#together")
+    assert "bound under shift for all 2 at once" in text(page, "#together")
+    assert "0.11" not in text(page, "#together")
 
 
 # --- the ledger ------------------------------------------------------------------------------------------------------
@@ -283,10 +569,54 @@ def test_what_is_kept_is_what_was_asked(workbench: Open, demo: Running) -> None:
     page = workbench(prepare=lambda page: stub(page, "/recourse", answer))
     ask(page)
     page.fill("#f-card_utilisation", "3")
-    page.fill("#keep-as", "case-1")
-    page.click("#keep button")
-    page.get_by_text("the service gave another answer, not the one above").wait_for()
+    page.fill("#store-as", "case-1")
+    page.click("#store button")
+    page.get_by_text("The service gave a different answer this time, not the one above").wait_for()
     assert asked[1] == asked[0] | {"store": True, "reference": "case-1"}
+
+
+BINS = [
+    {"told": [0.8, 0.9], "promises": 40, "mean_told": 0.86, "kept": 0.8, "interval": [0.64, 0.91]},
+    {"told": [0.9, 1.0], "promises": 160, "mean_told": 0.95, "kept": 0.925, "interval": [0.87, 0.96]},
+]
+ALL = {"promises": 200, "mean_told": 0.93, "kept": 0.9, "interval": [0.85, 0.94], "bins": BINS}
+CALIBRATION = {
+    **ALL, "model": "loan", "pending": 3, "unchecked": 0, "left_out": 0, "versions": [], "correction": None,
+    "methods": [
+        {**ALL, "method": "probe", "promises": 40, "kept": 0.8, "mean_told": 0.86, "bins": BINS[:1]},
+        {**ALL, "method": "robust_mpm", "promises": 160, "kept": 0.925, "mean_told": 0.95, "bins": BINS[1:]},
+    ],
+}  # fmt: skip
+
+
+def with_calibration(found: Any) -> Callable[[Page], None]:
+    return lambda page: stub(page, "/calibration", lambda route: route.fulfill(json=found))
+
+
+def test_what_was_told_is_held_against_what_was_kept(desk: Open) -> None:
+    page = desk(prepare=with_calibration(CALIBRATION))
+    page.wait_for_selector("#example:enabled")
+    page.locator("#ledger").scroll_into_view_if_needed()
+    page.wait_for_selector("#reliability svg")
+    assert text(page, "#reliability p").startswith(
+        "Of 200 promises, the next version of the model kept 90 in 100; the answers had told 93 in 100. "
+        "Without a next version so far: 3 promises."
+    )
+    rows = [" ".join(row.inner_text().split()) for row in page.query_selector_all("#reliability tbody tr")]
+    assert rows[0] == "80 to 90 40 86 80 64 to 91"
+    assert page.locator("#reliability circle").count() == page.locator("#reliability .interval").count() == 2
+    assert page.locator("#reliability .diagonal").count() == 1
+    page.select_option("#calibrated", "probe")
+    assert text(page, "#reliability p").startswith("Of 40 promises, the next version of the model kept 80 in 100")
+    assert page.locator("#reliability circle").count() == 1
+
+
+def test_without_promises_there_is_no_calibration(desk: Open) -> None:
+    page = desk(prepare=with_calibration({**CALIBRATION, "bins": [], "methods": [], "promises": 0}))
+    page.wait_for_selector("#example:enabled")
+    with page.expect_response("**/calibration"):
+        page.locator("#ledger").scroll_into_view_if_needed()
+    assert not page.is_visible("#calibration")
 
 
 # --- jobs ------------------------------------------------------------------------------------------------------------
@@ -328,7 +658,7 @@ def test_progress_is_shown_until_the_answer_is_there(workbench: Open, demo: Runn
     page.wait_for_selector("#verdict b")
     page.click("#ask")
     page.get_by_text("Working: 3 of 7 done.").wait_for()
-    page.wait_for_selector(".promise")
+    page.wait_for_selector(".certificate")
 
 
 # --- everybody -------------------------------------------------------------------------------------------------------
@@ -355,9 +685,17 @@ def test_axe_finds_nothing(workbench: Open, scheme: str) -> None:
     assert violations(page) == []
 
 
+def test_axe_finds_nothing_in_the_calibration(desk: Open) -> None:
+    page = desk(prepare=with_calibration(CALIBRATION), bypass_csp=True, reduced_motion="reduce")
+    page.wait_for_selector("#example:enabled")
+    page.locator("#ledger").scroll_into_view_if_needed()
+    page.wait_for_selector("#reliability svg")
+    assert violations(page) == []
+
+
 @pytest.mark.parametrize("width", [320, 768])
-def test_nothing_is_wider_than_a_phone(workbench: Open, width: int) -> None:
-    page = workbench()
+def test_nothing_is_wider_than_a_phone(desk: Open, width: int) -> None:
+    page = desk(prepare=with_calibration(CALIBRATION))
     page.set_viewport_size({"width": width, "height": 700})
     page.wait_for_selector("#example:enabled")
     page.click("#limits summary")
@@ -365,4 +703,6 @@ def test_nothing_is_wider_than_a_phone(workbench: Open, width: int) -> None:
     ask(page)
     page.click("#draw")
     page.wait_for_selector("#curve svg")
+    page.locator("#ledger").scroll_into_view_if_needed()
+    page.wait_for_selector("#reliability svg")
     assert page.evaluate("() => document.documentElement.scrollWidth") == width

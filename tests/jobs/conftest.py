@@ -1,7 +1,8 @@
-"""Servers that compute jobs."""
+"""Servers that compute jobs. A server of a test's own takes seconds to start: such tests are `slow`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,18 +35,51 @@ def starting(kind: str, models_store: Path, directory: Path) -> Iterator[Start]:
         yield started
 
 
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
+"""The tables' own tests (`tests/store`) try both each time."""
+
+OWN_SERVERS = {"start", "cluster", "odd_server"}
+"""Fixtures that start servers for one test, or few."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests with servers of their own as slow."""
+    for item in items:
+        if isinstance(item, pytest.Function) and OWN_SERVERS & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def start(request: pytest.FixtureRequest, models_store: Path, tmp_path: Path) -> Iterator[Start]:
+def start(request: pytest.FixtureRequest, loan_store: Path, tmp_path: Path) -> Iterator[Start]:
     """Starts servers on a database of this test's own."""
-    with starting(request.param, models_store, tmp_path) as start:
+    with starting(request.param, loan_store, tmp_path) as start:
         yield start
 
 
+@pytest.fixture(scope="session")
+def shared_servers(loan_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Server]]:
+    """The one server of each kind of database, which starts when a test first asks for it."""
+    with ExitStack() as stack:
+
+        @cache
+        def of(kind: str) -> Server:
+            return stack.enter_context(starting(kind, loan_store, tmp_path_factory.mktemp("server")))().ready()
+
+        yield of
+
+
+@pytest.fixture(params=DATABASES)
+def server(request: pytest.FixtureRequest, shared_servers: Callable[[str], Server]) -> Server:
+    """A server for all tests; what they leave behind must not be in the way of the next one."""
+    return shared_servers(request.param)
+
+
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def server(
+def odd_server(
     request: pytest.FixtureRequest, models_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """A server that several tests use; what they leave behind must not be in the way of the next one."""
+    """A server with the model that misbehaves."""
     with starting(request.param, models_store, tmp_path_factory.mktemp("server")) as start:
         yield start().ready()
 
@@ -60,10 +94,10 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture
-def cluster(address: str, models_store: Path, tmp_path: Path, ledger: Path) -> Iterator[tuple[Server, StartWorker]]:
+def cluster(address: str, loan_store: Path, tmp_path: Path, ledger: Path) -> Iterator[tuple[Server, StartWorker]]:
     """A server that answers requests and computes no jobs, and a way to start workers."""
     settings = {
-        "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_LANES_SYNC": "1",
+        "RECOURSE_MODELS_STORE": str(loan_store), "RECOURSE_LANES_SYNC": "1",
         "RECOURSE_LANES_BOUNDS": "1", "RECOURSE_DATABASE_URL": address, "TEST_LEDGER": str(ledger),
         "RECOURSE_STATE_DIR": str(tmp_path / "state"), "RECOURSE_PLAN_BUDGET_MS": "30000",
     }  # fmt: skip
@@ -77,21 +111,6 @@ def cluster(address: str, models_store: Path, tmp_path: Path, ledger: Path) -> I
             return worker
 
         yield server.ready(), start
-
-
-SQLITE_FIRST = ("test_batches.py", "test_ledger.py", "test_promises.py")
-"""Many tests over HTTP, of tables whose own tests (tests/store) try both databases each time."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without `-m`, what takes long is tried on SQLite alone."""
-    if config.option.markexpr:
-        return
-    for item in items:
-        if "postgres" in item.name and (item.get_closest_marker("slow") or item.path.name in SQLITE_FIRST):
-            reason = "takes long, and is tried on SQLite: `pytest -m 'slow or not slow'` tries PostgreSQL too"
-            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture

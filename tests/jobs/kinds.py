@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from app.compute.child import Progress
+from app.compute.messages import Store
 from app.errors import InvalidRecord
-from app.jobs.asked import Store
-from app.jobs.job import Progress
 from app.jobs.kinds import JOB_KINDS, JobKind, batch_job
 
 WORK_S = 0.05

@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from app.api.later import described
+from app.api.job_responses import described
 from app.main import create_app, run
 from app.observability import configure_logging
 from app.settings import Settings

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.jobs.batch import SEEDS
-from app.jobs.chunks import CHUNK, LAST
+from app.jobs.batch.chunks import CHUNK, LAST
+from app.jobs.batch.lines import SEEDS
 from tests.api.asking import APPLICANT, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import until
@@ -175,17 +175,17 @@ def test_lines_in_are_the_same_as_json_in(server: Server) -> None:
     assert (found[4]["reference"], found[4]["seed"]) == ("case-0", 2 + 4)
 
 
-def test_rows_that_kill_or_stop_the_model_are_alone_in_their_trouble(server: Server) -> None:
+def test_rows_that_kill_or_stop_the_model_are_alone_in_their_trouble(odd_server: Server) -> None:
     ages = [30, LOOPS, 31, DIES, 32, STUMBLES, 33, GIVES_NAN, GIVES_TOO_MUCH, 34]
     applicants = [{"applicant": {**APPLICANT, "age": age}} for age in ages]
-    address = submit(server, applicants, model="odd", deadline_ms=400)
-    found = lines(server, address)
+    address = submit(odd_server, applicants, model="odd", deadline_ms=400)
+    found = lines(odd_server, address)
     told = [line.get("code") or line["reason"] or line["status"] for line in found]
     assert told == [
         "found", "deadline", "found", "lane-crashed", "found", "model-output-invalid", "found", "model_output_invalid",
         "model-output-invalid", "found",
     ]  # fmt: skip
-    assert "secret" not in server.log.read_text()
+    assert "secret" not in odd_server.log.read_text()
 
 
 def test_what_all_rows_have_in_common_is_refused_at_once(server: Server) -> None:
@@ -256,7 +256,6 @@ def in_the_middle(server: Server, address: str, ledger: Path) -> None:
     assert server.job(address)["finished_at"] is None
 
 
-@pytest.mark.slow
 @linux
 def test_a_batch_survives_its_killed_server(start: Start, ledger: Path) -> None:
     applicants = many(5)
@@ -273,7 +272,6 @@ def test_a_batch_survives_its_killed_server(start: Start, ledger: Path) -> None:
     assert len(computed) > len(set(computed)), "a chunk was in flight"
 
 
-@pytest.mark.slow
 def test_a_batch_survives_its_killed_children(start: Start, ledger: Path) -> None:
     applicants = many(3)
     server = start(TEST_LEDGER=str(ledger)).ready()
@@ -284,7 +282,6 @@ def test_a_batch_survives_its_killed_children(start: Start, ledger: Path) -> Non
     each_exactly_once(server, address, applicants)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("start", ["postgres"], indirect=True)
 def test_a_batch_survives_a_database_that_drops_all_connections(start: Start, ledger: Path) -> None:
     applicants = many(8)
@@ -305,7 +302,6 @@ def postgres() -> Iterator[OwnPostgres]:
         yield running
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("start", ["postgres"], indirect=True)
 def test_a_batch_survives_its_killed_database(start: Start, ledger: Path, postgres: OwnPostgres) -> None:
     applicants = many(8)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.jobs.pool import GRACE_S
+from app.compute.lane import GRACE_S
 from tests.api.asking import APPLICANT, problem, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until
@@ -164,11 +164,13 @@ def test_a_job_is_killed_at_its_limit_and_not_tried_again(server: Server, ledger
     assert (event["event"], event["data"]) == ("failed", job)
 
 
-def test_a_question_that_never_ends_fails_while_its_client_waits(server: Server) -> None:
+def test_a_question_that_never_ends_fails_while_its_client_waits(odd_server: Server) -> None:
     body = question(model="odd", applicant={**APPLICANT, "age": LOOPS}, deadline_ms=300)
-    response = server.client.post("/recourse", json=body, headers={"Prefer": "wait=30", "X-Request-ID": "request-1"})
+    response = odd_server.client.post(
+        "/recourse", json=body, headers={"Prefer": "wait=30", "X-Request-ID": "request-1"}
+    )
     problem(response, 504, "lane-timeout")
-    job = server.client.get("/jobs").json()["jobs"][0]
+    job = odd_server.client.get("/jobs").json()["jobs"][0]
     assert (job["status"], job["error"]["request_id"]) == ("failed", "request-1")
 
 
@@ -186,7 +188,6 @@ def test_a_job_that_fails_is_not_tried_again(server: Server, ledger: Path, kind:
     assert "secret" not in server.log.read_text()
 
 
-@pytest.mark.slow
 @linux
 def test_a_job_survives_its_killed_server_and_is_finished_once(start: Start, tmp_path: Path, ledger: Path) -> None:
     server = start().ready()
@@ -213,9 +214,8 @@ def test_a_job_survives_its_killed_server_and_is_finished_once(start: Start, tmp
     assert len(entries(ledger, "began")) == 3, "nothing is left to do"
 
 
-@pytest.mark.slow
 def test_a_job_outlives_a_server_that_is_told_to_stop(start: Start, tmp_path: Path, ledger: Path) -> None:
-    server = start().ready()
+    server = start(RECOURSE_SHUTDOWN_S="60").ready()
     held = tmp_path / "held"
     held.touch()
     address = server.submit("hold", {"ledger": str(ledger), "while": str(held), "name": "the applicant's secret"})
@@ -225,7 +225,7 @@ def test_a_job_outlives_a_server_that_is_told_to_stop(start: Start, tmp_path: Pa
     pids = server.children()
     began = time.monotonic()
     server.stop()
-    assert time.monotonic() - began < 5, "whoever follows a job is let go"
+    assert time.monotonic() - began < 15, "whoever follows a job is let go"
     assert list(stream) == []
     until(lambda: all(gone(pid) for pid in pids))
     assert "secret" not in server.log.read_text()
@@ -234,7 +234,6 @@ def test_a_job_outlives_a_server_that_is_told_to_stop(start: Start, tmp_path: Pa
     assert (len(entries(ledger, "began")), len(entries(ledger, "ended"))) == (2, 1)
 
 
-@pytest.mark.slow
 @linux
 def test_a_job_that_kills_every_server_is_given_up(start: Start, tmp_path: Path, ledger: Path) -> None:
     held = tmp_path / "held"
@@ -272,7 +271,6 @@ def test_requests_are_answered_while_jobs_are_computed_and_pages_follow_each_oth
     assert found == [job["id"] for job in whole["jobs"]]
 
 
-@pytest.mark.slow
 def test_a_second_server_of_the_same_name_leaves_the_jobs_alone(start: Start, tmp_path: Path, ledger: Path) -> None:
     first = start(RECOURSE_EXECUTOR_ID="one").ready()
     held = tmp_path / "held"
@@ -294,7 +292,6 @@ def test_a_second_server_of_the_same_name_leaves_the_jobs_alone(start: Start, tm
     assert second.job(address)["status"] == "succeeded"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("start", ["postgres"], indirect=True)
 def test_servers_on_one_database_finish_their_own_jobs(start: Start, tmp_path: Path, ledger: Path) -> None:
     held = tmp_path / "held"

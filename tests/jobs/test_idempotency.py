@@ -4,12 +4,12 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
-from app.store.replays import LEASE
+from app.store.idempotent_answers import LEASE
 from tests.api.asking import APPLICANT, problem, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until
@@ -28,9 +28,10 @@ def busy(server: Server) -> bool:
     return 'recourse_lane_children{lane="sync",state="busy"} 1.0' in server.client.get("/metrics").text
 
 
-@pytest.mark.slow
-def test_two_servers_carry_a_request_out_once(start: Start) -> None:
-    first, second = start().ready(), start(RECOURSE_EXECUTOR_ID="other", RECOURSE_RUN_JOBS="false").ready()
+def test_two_servers_carry_a_request_out_once(start: Start, models_store: Path) -> None:
+    odd = {"RECOURSE_MODELS_STORE": str(models_store)}
+    first = start(**odd).ready()
+    second = start(**odd, RECOURSE_EXECUTOR_ID="other", RECOURSE_RUN_JOBS="false").ready()
     key = str(uuid.uuid4())
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, first, key, SLOW)
@@ -47,9 +48,9 @@ def test_two_servers_carry_a_request_out_once(start: Start) -> None:
     assert len(first.client.get("/recourse").json()["recourse"]) >= 1
 
 
-@pytest.mark.slow
-def test_a_killed_server_locks_no_key(start: Start) -> None:
-    server = start().ready()
+def test_a_killed_server_locks_no_key(start: Start, models_store: Path) -> None:
+    odd = {"RECOURSE_MODELS_STORE": str(models_store)}
+    server = start(**odd).ready()
     key = str(uuid.uuid4())
     with ThreadPoolExecutor(1) as pool:
         lost = pool.submit(ask, server, key, SLOW)
@@ -58,7 +59,7 @@ def test_a_killed_server_locks_no_key(start: Start) -> None:
         with suppress(httpx.TransportError):
             raise AssertionError(lost.result())
     killed = time.monotonic()
-    heir = start().ready()
+    heir = start(**odd).ready()
     answers: list[httpx.Response] = []
 
     def answered() -> bool:
@@ -77,7 +78,7 @@ def test_a_job_that_a_killed_server_had_made_is_not_made_again(start: Start) -> 
 
     from app.store.engine import open_engine, writing
     from app.store.ledger import FILE
-    from app.store.tables import replays
+    from app.store.tables import idempotent_answers
 
     server = start().ready()
     key = str(uuid.uuid4())
@@ -85,7 +86,7 @@ def test_a_job_that_a_killed_server_had_made_is_not_made_again(start: Start) -> 
     engine = open_engine(server.database or f"sqlite:///{server.state / FILE}")
     with writing(engine) as connection:
         lapsed = {"status": None, "headers": None, "body": None, "until": "2026-01-01T00:00:00.000Z"}
-        connection.execute(sa.update(replays).values(**lapsed))
+        connection.execute(sa.update(idempotent_answers).values(**lapsed))
     engine.dispose()
     again = ask(server, key, question(), Prefer="respond-async")
     assert "idempotent-replayed" not in again.headers

@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.schemas.ledger import GivenList, Tombstone
+from app.compute.entries import entry_of
 from app.jobs.ids import new_id
-from app.jobs.promises import given
 from app.store.engine import open_engine, writing
 from app.store.ledger import FILE, Ledger
 from app.store.tables import entries
@@ -92,7 +92,11 @@ def test_bad_pages_are_refused(server: Server, query: str) -> None:
     problem(server.client.get(f"/recourse?{query}"), 422, "invalid-request")
 
 
-@pytest.mark.parametrize("name", ["x", "%00", "rec_x", "rec_" + "u" * 26, new_id("job"), new_id("rec")])
+@pytest.mark.parametrize(
+    "name",
+    ["x", "%00", "rec_x", "rec_" + "u" * 26]
+    + [pytest.param(new_id(kind), id=f"new {kind}") for kind in ("job", "rec")],
+)
 def test_unknown_recourse(server: Server, name: str) -> None:
     problem(server.client.get(f"/recourse/{name}"), 404, "unknown-recourse")
     problem(server.client.delete(f"/recourse/{name}"), 404, "unknown-recourse")
@@ -102,7 +106,7 @@ def test_unknown_recourse(server: Server, name: str) -> None:
 def test_bounds_of_a_plan_are_filled_in_once_their_job_has_them(server: Server) -> None:
     """The answer is put together from one of each kind, so that the job has ended before it is looked at."""
     members = [{**APPLICANT, "income": APPLICANT["income"] + 500.0 * k} for k in (1, 2, 3)]
-    brought = {"model": "loan", "factual": APPLICANT, "counterfactuals": members}
+    brought = {"model": "loan", "applicant": APPLICANT, "counterfactuals": members}
     accepted = server.client.post("/recourse/validity", json=brought, headers={"Prefer": "respond-async"})
     job = server.ended(accepted.headers["location"])
     tight = server.client.get(job["result"]).json()["plan"]["validity"]
@@ -111,7 +115,7 @@ def test_bounds_of_a_plan_are_filled_in_once_their_job_has_them(server: Server) 
     answer |= {"id": new_id("rec"), "plan": {"validity": wide, "proximity": 0.5, "diversity": 0.5}}
     unknown = {**answer, "id": new_id("rec"), "plan": {"validity": {**wide, "job": f"/jobs/{new_id('job')}"}}}
     with database_of(server) as engine:
-        Ledger(engine).append([given(answer, {}), given(unknown, {})])
+        Ledger(engine).append([entry_of(answer, {}), entry_of(unknown, {})])
     found = server.client.get(f"/recourse/{answer['id']}").json()
     assert found["plan"]["validity"] == tight
     assert tight["status"] == "complete"

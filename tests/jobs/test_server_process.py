@@ -19,6 +19,8 @@ from tests.api.odd_model import LOOPS
 from tests.conftest import until
 from tests.processes import children, gone
 
+pytestmark = pytest.mark.slow
+
 START = "from app.main import serve; from app.settings import Settings; serve(Settings())"
 
 

@@ -8,7 +8,7 @@ from tests.jobs.serving import Server
 
 QUESTION: dict[str, Any] = {
     "model": "loan",
-    "factual": APPLICANT,
+    "applicant": APPLICANT,
     "counterfactuals": [{**APPLICANT, "income": APPLICANT["income"] + 500.0 * k} for k in (1, 2, 3)],
     "certificate": {"ambiguity_radius": 0.02},
     "deadline_ms": 30_000,

@@ -23,14 +23,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def server(models_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def odd_server(models_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with starting("sqlite", models_store, tmp_path_factory.mktemp("server")) as start:
         yield start().ready()
 
 
 @pytest.fixture
-def workbench(browser: Any, server: Server) -> Iterator[Open]:
-    with workbench_of(browser, str(server.client.base_url).rstrip("/")) as open_page:
+def workbench(browser: Any, odd_server: Server) -> Iterator[Open]:
+    with workbench_of(browser, str(odd_server.client.base_url).rstrip("/")) as open_page:
         yield open_page
 
 
@@ -42,7 +42,7 @@ def choose(page: Any, model: str) -> None:
     page.wait_for_selector("#example:enabled")
 
 
-def test_work_under_way_is_cancelled_at_a_click(workbench: Open, server: Server) -> None:
+def test_work_under_way_is_cancelled_at_a_click(workbench: Open, odd_server: Server) -> None:
     page = workbench()
     choose(page, "odd")
     page.click("#how summary")
@@ -54,12 +54,12 @@ def test_work_under_way_is_cancelled_at_a_click(workbench: Open, server: Server)
     page.get_by_text("Working.").wait_for()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("Cancelled. Nothing was changed.").wait_for()
-    (job, *_) = server.client.get("/jobs").json()["jobs"]
+    (job, *_) = odd_server.client.get("/jobs").json()["jobs"]
     assert job["status"] == "cancelled"
     # The child that computed it is dead, and another one answers.
     choose(page, "loan")
     ask(page)
-    page.wait_for_selector(".promise")
+    page.wait_for_selector(".certificate")
 
 
 def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, start: Start, tmp_path: Path) -> None:
@@ -73,18 +73,18 @@ def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, 
         page.wait_for_selector("#example:enabled")
         ask(page)
         assert server.client.get("/recourse").json()["recourse"] == [], "what is only tried out is not kept"
-        page.fill("#keep-as", "case-1")
-        page.click("#keep button")
-        page.get_by_text("It can be found below").wait_for()
+        page.fill("#store-as", "case-1")
+        page.click("#store button")
+        page.get_by_text("You can find it below").wait_for()
         (kept,) = server.client.get("/recourse", params={"reference": "case-1"}).json()["recourse"]
         page.fill("#reference", "case-2")
         page.click("#find button")
-        page.get_by_text("No kept answer has this reference.").wait_for()
+        page.get_by_text("No stored answer has this reference.").wait_for()
         page.fill("#reference", "case-1")
         page.click("#find button")
         page.get_by_text(kept["id"]).first.wait_for()
         for version, said in [("loan@2", "Broken."), ("loan@3", "Kept.")]:
-            page.select_option(f"[aria-label='Version to ask about {kept['id']}']", version)
+            page.select_option(f"[aria-label='Version to verify {kept['id']} against']", version)
             page.click("text=Does it still say yes?")
             page.get_by_text(said).wait_for()
         for version, said in [("loan@2", "0 kept and 1 broken"), ("loan@3", "1 kept and 0 broken")]:
@@ -103,9 +103,32 @@ def test_work_in_the_background_is_done_by_workers(browser: Any, cluster: tuple[
         page.click("#how summary")
         page.check("#background")
         ask(page)
-        page.wait_for_selector(".promise")
+        page.wait_for_selector(".certificate")
     (job,) = server.client.get("/jobs").json()["jobs"]
     assert job["status"] == "succeeded"
+
+
+@pytest.mark.parametrize("start", ["sqlite"], indirect=True)
+def test_future_models_are_trained_at_a_click(browser: Any, start: Start, tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "labelled")
+    few = {"search": 10, "held_back": 10}
+    registry.register(make_linear(tmp_path / "1").label().write(futures=few))
+    server = start(RECOURSE_MODELS_STORE=str(registry.root), RECOURSE_REHEARSE="off").ready()
+    with workbench_of(browser, str(server.client.base_url).rstrip("/")) as workbench:
+        page = workbench()
+        page.wait_for_selector("#example:enabled")
+        ask(page)
+        assert "If the lender trains its model again" not in text(page, "#answer")
+        # The answer is asked again, now of the future models too.
+        page.click("#train")
+        page.get_by_text("20 retrained models").wait_for()
+        page.get_by_text("If the lender trains its model again").wait_for()
+        assert "of 10 retrained models say yes" in text(page, ".certificate")
+        page.click("#train")
+        page.get_by_text("Job job_").wait_for()
+        page.get_by_text("Job job_").wait_for(state="detached")
+    jobs = server.client.get("/jobs").json()["jobs"]
+    assert [(job["kind"], job["status"]) for job in jobs] == [("futures", "succeeded")] * 2
 
 
 @pytest.mark.parametrize("start", ["sqlite"], indirect=True)
@@ -125,11 +148,14 @@ def test_a_key_is_asked_for_once_and_kept_in_the_session_only(browser: Any, star
         page.keyboard.press("Enter")
         choose(page, "loan")
         ask(page)
-        page.wait_for_selector(".promise")
+        page.wait_for_selector(".certificate")
         assert page.evaluate("() => Object.values(sessionStorage)") == [secret]
         assert page.evaluate("() => localStorage.length + document.cookie.length") == 0
         page.click("#audit button")
         page.wait_for_selector("#audited .bad")
+        page.click("#train")
+        page.wait_for_selector("#futures-job .bad")
+        assert page.locator("#train").count() == 0, "this key cannot train future models"
         page.click("#forget")
         page.wait_for_selector("#key[open]")
         page.click("#key-cancel")

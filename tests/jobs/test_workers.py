@@ -7,27 +7,25 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from app.compute import lane as lane_module
+from app.compute.lane import Lane
+from app.compute.messages import Store
 from app.errors import InvalidRecord, NotReady
-from app.jobs import pool
-from app.jobs.asked import Store
-from app.jobs.batch import GROUP
-from app.jobs.chunks import Chunk, Chunks
+from app.jobs.batch.chunks import Chunk, Chunks
+from app.jobs.batch.lines import GROUP
 from app.jobs.database import Claim
-from app.jobs.pool import Lane
-from app.jobs.queue import as_computed, kept_nowhere
-from app.jobs.worker import Worker
+from app.jobs.executor import Executor, as_computed, kept_nowhere
 from app.metrics import Metrics
 from app.settings import Settings
 from app.store.engine import open_engine
+from tests.compute import chores
 from tests.conftest import until
-from tests.jobs import chores
 from tests.jobs.conftest import StartWorker
 from tests.jobs.kinds import KINDS
 from tests.jobs.serving import Server, drop_connections
 from tests.jobs.test_batches import PATIENCE_S, each_exactly_once, in_the_middle, many, submit
 
 
-@pytest.mark.slow
 def test_what_a_dead_worker_had_begun_is_finished_by_another(cluster: tuple[Server, StartWorker], ledger: Path) -> None:
     server, start = cluster
     one, two = start(), start()
@@ -44,7 +42,6 @@ def test_what_a_dead_worker_had_begun_is_finished_by_another(cluster: tuple[Serv
     two.stop()
 
 
-@pytest.mark.slow
 def test_workers_that_lose_their_connections_keep_their_slots(
     cluster: tuple[Server, StartWorker], ledger: Path
 ) -> None:
@@ -63,16 +60,16 @@ def test_workers_that_lose_their_connections_keep_their_slots(
 def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
     tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "WAITING_PER_CHILD", 1)
+    monkeypatch.setattr(lane_module, "WAITING_PER_CHILD", 1)
 
     async def work() -> list[dict[str, Any]]:
         lane, engine = Lane("test", 1, chores.prepare), sa.create_engine("sqlite://")
         store = Store(root=str(tmp_path), trust_pickle=False)
-        worker = Worker(lane, store, KINDS, Chunks(engine), no_report, as_computed, kept_nowhere, Metrics())
+        executor = new_executor(lane, store, engine)
         payload = {"ledger": str(ledger), "while": "/nowhere"}
         try:
             async with asyncio.timeout(60):
-                taken = [asyncio.ensure_future(worker._in_lane(f"job-{i}", "hold", payload, 30.0)) for i in range(6)]
+                taken = [asyncio.ensure_future(executor.run_job(f"job-{i}", "hold", payload, 30.0)) for i in range(6)]
                 await asyncio.sleep(0)
                 taken[4].cancel()
                 with pytest.raises(asyncio.CancelledError):
@@ -90,19 +87,32 @@ def test_rows_that_need_no_answer_any_more_are_no_longer_computed(tmp_path: Path
     async def work() -> None:
         lane, engine = Lane("test", 2, chores.prepare), sa.create_engine("sqlite://")
         store = Store(root=str(tmp_path), trust_pickle=False)
-        worker = Worker(lane, store, KINDS, Chunks(engine), no_report, as_computed, kept_nowhere, Metrics())
+        executor = new_executor(lane, store, engine)
         lane.start()
         try:
             async with asyncio.timeout(60):
                 chunk = Chunk(first=0, rows=[{}] * (GROUP + 1), lines=None)
                 with pytest.raises(InvalidRecord):
-                    await worker._lines(chunk, "refuse_one", {"ledger": str(ledger), "deadline_s": 60.0})
+                    await executor._lines(chunk, "refuse_one", {"ledger": str(ledger), "deadline_s": 60.0})
                 assert lane.state().ended == {"cancelled": 1}
         finally:
             await lane.close()
             engine.dispose()
 
     asyncio.run(work())
+
+
+def new_executor(lane: Lane, store: Store, engine: sa.Engine) -> Executor:
+    return Executor(
+        lane,
+        store,
+        KINDS,
+        Chunks(engine),
+        report=no_report,
+        finish=as_computed,
+        keep=kept_nowhere,
+        metrics=Metrics(),
+    )
 
 
 async def no_report(_job_id: str, _done: int, _total: int) -> None:

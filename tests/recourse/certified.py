@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
-from app.recourse.blackbox import Meter, Output
 from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.recourse.models.black_box import Meter, Output
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, sample_boundary, survey
 from tests.recourse.toys import Spy, ask

@@ -8,9 +8,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from app.recourse.actionability import Constraints, LinearRule
+from app.recourse.actions.action_set import LinearRule
+from app.recourse.actions.constraints import Constraints
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
-from app.recourse.linear import LinearModel
+from app.recourse.models.linear import LinearModel
 
 
 def interval(feature: Feature, fact: float, constraints: Constraints) -> tuple[float, float]:

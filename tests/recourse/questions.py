@@ -7,16 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from jaxtyping import Float
 
-from app.recourse.actionability import ActionSet, Bounds, Constraints, Direction, LinearRule, action_set
+from app.recourse.actions.action_set import ActionSet, LinearRule, action_set
+from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
-from app.recourse.linear import LinearModel
+from app.recourse.models.linear import LinearModel
 
-PROPERTY = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-"""Properties are slow where the machine is; and a failure must not depend on the day."""
+PROPERTY = settings()
+"""The profile of this run; all of them are registered in the root `conftest.py`."""
+
+
+def examples(most: int) -> int:
+    """How many examples a property is tried on: in the profile `ci` the most, in others a fifth of them."""
+    return most if settings.get_current_profile_name() == "ci" else max(10, most // 5)
+
 
 CHECKED_AT_RANDOM = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 """For modules that draw schemas: the checker of annotations looks at one element of a sequence, chosen at random."""

@@ -10,21 +10,23 @@ import pytest
 from jaxtyping import Float
 
 from app.errors import DeadlineExceeded
-from app.recourse.actionability import LinearRule
+from app.recourse.actions.action_set import LinearRule
 from app.recourse.assess import assess
 from app.recourse.certificate import CertificateParams
 from app.recourse.features import Change, FeatureSpace
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Judged
+from app.recourse.result import AssessedCounterfactual
 from app.recourse.robustness.gelbrich import plan_bounds
 from app.recourse.solve import METHODS, solve
-from app.recourse.surrogate.moments import surrogate
+from app.recourse.surrogate.weight_moments import surrogate
 from tests.recourse import oracle
 from tests.recourse.certified import (
     FACTUAL,
+    C,
     Clock,
     Points,
+    W,
     curved,
     curved_gradient,
     curved_score,
@@ -156,8 +158,7 @@ def test_a_change_of_what_cannot_change_is_certified_as_the_model_sees_it() -> N
         assert no is not None
         assert no.shift.gelbrich.lower == 0.0
         assert no.shift.gelbrich.upper < 0.5
-        assert no.joint.lower < 0.5
-        assert no.noise.closed_form > 0.5
+        assert (no.joint, no.noise.closed_form) == (None, None)
         assert yes is not None
         assert yes.shift.gelbrich.lower > 0.5
         assert yes.shift.gelbrich.upper == 1.0
@@ -190,10 +191,10 @@ def test_a_category_that_cannot_change_is_certified_as_the_model_sees_it() -> No
         (one,) = found.judged
         assert one.certificate is not None
         if raw:  # resampled too seldom for its whole weight to be seen
-            assert any("refuses what the local linear model" in warning for warning in found.warnings)
+            assert any("refuses what the local surrogate" in warning for warning in found.warnings)
         else:
             assert one.certificate.shift.gelbrich.lower == 0.0
-            assert one.certificate.joint.lower < 0.5
+            assert one.certificate.shift.gelbrich.upper < 1.0
         assert found.warnings[0] == "Counterfactual 1 cannot be carried out: origin cannot change in this model."
 
 
@@ -232,10 +233,11 @@ def test_a_plan_with_a_refused_member_is_never_sure() -> None:
     assert found.plan.upper < 1.0
 
 
-def test_the_plan_has_the_joint_bounds_of_the_local_model() -> None:
+def test_the_plan_has_the_joint_bounds_of_the_model_itself() -> None:
     problem, _ = linear()
     found = assess(problem, PLAN, CertificateParams(ambiguity_radius=0.03))
-    _, moments = surrogate(sample_of(problem))
+    _, spread = surrogate(sample_of(problem))
+    moments = replace(spread, mean=np.append(W, C) / np.linalg.norm(np.append(W, C)))
     bounds = plan_bounds(np.column_stack([PLAN, np.ones(3)]), moments, 0.03)
     assert found.plan is not None
     assert (found.plan.lower, found.plan.upper) == pytest.approx((bounds.lower, bounds.upper), abs=1e-6)
@@ -279,7 +281,7 @@ def test_who_is_accepted_already_has_nothing_to_protect() -> None:
     _without_certificate(found.judged, linear_score(PLAN))
     assert found.plan is None
     (warning,) = found.warnings
-    assert "accepts the factual" in warning
+    assert "accepts the factual record" in warning
 
 
 def test_a_model_that_never_says_yes_has_no_boundary_to_certify() -> None:
@@ -303,7 +305,7 @@ def test_decisions_that_say_nothing_leave_none() -> None:
     assert warning.startswith("There is no certificate.")
 
 
-def _without_certificate(judged: tuple[Judged, ...], scores: Float[np.ndarray, "n"]) -> None:
+def _without_certificate(judged: tuple[AssessedCounterfactual, ...], scores: Float[np.ndarray, "n"]) -> None:
     assert [one.score for one in judged] == pytest.approx(scores.tolist())
     assert {one.certificate for one in judged} == {None}
 

@@ -10,16 +10,17 @@ import pytest
 from jaxtyping import Float
 
 from app.errors import InvalidRequest
-from app.recourse.blackbox import Meter
-from app.recourse.certificate import SURROGATE_NOISE_WARNING, CertificateParams, certify, check_noise, local_model
+from app.recourse.certificate import NO_GRADIENT_WARNING, CertificateParams, certify, check_noise, local_model
 from app.recourse.features import FeatureSpace
 from app.recourse.methods.robust_mpm import RobustMpmParams
+from app.recourse.models.black_box import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Certificate, Counterfactual, RecourseResult, Status
 from app.recourse.solve import MAX_CALLS, METHODS, solve
-from app.recourse.surrogate.moments import surrogate
+from app.recourse.surrogate.weight_moments import surrogate
 from tests.recourse.certified import (
     FACTUAL,
+    C,
     Clock,
     Points,
     W,
@@ -38,6 +39,9 @@ from tests.recourse.certified import (
 )
 from tests.recourse.toys import LOAN, Spy, ask, loan_rows, loan_score, plane
 
+THETA = np.append(W, C) / math.sqrt(float(W @ W) + C * C)
+"""The weights of the linear model with its intercept, of length 1."""
+
 Ask = Callable[..., tuple[RecourseProblem, Spy]]
 
 
@@ -50,8 +54,8 @@ def certified(problem: RecourseProblem, **params: Any) -> tuple[Counterfactual, 
     (found,) = result.counterfactuals
     assert found.certificate is not None
     noise = found.certificate.noise
-    warned = noise.of == "surrogate" and noise.monte_carlo is None
-    assert result.warnings == ((SURROGATE_NOISE_WARNING,) if warned else ())
+    warned = noise.closed_form is None and noise.monte_carlo is None
+    assert result.warnings == ((NO_GRADIENT_WARNING,) if warned else ())
     return found, found.certificate
 
 
@@ -74,7 +78,7 @@ def test_noise_of_a_linear_model_is_what_its_weights_say() -> None:
     assert certificate.noise.closed_form == pytest.approx(
         normal_tail(float(linear_score(found.row_raw[None])[0]) / spread)
     )
-    assert (certificate.noise.exact, certificate.noise.of) == (True, "model")
+    assert certificate.noise.exact
     assert (certificate.noise.monte_carlo, certificate.noise.interval) == (None, None)
 
 
@@ -84,25 +88,26 @@ def test_noise_of_a_curved_model_is_what_its_gradient_says_at_the_counterfactual
     assert certificate.noise.closed_form == pytest.approx(
         normal_tail(float(curved_score(found.row_raw[None])[0]) / spread)
     )
-    assert (certificate.noise.exact, certificate.noise.of) == (False, "model")
+    assert (certificate.noise.exact, certificate.noise.upper_bound) == (False, None)
 
 
 @pytest.mark.parametrize("toy", [silent_about_gradients, labels])
-def test_noise_of_a_model_without_gradient_is_that_of_its_surrogate(toy: Ask) -> None:
-    problem, _ = toy()
-    found, certificate = certified(problem, noise_std=0.4)
-    model, _ = surrogate(sample_of(problem))
-    spread = float(np.linalg.norm(model.w * noise(0.4)))
-    score = float(found.row_raw @ model.w + model.c)
-    assert certificate.noise.closed_form == pytest.approx(normal_tail(score / spread))
-    assert (certificate.noise.exact, certificate.noise.of) == (False, "surrogate")
+def test_noise_of_a_model_without_gradient_is_measured_or_not_told(toy: Ask) -> None:
+    _, silent = certified(toy()[0], noise_std=0.4)
+    assert (silent.noise.closed_form, silent.noise.upper_bound, silent.noise.exact) == (None, None, False)
+    assert (silent.noise.monte_carlo, silent.joint) == (None, None)
+    _, measured = certified(toy()[0], noise_std=0.4, noise_samples=2000)
+    assert (measured.noise.closed_form, measured.joint) == (None, None)
+    assert measured.noise.monte_carlo is not None
+    assert 0.0 < measured.noise.monte_carlo < 1.0
 
 
 def test_what_says_that_it_is_linear_but_not_how_is_not_exact() -> None:
     problem, _ = linear()
     problem = replace(problem, black_box=replace(problem.black_box, gradient=None))
     _, certificate = certified(problem)
-    assert (certificate.noise.exact, certificate.noise.of) == (False, "surrogate")
+    assert (certificate.noise.exact, certificate.noise.closed_form, certificate.joint) == (False, None, None)
+    assert certificate.shift.estimated
 
 
 def test_the_upper_bound_is_proposition_4() -> None:
@@ -114,6 +119,8 @@ def test_the_upper_bound_is_proposition_4() -> None:
     start = float(linear_score(np.array([FACTUAL]))[0]) / (0.4 * np.linalg.norm(w))
     gain = cosine / 0.4 * np.abs(moved).sum() / math.sqrt(np.count_nonzero(moved))
     assert certificate.noise.upper_bound == pytest.approx(normal_tail(start + gain))
+    assert certificate.noise.closed_form is not None
+    assert certificate.noise.upper_bound is not None
     assert certificate.noise.closed_form <= certificate.noise.upper_bound + 1e-12
 
 
@@ -134,6 +141,7 @@ def test_noisy_copies_take_exactly_one_more_call() -> None:
     assert found.certificate is not None
     told = found.certificate.noise
     assert told.monte_carlo == (linear_score(spy.asked[-1]) < 0.0).mean()
+    assert told.closed_form is not None
     assert told.monte_carlo == pytest.approx(told.closed_form, abs=5 * 0.5 / math.sqrt(4000))
     assert told.interval is not None
     assert told.interval[0] <= told.monte_carlo <= told.interval[1]
@@ -146,7 +154,7 @@ def test_noise_is_for_numbers() -> None:
     problem, _ = ask(LOAN, loan_score, refused.tolist(), rows_raw=people)
     params = CertificateParams(noise_std={"income": 0.1, "housing": 0.1, "a/b": 0.2})
     pointers = [fault.pointer for fault in check_noise(LOAN, params)]
-    assert pointers == ["/certificate/noise_std/housing", "/certificate/noise_std/a~1b"]
+    assert pointers == ["/noise_std/housing", "/noise_std/a~1b"]
     assert check_noise(LOAN, CertificateParams(noise_std=3.0)) == []
     with pytest.raises(InvalidRequest):
         answer(problem, noise_std={"housing": 0.1})
@@ -161,10 +169,12 @@ def test_the_bounds_on_shift_are_those_of_the_local_model(toy: Ask, radius: floa
     problem, _ = toy()
     found, certificate = certified(problem, ambiguity_radius=radius)
     _, moments = surrogate(sample_of(problem))
+    centre = THETA if toy is linear else moments.mean
+    assert certificate.shift.estimated == (toy is not linear)
     point = point_of(found)
     length = float(np.linalg.norm(point))
     covariance = moments.root @ moments.root.T
-    mean, deviation = float(point @ moments.mean), math.sqrt(point @ covariance @ point)
+    mean, deviation = float(point @ centre), math.sqrt(point @ covariance @ point)
     expected = gelbrich(mean / length, deviation / length, radius)
     assert (certificate.shift.gelbrich.lower, certificate.shift.gelbrich.upper) == pytest.approx(expected, abs=1e-8)
     assert certificate.shift.gelbrich.radius == radius
@@ -176,10 +186,8 @@ def test_the_bounds_on_shift_are_those_of_the_local_model(toy: Ask, radius: floa
 def test_isotropic_moments_have_one_variance_in_every_direction() -> None:
     problem, _ = linear()
     found, certificate = certified(problem, moments="isotropic", isotropic_variance=0.02, ambiguity_radius=0.05)
-    model, _ = surrogate(sample_of(problem))
-    theta = np.append(model.w, model.c)
     point = point_of(found)
-    mean = float(point @ theta) / float(np.linalg.norm(point) * np.linalg.norm(theta))
+    mean = float(point @ THETA) / float(np.linalg.norm(point))
     expected = gelbrich(mean, math.sqrt(0.02), 0.05)
     assert (certificate.shift.gelbrich.lower, certificate.shift.gelbrich.upper) == pytest.approx(expected, abs=1e-8)
     assert certificate.shift.gelbrich.moments == "isotropic"
@@ -190,16 +198,14 @@ def test_isotropic_moments_have_one_variance_in_every_direction() -> None:
 
 def test_the_joint_bound_is_the_average_bound_of_noisy_copies() -> None:
     found, certificate = certified(linear()[0], moments="isotropic", isotropic_variance=0.01, noise_std=0.8)
-    model, _ = surrogate(sample_of(linear()[0]))
-    theta = np.append(model.w, model.c)
-    theta /= np.linalg.norm(theta)
     copies = point_of(found) + np.random.default_rng(5).standard_normal((400, 5)) * np.append(noise(0.8), 0.0)
     copies /= np.linalg.norm(copies, axis=1)[:, None]
     bounds = []
-    for mean in copies @ theta:
+    for mean in copies @ THETA:
         angle = math.atan2(0.1, mean) + math.asin(min(0.01 / math.hypot(mean, 0.1), 1.0))
         bounds.append(math.cos(angle) ** 2 if angle < math.pi / 2 else 0.0)
     joint = certificate.joint
+    assert joint is not None
     assert joint.lower == pytest.approx(np.mean(bounds), abs=5.0 * np.std(bounds) / math.sqrt(400))
     assert joint.interval[0] <= np.mean(bounds) <= joint.interval[1]
     assert 0.0 <= joint.interval[0] <= joint.lower <= joint.interval[1] <= 1.0
@@ -207,6 +213,7 @@ def test_the_joint_bound_is_the_average_bound_of_noisy_copies() -> None:
 
 def test_without_noise_the_joint_bound_is_the_bound_on_shift() -> None:
     _, certificate = certified(linear()[0], noise_std=0.0)
+    assert certificate.joint is not None
     assert certificate.joint.lower == pytest.approx(certificate.shift.gelbrich.lower, abs=1e-9)
     assert certificate.noise.closed_form == 0.0
 
@@ -250,11 +257,11 @@ def test_a_deadline_before_the_noisy_copies_costs_their_rate_and_nothing_else(mo
     assert len(spy.asked) == calls
     assert found.certificate == quiet.certificate
     (warning,) = result.warnings
-    assert warning.startswith("The model was not asked about noisy copies.")
+    assert warning.startswith("Noisy copies were not measured on the model.")
 
 
 def test_a_model_that_decides_in_steps_is_measured_or_warned_of() -> None:
-    """Of the local linear model's rate nothing holds there."""
+    """The local linear model's rate does not hold there."""
 
     def stairs(X: Points) -> Float[np.ndarray, "n"]:
         return np.where((X[:, 0] >= 1.0) & (X[:, 0] < 1.5), 1.0, -1.0)
@@ -263,7 +270,7 @@ def test_a_model_that_decides_in_steps_is_measured_or_warned_of() -> None:
         return ask(space(), stairs, FACTUAL, rows_raw=rows())[0]
 
     told, measured = answer(asked(), noise_std=0.5), answer(asked(), noise_std=0.5, noise_samples=4000)
-    assert told.warnings == (SURROGATE_NOISE_WARNING,)
+    assert told.warnings == (NO_GRADIENT_WARNING,)
     assert measured.warnings == ()
     (one,) = measured.counterfactuals
     assert one.certificate is not None
@@ -291,6 +298,8 @@ def test_rows_are_certified_independently_of_each_other() -> None:
         assert alone.shift.gelbrich.lower == pytest.approx(one.shift.gelbrich.lower, abs=1e-12)
         assert alone.joint == one.joint
     refused = together[1]
+    assert refused.joint is not None
+    assert refused.noise.closed_form is not None
     assert refused.shift.gelbrich.lower == refused.joint.lower == 0.0
     assert refused.shift.linf_radius < 0.0
     assert refused.noise.closed_form > 0.5
@@ -309,12 +318,6 @@ def test_a_model_that_depends_on_one_switch_gets_finite_numbers() -> None:
     )
     found, certificate = certified(problem)
     assert found.row_raw.tolist() == [0.0, 1.0]
-    numbers = [
-        certificate.noise.closed_form,
-        certificate.shift.gelbrich.lower,
-        certificate.shift.linf_radius,
-        certificate.joint.lower,
-        *certificate.joint.interval,
-    ]
-    assert np.isfinite(numbers).all()
+    assert np.isfinite([certificate.shift.gelbrich.lower, certificate.shift.linf_radius]).all()
+    assert (certificate.noise.closed_form, certificate.joint) == (None, None)
     assert certificate.shift.linf_radius > 0.0

@@ -1,24 +1,27 @@
 """The certificate of a model that was registered with true outcomes: its shift is that of its own retraining."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.compute.answers import Frame, ModelVersion
+from app.compute.messages import ModelRef, Question, Store
+from app.compute.use_cases import answer
 from app.errors import InvalidRequest
-from app.jobs import task
-from app.jobs.asked import ModelRef, Question, Store
-from app.recourse.actionability import Constraints, action_set
+from app.recourse.actions.action_set import action_set
+from app.recourse.actions.constraints import Constraints
 from app.recourse.assess import assess
 from app.recourse.certificate import CertificateParams
-from app.recourse.linear import homogeneous
+from app.recourse.models.linear import homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.gelbrich import validity_bounds
 from app.recourse.solve import METHODS, solve
-from app.recourse.surrogate.refits import _fit
-from app.registry.registered import LoadedModel, RegisteredModel
+from app.recourse.surrogate.refits import fit
 from app.registry.registry import Registry
+from app.registry.version import LoadedModel, RegisteredModel
 from tests.api.asking import APPLICANT
 from tests.registry.loan import loan_records, make_linear
 
@@ -71,7 +74,7 @@ def test_its_bounds_hold_for_models_trained_on_new_records(loaded: LoadedModel, 
         records = [{name: record[name] for name in APPLICANT} for record in source.label(seed).records]
         X = space.encode(space.read_many(records, pointer=""))
         y = np.array([record["repaid"] == 1 for record in source.records])
-        (theta,) = _fit(homogeneous(X), y, np.ones((1, 200)), np.zeros(X.shape[1] + 1))
+        (theta,) = fit(homogeneous(X), y, np.ones((1, 200)), np.zeros(X.shape[1] + 1))
         yes += homogeneous(space.encode(rows_raw)) @ theta >= 0.0
     bounds = [one.certificate.shift.gelbrich for one in judged if one.certificate]
     lower, upper = (np.array([getattr(bound, end) for bound in bounds]) for end in ("lower", "upper"))
@@ -79,6 +82,9 @@ def test_its_bounds_hold_for_models_trained_on_new_records(loaded: LoadedModel, 
     assert (lower > 0.5).any()
     assert (lower <= yes / 40 + 1e-9).all()
     assert (yes / 40 <= upper + 1e-9).all()
+
+
+FRAME = Frame(model=ModelVersion(id="loan", version="1", sha256=""), seed=0)
 
 
 def test_a_child_answers_with_it(labelled: RegisteredModel) -> None:
@@ -92,7 +98,7 @@ def test_a_child_answers_with_it(labelled: RegisteredModel) -> None:
         certificate=ASKED,
         seed=0,
     )
-    found: dict[str, Any] = task.recourse(ModelRef.of(store, labelled), question, deadline_s=30.0)
+    found: dict[str, Any] = answer(ModelRef.of(store, labelled), "recourse", question, FRAME, math.inf, deadline_s=30.0)
     (one,) = found["counterfactuals"]
     assert one["validity"]["shift"]["gelbrich"]["moments"] == "registered"
 
@@ -103,4 +109,4 @@ def test_a_model_without_them_is_refused(tmp_path: Path) -> None:
         solve(problem(plain), METHOD, METHOD.params(), ASKED)
     (fault,) = caught.value.faults
     assert fault.pointer == "/certificate/moments"
-    assert "register a version whose manifest has a label" in fault.detail
+    assert "register a linear model whose manifest names a label" in fault.detail

@@ -1,10 +1,14 @@
-"""The shapes that annotations of the core promise are enforced while tests run."""
+"""Shapes and types in annotations of the core are checked in runs with ``TEST_TYPES=1``."""
+
+import os
 
 import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from app.recourse.linear import LinearModel
+from app.recourse.models.linear import LinearModel
+
+pytestmark = pytest.mark.skipif(os.environ.get("TEST_TYPES") != "1", reason="annotations are checked with TEST_TYPES=1")
 
 
 def test_an_array_of_the_wrong_shape_is_refused() -> None:

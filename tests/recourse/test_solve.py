@@ -14,18 +14,20 @@ from hypothesis import strategies as st
 from jaxtyping import Float
 
 from app.errors import ModelOutputInvalid, SolverFailed
-from app.recourse.actionability import Bounds, Direction, LinearRule
-from app.recourse.blackbox import Output
-from app.recourse.boxes import Boxes
+from app.recourse.actions.action_set import LinearRule
+from app.recourse.actions.constraints import Bounds, Direction
+from app.recourse.fallback import FALLBACK_WARNING
 from app.recourse.features import Change, FeatureSpace
 from app.recourse.method import Candidates
 from app.recourse.methods.robust_mpm import METHOD, RobustMpmParams
+from app.recourse.models.black_box import Output
+from app.recourse.models.tree_boxes import Boxes
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Counterfactual, Reason, RecourseResult, Status
-from app.recourse.solve import FALLBACK_WARNING, MAX_CALLS, METHODS, solve
+from app.recourse.solve import MAX_CALLS, METHODS, solve
 from tests.recourse import oracle
 from tests.recourse.certified import Clock
-from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, questions, rows
+from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions, rows
 from tests.recourse.toys import LOAN, Predict, Spy, ask, loan_rows, loan_score, plane
 
 pytestmark = CHECKED_AT_RANDOM
@@ -256,7 +258,7 @@ def cases(draw: st.DrawFn) -> tuple[Question, Points, bool, bool]:
     return question, rows_raw, draw(st.booleans()), draw(st.booleans())
 
 
-@settings(PROPERTY, max_examples=150)
+@settings(PROPERTY, max_examples=examples(150))
 @given(cases())
 def test_the_promises_hold_whatever_the_question(case: tuple[Question, Points, bool, bool]) -> None:
     question, rows_raw, raw, steps = case

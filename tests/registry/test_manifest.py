@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from app.recourse.blackbox import Input, Output
 from app.recourse.features import Change, FeatureType
-from app.registry.manifest import Draft, Manifest, read_manifest
+from app.recourse.models.black_box import Input, Output
+from app.registry.draft import Draft, read_manifest
+from app.registry.manifest import Manifest
 from tests.registry.loan import ModelDirectory
 
 SHA = "0" * 64
@@ -58,8 +59,16 @@ def test_a_label_is_refitted_to_a_thousand_times(model: ModelDirectory) -> None:
 
 def test_only_linear_models_are_refitted(model: ModelDirectory) -> None:
     artifact = model.manifest["artifact"] | {"format": "sklearn", "path": "model.skops"}
-    faults = faults_of(model.manifest | {"artifact": artifact, "input": "raw", "label": "repaid"})
-    assert faults == {"/label": "belongs to the format linear: other models are not refitted"}
+    labelled = model.manifest | {"artifact": artifact, "input": "raw", "label": "repaid"}
+    assert read(labelled).label == "repaid"
+    assert faults_of(labelled | {"refits": 100}) == {"/refits": "belongs to the format linear"}
+
+
+def test_future_models_are_chosen(model: ModelDirectory) -> None:
+    chosen = read(model.manifest).futures
+    assert (chosen.source, chosen.records, chosen.search, chosen.held_back) == ("auto", "fresh", 60, 60)
+    stated = {"source": "stand_in", "records": "same", "search": 10, "held_back": 1, "seed": 3}
+    assert set(faults_of(model.manifest | {"futures": stated})) == {"/futures/held_back", "/futures/seed"}
 
 
 def test_a_manifest_cannot_be_changed(model: ModelDirectory) -> None:
@@ -79,7 +88,7 @@ def test_a_manifest_cannot_be_changed(model: ModelDirectory) -> None:
         ({"title": ""}, "/title", "at least 1 character"),
         ({"colour": "red"}, "/colour", "is not a key"),
         ({"input": "both"}, "/input", "'encoded' or 'raw'"),
-        ({"favourable": [1]}, "/favourable", "the class that means yes"),
+        ({"favourable": [1]}, "/favourable", "must be the favourable class"),
         ({"threshold": float("nan")}, "/threshold", "finite"),
         ({"threshold": 1.0}, "/threshold", "above 0 and below 1"),
         ({"output": "logit", "threshold": 600}, "/threshold", "must be a logit between -40 and 40"),

@@ -6,9 +6,9 @@ from jaxtyping import Bool
 from scipy.spatial.distance import pdist
 
 from app.errors import ModelRefused
-from app.recourse.actionability import LinearRule
-from app.recourse.blackbox import BlackBox, Output, sigmoid
+from app.recourse.actions.action_set import LinearRule
 from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.recourse.models.black_box import BlackBox, Output, sigmoid
 from app.recourse.surrogate.refits import refit_moments
 from app.registry import profile
 from app.registry.profile import Outcomes, Profile, largest_distance, pack, unpack
@@ -63,7 +63,7 @@ def test_a_model_that_does_not_score_its_reference_data_is_refused(predict: obje
 
 
 def test_equal_records_are_refused() -> None:
-    with pytest.raises(ModelRefused, match="same record again and again"):
+    with pytest.raises(ModelRefused, match="only copies of one record"):
         Profile.of(black_box(lambda X: X[:, 0]), np.ones((9, 2)), ())
 
 
@@ -113,7 +113,7 @@ def test_refits_decide_at_the_models_own_threshold() -> None:
 def test_a_label_that_says_the_opposite_is_worth_a_warning() -> None:
     made = Profile.of(black_box(lambda X: X[:, 0]), ROWS_RAW, (), outcomes(~noisy()))
     assert len(made.warnings) == 1
-    assert "otherwise than this one; is 1 the favourable outcome?" in made.warnings[0]
+    assert "differently from this one; is 1 the favourable outcome?" in made.warnings[0]
 
 
 @pytest.mark.parametrize(("yes", "sentence"), [(0, "the outcome 1; there are 0"), (49, "the outcome 0; there are 1")])

@@ -12,8 +12,8 @@ import pytest
 from app.errors import ModelRefused, ModelUnusable, UnknownModel
 from app.registry import registry
 from app.registry.manifest import MANIFEST
-from app.registry.registered import REGISTRATION
 from app.registry.registry import Registry
+from app.registry.version import REGISTRATION
 from tests.registry.loan import ModelDirectory
 
 
@@ -209,7 +209,7 @@ def test_an_activated_version_is_the_newest(candidate: Registry) -> None:
 
 def test_a_retired_version_cannot_be_activated(candidate: Registry) -> None:
     candidate.retire("loan@11")
-    with pytest.raises(ModelRefused, match="loan@11 is retired, for good"):
+    with pytest.raises(ModelRefused, match="loan@11 is retired permanently"):
         candidate.activate("loan@11")
     with pytest.raises(UnknownModel, match="is retired"):
         candidate.find("loan@11")

@@ -20,7 +20,7 @@ from app.store.migrate import upgrade
 from app.store.recorder import PATIENCE_S
 from app.store.state import require_state
 from tests.jobs.serving import database, postgres_missing
-from tests.store.gifts import gift
+from tests.store.records import new_record
 
 PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1, "busy_timeout": 5000}
 
@@ -66,9 +66,9 @@ def test_a_database_that_knows_no_encoding_holds_every_character(tmp_path: Path)
     with database("encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C' template template0") as url:
         engine = open_engine(database_url(Settings.model_validate({"database_url": url}), FILE))
         upgrade(engine)
-        given = gift(1)
+        given = new_record(1)
         reference = "Fräulein № 7 😀"
-        Ledger(engine).append([replace(given, particulars=replace(given.particulars, reference=reference))])
+        Ledger(engine).append([replace(given, personal_data=replace(given.personal_data, reference=reference))])
         (found,) = Ledger(engine).newest(1, reference=reference)
         engine.dispose()
     assert found.reference == reference

@@ -14,8 +14,8 @@ from app.store.chain import FIRST
 from app.store.engine import open_engine, overwrite_log, writing
 from app.store.ledger import Broken, Ledger, Promises
 from app.store.migrate import VERSIONS, upgrade
-from app.store.tables import entries, metadata, particulars
-from tests.store.gifts import gift
+from app.store.tables import entries, metadata, personal_data
+from tests.store.records import new_record
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2030, 2, 1, tzinfo=UTC)
@@ -24,9 +24,9 @@ NOW = datetime(2030, 2, 1, tzinfo=UTC)
 @pytest.fixture
 def filled(ledger: Ledger) -> Ledger:
     """Six recourses, the third of them erased by a seventh entry."""
-    ledger.append([gift(number) for number in range(1, 5)])
-    ledger.append([gift(5)])
-    ledger.append([gift(6)])
+    ledger.append([new_record(number) for number in range(1, 5)])
+    ledger.append([new_record(5)])
+    ledger.append([new_record(6)])
     ledger.erase(["rec_0003"], "request", NOW)
     return ledger
 
@@ -38,36 +38,36 @@ def change(ledger: Ledger, statement: sa.Executable) -> None:
 
 
 def test_what_was_given_is_found(filled: Ledger) -> None:
-    given = gift(2)
+    given = new_record(2)
     found = filled.find("rec_0002")
-    assert found.particulars == given.particulars
+    assert found.personal_data == given.personal_data
     assert (found.entry.number, found.entry.sha256, found.entry.expires_at) == (2, given.sha256, given.expires_at)
     with pytest.raises(UnknownRecourse):
         filled.find("rec_0007")
 
 
 def test_the_same_recourse_is_recorded_once_and_stays_as_it_was(filled: Ledger) -> None:
-    filled.append([gift(2, answer=b"another"), gift(7)])
-    found = filled.find("rec_0002").particulars
+    filled.append([new_record(2, answer=b"another"), new_record(7)])
+    found = filled.find("rec_0002").personal_data
     assert found
-    assert found.answer == gift(2).particulars.answer
+    assert found.answer == new_record(2).personal_data.answer
     assert filled.prove().entries == 8
 
 
 def test_the_same_recourse_twice_in_one_group_is_recorded_once(ledger: Ledger) -> None:
     """As of a request and its heir; those of others in the group are recorded too."""
-    ledger.append([gift(1), gift(2), gift(2, answer=b"another"), gift(3)])
-    found = ledger.find("rec_0002").particulars
+    ledger.append([new_record(1), new_record(2), new_record(2, answer=b"another"), new_record(3)])
+    found = ledger.find("rec_0002").personal_data
     assert found
-    assert found.answer == gift(2).particulars.answer
-    ledger.append([gift(3), gift(4), gift(4)])
+    assert found.answer == new_record(2).personal_data.answer
+    ledger.append([new_record(3), new_record(4), new_record(4)])
     proof = ledger.prove()
     assert (proof.entries, proof.broken) == (4, None)
 
 
 def test_all_or_nothing_is_written(ledger: Ledger) -> None:
     with pytest.raises(sa.exc.IntegrityError):
-        ledger.append([gift(1), gift(2), gift(3, at=None)])
+        ledger.append([new_record(1), new_record(2), new_record(3, at=None)])
     assert ledger.prove().entries == 0
 
 
@@ -98,8 +98,9 @@ def test_a_list_does_not_read_the_answers(filled: Ledger) -> None:
 def test_promises_are_those_found_unexpired_and_not_erased(ledger: Ledger) -> None:
     ledger.append(
         [
-            gift(1), gift(2), gift(3, status="not_found"), gift(4, expires_at="2030-01-15T00:00:00.000Z"),
-            gift(5, model="other"), gift(6), gift(7),
+            new_record(1), new_record(2), new_record(3, status="not_found"),
+            new_record(4, expires_at="2030-01-15T00:00:00.000Z"), new_record(5, model="other"),
+            new_record(6), new_record(7),
         ]
     )  # fmt: skip
     ledger.erase(["rec_0006"], "request", NOW)
@@ -112,15 +113,28 @@ def test_promises_are_those_found_unexpired_and_not_erased(ledger: Ledger) -> No
     assert ledger.count(some) == 1
 
 
+def test_what_was_found_is_read_newest_first_also_expired(ledger: Ledger) -> None:
+    more = [new_record(number) for number in range(10, 620)]
+    ledger.append([new_record(1, expires_at="2020-01-01T00:00:00.000Z"), new_record(2, status="not_found"), *more])
+    ledger.append([new_record(3, model="other"), new_record(4)])
+    ledger.erase(["rec_0004"], "request", NOW)
+    pages = list(ledger.newest_found("loan", 5000))
+    assert [len(page) for page in pages] == [500, 111]
+    assert [pages[0][0].entry.id, pages[0][-1].entry.id, pages[1][-1].entry.id] == ["rec_0619", "rec_0120", "rec_0001"]
+    assert ledger.count_found("loan") == 611
+    assert [len(page) for page in ledger.newest_found("loan", 501)] == [500, 1]
+    assert list(ledger.newest_found("none", 5)) == []
+
+
 def test_more_promises_than_are_read_at_once(ledger: Ledger) -> None:
-    ledger.append([gift(number) for number in range(1201)])
+    ledger.append([new_record(number) for number in range(1201)])
     which = Promises(model="loan", as_of="2030-02-01T00:00:00.000Z")
     assert [len(page) for page in ledger.promises(which)] == [500, 500, 201]
     assert ledger.prove().entries == 1201
 
 
 def test_those_are_due_that_are_old_and_have_expired(ledger: Ledger) -> None:
-    ledger.append([gift(1), gift(2), gift(3, expires_at="2030-01-15T00:00:00.000Z")])
+    ledger.append([new_record(1), new_record(2), new_record(3, expires_at="2030-01-15T00:00:00.000Z")])
     given_before = datetime(2030, 1, 1, 0, 0, 2, tzinfo=UTC)
     later = datetime(2030, 5, 1, tzinfo=UTC)
     assert [due.entry.id for due in ledger.due(given_before=given_before, now=later, limit=9)] == ["rec_0001"]
@@ -152,9 +166,9 @@ def test_looking_for_those_that_are_due_takes_no_longer_the_more_were_erased(tmp
         assert [due.entry.id for due in ledger.due(given_before=later, now=later, limit=9)] == ["rec_0000"]
         return taken
 
-    ledger.append([gift(0)])
+    ledger.append([new_record(0)])
     before = steps()
-    ledger.append([gift(number) for number in range(1, 1000)])
+    ledger.append([new_record(number) for number in range(1, 1000)])
     ledger.erase([f"rec_{number:04}" for number in range(1, 1000)], "retention", NOW)
     assert 0 < steps() < before + 1000
     engine.dispose()
@@ -165,7 +179,7 @@ def test_looking_for_those_that_are_due_takes_no_longer_the_more_were_erased(tmp
 
 def test_erasing_leaves_that_something_was_given(filled: Ledger) -> None:
     erased = filled.find("rec_0003")
-    assert (erased.particulars, erased.erased_at, erased.entry.version) == (None, "2030-02-01T00:00:00.000Z", "1")
+    assert (erased.personal_data, erased.erased_at, erased.entry.version) == (None, "2030-02-01T00:00:00.000Z", "1")
     assert filled.erase(["rec_0003", "rec_none"], "request", NOW) == 0
     proof = filled.prove()
     assert (proof.entries, proof.erased, proof.broken) == (7, 1, None)
@@ -175,7 +189,7 @@ def test_nothing_of_what_was_erased_is_left_in_the_files(tmp_path: Path) -> None
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     upgrade(engine)
     ledger = Ledger(engine)
-    ledger.append([gift(1, reference="a sentinel", request=b"its request", answer=b"its answer"), gift(2)])
+    ledger.append([new_record(1, reference="a sentinel", request=b"its request", answer=b"its answer"), new_record(2)])
 
     def left() -> bytes:
         return b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -190,7 +204,7 @@ def test_what_was_erased_while_somebody_reads_is_overwritten_afterwards(tmp_path
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     upgrade(engine)
     ledger = Ledger(engine)
-    ledger.append([gift(1, answer=b"a sentinel")])
+    ledger.append([new_record(1, answer=b"a sentinel")])
     with engine.connect() as reader:
         reader.execute(sa.select(entries)).all()
         assert ledger.erase(["rec_0001"], "request", NOW) == 1
@@ -217,9 +231,12 @@ def test_an_empty_ledger_holds(ledger: Ledger) -> None:
         (sa.update(entries).where(entries.c.number == 2).values(status="not_found"), (2, "not as it was written")),
         (sa.update(entries).where(entries.c.number == 4).values(expires_at="2031"), (4, "not as it was written")),
         (sa.update(entries).where(entries.c.number == 5).values(hash="b" * 64), (5, "not as it was written")),
-        (sa.update(particulars).where(particulars.c.number == 2).values(answer=b"{}"), (2, "other personal data")),
-        (sa.update(particulars).where(particulars.c.number == 6).values(reference=None), (6, "other personal data")),
-        (sa.delete(particulars).where(particulars.c.number == 5), (5, "lost its personal data")),
+        (sa.update(personal_data).where(personal_data.c.number == 2).values(answer=b"{}"), (2, "other personal data")),
+        (
+            sa.update(personal_data).where(personal_data.c.number == 6).values(reference=None),
+            (6, "other personal data"),
+        ),
+        (sa.delete(personal_data).where(personal_data.c.number == 5), (5, "lost its personal data")),
         (sa.delete(entries).where(entries.c.number == 3), (3, "is missing")),
         (sa.update(entries).where(entries.c.number == 7).values(number=8), (7, "is missing")),
         (sa.delete(entries).where(entries.c.number == 7), (3, "lost its personal data")),
@@ -258,7 +275,7 @@ def test_what_is_not_even_of_its_type_was_tampered_with(
     engine = open_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     upgrade(engine)
     ledger = Ledger(engine)
-    ledger.append([gift(number) for number in range(1, 7)])
+    ledger.append([new_record(number) for number in range(1, 7)])
     change(ledger, sa.text(statement))
     found = ledger.prove().broken
     engine.dispose()
@@ -268,20 +285,20 @@ def test_what_is_not_even_of_its_type_was_tampered_with(
 
 
 def test_a_whole_chain_made_anew_is_missed_by_who_noted_the_end(ledger: Ledger) -> None:
-    ledger.append([gift(1), gift(2)])
+    ledger.append([new_record(1), new_record(2)])
     head = ledger.prove().head
-    ledger.append([gift(3)])
+    ledger.append([new_record(3)])
     assert ledger.holds(head)
-    change(ledger, sa.delete(particulars))
+    change(ledger, sa.delete(personal_data))
     change(ledger, sa.delete(entries))
-    ledger.append([gift(2)])
+    ledger.append([new_record(2)])
     assert ledger.prove().broken is None
     assert not ledger.holds(head)
 
 
 def test_data_that_is_back_after_it_was_erased_is_found(filled: Ledger) -> None:
     row = {"number": 3, "salt": b"0" * 32, "request": b"", "answer": b""}
-    change(filled, sa.insert(particulars).values(**row))
+    change(filled, sa.insert(personal_data).values(**row))
     found = filled.prove().broken
     assert found
     assert found.number == 3
@@ -292,7 +309,7 @@ def test_data_that_is_back_after_it_was_erased_is_found(filled: Ledger) -> None:
 
 def test_writers_in_several_processes_make_one_chain(url: str) -> None:
     """They also migrate the empty database, all at once."""
-    command = [sys.executable, "-W", "error", "-m", "tests.store.gifts", url]
+    command = [sys.executable, "-W", "error", "-m", "tests.store.records", url]
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     writers = [subprocess.Popen([*command, f"w{i}", "40"], cwd=ROOT, **pipes) for i in range(4)]
     for writer in writers:  # all of them are there before the first one writes

@@ -19,7 +19,7 @@ from app.store.engine import database_url, open_engine, writing
 from app.store.ledger import FILE
 from app.store.recorder import Recorder
 from app.store.tables import entries
-from tests.store.gifts import gift
+from tests.store.records import new_record
 
 LONG_S = 60.0
 """For what happens long before that."""
@@ -91,7 +91,7 @@ def test_nothing_to_record_waits_for_no_ledger(tmp_path: Path, monkeypatch: pyte
         closed = Recorder(Settings(state_dir=tmp_path), forget)
         await closed.record()
         with pytest.raises(LedgerUnavailable):
-            await closed.record(gift(1))
+            await closed.record(new_record(1))
 
     asyncio.run(work())
 
@@ -103,14 +103,14 @@ def test_what_is_refused_while_another_one_writes_is_not_recorded_later(
     async def work() -> None:
         async with opened(settings) as ledger:
             with written_elsewhere(url):
-                first = asyncio.create_task(told(ledger.record(gift(1))))
+                first = asyncio.create_task(told(ledger.record(new_record(1))))
                 await until(lambda: ledger._writing and not ledger._waiting)
                 monkeypatch.setattr(recorder, "PATIENCE_S", 0.05)
-                assert [await told(ledger.record(gift(number))) for number in (2, 3)] == [False, False]
+                assert [await told(ledger.record(new_record(number))) for number in (2, 3)] == [False, False]
                 assert not ledger._waiting
                 monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
             assert await first
-            await ledger.record(gift(4))
+            await ledger.record(new_record(4))
 
     asyncio.run(work())
     assert recorded(url) == {"rec_0001", "rec_0004"}
@@ -124,7 +124,7 @@ def test_who_is_being_written_when_the_time_is_over_is_told_what_comes_of_it(
         async with opened(settings) as ledger:
             with written_elsewhere(url):
                 monkeypatch.setattr(recorder, "PATIENCE_S", 0.0)
-                late = asyncio.create_task(told(ledger.record(gift(1))))
+                late = asyncio.create_task(told(ledger.record(new_record(1))))
                 await asyncio.sleep(0)  # its time is over, but it is taken before it hears of that
                 monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
                 await until(lambda: not ledger._waiting)
@@ -150,7 +150,7 @@ def test_a_stalled_database_takes_no_threads_from_others(
                 monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
                 async with asyncio.timeout(LONG_S):
                     await asyncio.to_thread(lambda: None)
-                    await ledger.record(gift(1))
+                    await ledger.record(new_record(1))
             finally:
                 over.set()
             assert await ledger.ask(lambda opened: opened.find("rec_0001").entry.number) == 1
@@ -167,7 +167,7 @@ def test_closing_does_not_wait_for_a_database_that_is_stalled(
     async def work() -> None:
         async with opened(settings) as ledger:
             with written_elsewhere(url):
-                given = asyncio.create_task(told(ledger.record(gift(1))))
+                given = asyncio.create_task(told(ledger.record(new_record(1))))
                 await until(lambda: ledger._writing and not ledger._waiting)
                 async with asyncio.timeout(LONG_S / 2):
                     await ledger.close()
@@ -192,14 +192,14 @@ def test_what_was_erased_while_somebody_read_is_overwritten_soon(
     async def work() -> None:
         other = open_engine(database_url(settings, FILE))
         async with opened(settings) as ledger:
-            await ledger.record(gift(1, answer=b"a sentinel"))
+            await ledger.record(new_record(1, answer=b"a sentinel"))
             with other.connect() as reader:
                 reader.execute(sa.select(entries)).all()
                 found = await ledger.ask(lambda ledger: ledger.find("rec_0001"))
                 assert await ledger.erase([found], "request") == 1
                 assert left()
             await until(lambda: not left())
-            await ledger.record(gift(2, answer=b"a sentinel"))
+            await ledger.record(new_record(2, answer=b"a sentinel"))
             with other.connect() as reader:
                 reader.execute(sa.select(entries)).all()
                 await ledger.ask(lambda ledger: ledger.erase(["rec_0002"], "request", datetime.now(UTC)))
@@ -217,7 +217,7 @@ def test_all_that_is_due_is_swept_some_at_a_time(url: str, settings: Settings, m
 
     async def work() -> None:
         async with opened(settings) as ledger:
-            await ledger.record(*(gift(number, **past if number % 3 else {}) for number in range(1, 9)))
+            await ledger.record(*(new_record(number, **past if number % 3 else {}) for number in range(1, 9)))
             assert await ledger.sweep() == 6
             assert await ledger.sweep() == 0
             left = await ledger.ask(lambda ledger: ledger.newest(9))

@@ -10,7 +10,7 @@ from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from app.api.fresh import IfNoneMatch, if_changed
+from app.api.etag import IfNoneMatch, if_changed
 
 STATIC = "/docs/static"
 

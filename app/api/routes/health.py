@@ -1,13 +1,13 @@
-"""Whether the service is up, for whoever restarts it and whoever sends it traffic."""
+"""Liveness and readiness."""
 
 from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
 from app import errors
 from app.api.deps import ServiceDep
-from app.api.documented import refusals
-from app.api.json_route import StrictRoute
+from app.api.error_docs import refusals
 from app.api.schemas.health import Live, Ready
+from app.api.strict_route import StrictRoute
 
 router = APIRouter(prefix="/health", tags=["operations"], route_class=StrictRoute)
 
@@ -15,22 +15,22 @@ router = APIRouter(prefix="/health", tags=["operations"], route_class=StrictRout
 @router.get(
     "/live",
     name="live",
-    summary="The process answers",
+    summary="Liveness",
     response_model=Live,
     responses=refusals("/health/live", errors.InvalidRequest),
 )
 async def live() -> JSONResponse:
-    """Restart the service when this does not answer."""
+    """Answers while the process runs; restart the service when it does not."""
     return JSONResponse({"status": "live"})
 
 
 @router.get(
     "/ready",
     name="ready",
-    summary="Requests can be answered",
+    summary="Readiness",
     response_model=Ready,
     responses=refusals("/health/ready", errors.InvalidRequest, errors.NotReady),
 )
 async def ready(service: ServiceDep) -> JSONResponse:
-    """Send traffic only while this answers 200; otherwise it lists what is amiss."""
+    """200 while requests can be answered; otherwise 503 with the problems."""
     return JSONResponse(await service.readiness())

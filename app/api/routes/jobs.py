@@ -1,4 +1,4 @@
-"""Jobs: look at them, follow them, fetch what they have computed, cancel them."""
+"""Jobs: list, follow, cancel and delete them, and fetch their results."""
 
 import re
 from collections.abc import AsyncIterator
@@ -11,14 +11,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from app import errors
 from app.api import paging
 from app.api.deps import ServiceDep
-from app.api.documented import refusals
+from app.api.error_docs import refusals
 from app.api.errors import problem
-from app.api.json_route import guarded
-from app.api.later import MOST_LISTED, described, lines, page
-from app.api.media import NDJSON
+from app.api.job_responses import MOST_LISTED, described, lines, page
+from app.api.media_type import NDJSON
 from app.api.paging import Cursor, Limit
 from app.api.schemas.jobs import JobAnswer, JobList
-from app.jobs.batch import REFUSED, line_of, refusal
+from app.api.strict_route import guarded
+from app.jobs.batch.lines import REFUSED, line_of, refusal
 from app.jobs.job import BATCH, JOB_ID, Job
 from app.store.keys import Scope
 
@@ -38,7 +38,7 @@ JobId = Annotated[str, Path(alias="id", openapi_examples={"job": {"value": EXAMP
 @router.get(
     "",
     name="list_jobs",
-    summary="All jobs, newest first",
+    summary="List jobs, newest first",
     response_model=JobList,
     responses=refusals("/jobs", errors.InvalidRequest, errors.NotReady),
 )
@@ -47,7 +47,7 @@ async def list_jobs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JSONResponse:
-    """A page of them; pages neither overlap nor leave out anything while new jobs come in."""
+    """A page of them; pages neither overlap nor skip anything while new jobs arrive."""
     paging.check(cursor, JOB_ID)
     found = await service.jobs.newest(limit + 1, before=cursor)
     listed, following = paging.split(found, limit, lambda job: job.id)
@@ -57,23 +57,23 @@ async def list_jobs(
 @router.get(
     "/{id}",
     name="get_job",
-    summary="One job",
+    summary="Get a job",
     response_model=JobAnswer,
     responses=refusals(EXAMPLE, errors.InvalidRequest, errors.UnknownJob, errors.NotReady),
 )
 async def get_job(job_id: JobId, service: ServiceDep) -> JSONResponse:
-    """How far it is, and how it ended."""
+    """Its progress, and how it ended."""
     return JSONResponse(described(await service.jobs.get(job_id)))
 
 
 @router.get(
     "/{id}/results",
     name="get_job_results",
-    summary="What a job has computed",
+    summary="Get the result of a job",
     responses={
         200: {
-            "description": "What the request would have been answered directly. Of a batch, a line for each applicant: "
-            "an answer, or a problem with the applicant's `reference`.",
+            "description": "The answer of the direct request. Of a batch, a line for each applicant: an answer, or a "
+            "problem with the applicant's `reference`.",
             "content": {NDJSON: {"schema": {"type": "string"}}},
         },
         **refusals(
@@ -102,11 +102,11 @@ async def get_job_results(
         str | None, Query(description="`next_cursor` of the part before, where a result has one.", max_length=100)
     ] = None,
 ) -> Response:
-    """The body of the answer. Of a failed job, the problem that it failed with.
+    """The body of the answer; of a failed job, the problem that it failed with.
 
-    The result of a batch is there as a whole or not at all: one line for each applicant, streamed. The list of broken
-    promises in the result of an audit comes in parts; with `Accept: application/x-ndjson` it comes as a whole, in
-    lines, after one with the rest.
+    The result of a batch is complete or absent: one line for each applicant, streamed. The list of broken promises in
+    the result of an audit comes in parts; with `Accept: application/x-ndjson` it comes as a whole, one per line, after
+    a line with the rest.
     """
     paging.check(cursor, POSITION)
     job = await service.jobs.get(job_id)
@@ -114,7 +114,7 @@ async def get_job_results(
         answers = service.jobs.lines(job)
         # The first of them before the response begins, so that an error is a problem document.
         first = await anext(answers)
-        return StreamingResponse(_told(job, first, answers), media_type=NDJSON)
+        return StreamingResponse(_lines(job, first, answers), media_type=NDJSON)
     result = await service.jobs.result(job_id)
     if NDJSON in request.headers.get("accept", ""):
         return Response(b"".join(lines(job.kind, result)), media_type=NDJSON)
@@ -124,7 +124,7 @@ async def get_job_results(
 @router.delete(
     "/{id}/results",
     name="delete_job_results",
-    summary="Delete what an ended job holds",
+    summary="Delete an ended job",
     status_code=204,
     response_class=Response,
     responses={
@@ -140,12 +140,12 @@ async def get_job_results(
     },
 )
 async def delete_job_results(job_id: JobId, service: ServiceDep) -> Response:
-    """What was asked, what was computed, and the job itself, however it ended. What the ledger has of it stays."""
+    """Deletes the request, the result and the job itself, however it ended. The ledger keeps its entries."""
     await service.given.delete_job(job_id)
     return Response(status_code=204)
 
 
-async def _told(job: Job, first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
+async def _lines(job: Job, first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
     yield _with_problems(job, first)
     async for part in rest:
         yield _with_problems(job, part)
@@ -155,10 +155,10 @@ def _with_problems(job: Job, text: str) -> str:
     """The same lines with problem documents for rows that have no answer."""
     if REFUSED not in text:
         return text
-    return "".join(_told_line(job, line) + "\n" for line in text.removesuffix("\n").split("\n"))
+    return "".join(_line(job, line) + "\n" for line in text.removesuffix("\n").split("\n"))
 
 
-def _told_line(job: Job, line: str) -> str:
+def _line(job: Job, line: str) -> str:
     if (found := refusal(line)) is None:
         return line
     error, reference = found
@@ -173,7 +173,7 @@ async def _job(job_id: JobId, service: ServiceDep) -> Job:
 @router.get(
     "/{id}/events",
     name="follow_job",
-    summary="Follow a job until it has ended",
+    summary="Follow a job until it ends",
     response_class=EventSourceResponse,
     responses=refusals(f"{EXAMPLE}/events", errors.InvalidRequest, errors.UnknownJob, errors.NotReady),
 )
@@ -184,7 +184,7 @@ async def follow_job(
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events: `progress` at first and after each change, then `succeeded`, `failed` or `cancelled`.
 
-    Each carries the job. Who comes back with `Last-Event-ID` is told only what is new. The stream ends with the job, or
+    Each event carries the job. A request with `Last-Event-ID` gets only newer events. The stream ends with the job, or
     when the service stops.
     """
     async for now in service.jobs.watch(job):
@@ -195,7 +195,7 @@ async def follow_job(
 
 
 def _event_id(job: Job) -> str:
-    """Names the state of a job, so that any server can tell whether a client has seen it."""
+    """Names the state of a job, so that any server knows whether a client has seen it."""
     return f"{job.status.value}-{job.done}-{job.total}"
 
 
@@ -207,5 +207,5 @@ def _event_id(job: Job) -> str:
     responses=refusals(EXAMPLE, errors.InvalidRequest, errors.UnknownJob, errors.JobFinished, errors.NotReady),
 )
 async def cancel_job(job_id: JobId, service: ServiceDep) -> JSONResponse:
-    """The job, cancelled. What it is computing is stopped, also within native code. Once more does no harm."""
+    """Cancels a job and stops its computation, also within native code. Idempotent."""
     return JSONResponse(described(await service.jobs.cancel(job_id)))

@@ -1,4 +1,4 @@
-"""The ledger: recourse that was given, and whether it still holds."""
+"""The ledger: recourse that was given, and whether it is still valid."""
 
 from typing import Annotated
 
@@ -8,14 +8,14 @@ from starlette.responses import JSONResponse, Response
 from app import errors
 from app.api import paging
 from app.api.deps import ServiceDep
-from app.api.documented import BODY, LANE, refusals
+from app.api.error_docs import BODY, LANE, refusals
 from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
-from app.api.json_route import guarded
-from app.api.later import ACCEPTED, answer_later
+from app.api.job_responses import ACCEPTED, answer_later
 from app.api.paging import Cursor, Limit
 from app.api.prefer import PreferDep
 from app.api.schemas.ledger import AuditAnswer, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
 from app.api.schemas.recourse import RecourseAnswer, Reference
+from app.api.strict_route import guarded
 from app.jobs.ids import RECOURSE_ID
 from app.service import AuditQuery
 from app.store.keys import Scope
@@ -35,17 +35,17 @@ READING = (errors.InvalidRequest, errors.UnknownRecourse, errors.Erased, errors.
 @router.get(
     "/recourse",
     name="list_recourse",
-    summary="Recourse that was given, newest first",
+    summary="List recourse, newest first",
     response_model=GivenList,
     responses=refusals("/recourse", errors.InvalidRequest, errors.LedgerUnavailable),
 )
 async def list_recourse(
     service: ServiceDep,
-    reference: Annotated[Reference | None, Query(description="Only what was asked with this `reference`.")] = None,
+    reference: Annotated[Reference | None, Query(description="Only recourse with this `reference`.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JSONResponse:
-    """A page of them; pages neither overlap nor leave out anything while new recourse is given."""
+    """A page of the ledger; pages neither overlap nor skip anything while new recourse is recorded."""
     paging.check(cursor, RECOURSE_ID)
     found = await service.given.newest(limit + 1, reference=reference, before=cursor)
     page, following = paging.split(found, limit, lambda entry: entry["id"])
@@ -55,31 +55,30 @@ async def list_recourse(
 @router.get(
     "/recourse/{id}",
     name="get_recourse",
-    summary="One recourse that was given",
+    summary="Get recourse",
     response_model=RecourseAnswer,
     responses=refusals(EXAMPLE, *READING),
 )
 async def get_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
-    """The answer, byte for byte as it was sent; bounds of a plan that a job was still computing then are filled in."""
+    """The answer, byte for byte as sent; pending bounds of a plan are filled in once their job has computed them."""
     return Response(await service.given.answer(recourse_id), media_type="application/json")
 
 
 @erasing.delete(
     "/recourse/{id}",
     name="erase_recourse",
-    summary="Erase the personal data of a recourse",
+    summary="Erase the personal data of recourse",
     response_model=Tombstone,
     responses={
-        204: {"description": "It was not stored; now nothing is left of it elsewhere either."},
+        204: {"description": "It was not in the ledger; data about it elsewhere was deleted."},
         **refusals(EXAMPLE, errors.InvalidRequest, errors.UnknownRecourse, errors.NotReady, errors.LedgerUnavailable),
     },
 )
 async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
-    """Record, reference, request and answer are deleted, also from the job that computed it. Once more does no harm.
+    """Deletes record, reference, request and answer, also from the job that computed it. Idempotent.
 
-    That a recourse was given stays on record, with its model and its times, and the ledger can still be proven. Of one
-    that was asked for with `store: false` jobs, lines of batches and answers kept for an `Idempotency-Key` are deleted:
-    204, and 404 where there is nothing of it.
+    The ledger keeps id, model and times, so that its chain can still be verified. For recourse with `store: false`,
+    deletes jobs, lines of batches and answers kept for an `Idempotency-Key`: 204, or 404 where there are none.
     """
     tombstone = await service.given.erase(recourse_id)
     return Response(status_code=204) if tombstone is None else JSONResponse(tombstone)
@@ -88,7 +87,7 @@ async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Respon
 @router.post(
     "/recourse/{id}/verify",
     name="verify_recourse",
-    summary="Is this promise still good?",
+    summary="Verify recourse again",
     response_model=VerifyAnswer,
     responses=refusals(
         f"{EXAMPLE}/verify",
@@ -108,9 +107,9 @@ async def verify_recourse(
     service: ServiceDep,
     request: Annotated[VerifyRequest | None, Body(openapi_examples=VERIFY_EXAMPLES)] = None,
 ) -> JSONResponse:
-    """What a version of the model says now about every counterfactual that was given.
+    """The decision of a version of the model about every counterfactual of the answer.
 
-    Without a body, the newest active version is asked. Always at once: `Prefer` does not make a job of it.
+    Without a body, the newest active version decides. Always answered directly: `Prefer` has no effect.
     """
     return JSONResponse(await service.given.verify(recourse_id, None if request is None else request.model))
 
@@ -118,7 +117,7 @@ async def verify_recourse(
 @auditing.post(
     "/models/{id}/audits",
     name="audit",
-    summary="Which promises would another version of this model keep?",
+    summary="Audit a model version against past recourse",
     response_model=AuditAnswer,
     responses=ACCEPTED
     | refusals(
@@ -139,7 +138,7 @@ async def audit(
         str,
         Path(
             alias="id",
-            description="Name of the model, without a version: the promises of all its versions are meant.",
+            description="Name of the model, without a version: the audit covers the promises of all its versions.",
             openapi_examples={"demo": {"value": "consumer-loan"}},
         ),
     ],
@@ -147,10 +146,10 @@ async def audit(
     service: ServiceDep,
     prefer: PreferDep,
 ) -> Response:
-    """Every promise that was found and has neither expired nor been erased is asked of the candidate. Always a job.
+    """Checks the candidate against all recourse that was found and has neither expired nor been erased. Always a job.
 
-    With `Prefer: wait=N` the result is the answer if it is there in time. `GET /jobs/{id}/results` gives it in parts,
-    or as lines of NDJSON: the summary, then one broken promise each.
+    With `Prefer: wait=N` the answer is the result, if it is ready in time. `GET /jobs/{id}/results` returns it in
+    parts, or as lines of NDJSON: the summary, then one broken promise each.
     """
     query = AuditQuery(
         id=model_id, candidate=request.model, since=request.since, until=request.until, reissue=request.reissue

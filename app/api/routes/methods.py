@@ -4,10 +4,10 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from app import errors
-from app.api.documented import refusals
-from app.api.fresh import UNCHANGED, IfNoneMatch, if_changed
-from app.api.json_route import guarded
+from app.api.error_docs import refusals
+from app.api.etag import UNCHANGED, IfNoneMatch, if_changed
 from app.api.schemas.methods import CHOICES, DEFAULT_METHOD, Methods
+from app.api.strict_route import guarded
 from app.recourse.solve import METHODS
 from app.store.keys import Scope
 
@@ -19,7 +19,6 @@ DESCRIPTIONS = [
         "summary": method.summary,
         "reference": method.reference,
         "yields": method.yields.value,
-        "needs": sorted(need.value for need in method.needs),
         "knobs": list(method.knobs),
         "robust_when": {knob: "larger" if sign > 0 else "smaller" for knob, sign in method.knobs.items()},
         "parameters": CHOICES[method.name].model_json_schema(),
@@ -31,10 +30,10 @@ DESCRIPTIONS = [
 @router.get(
     "/methods",
     name="list_methods",
-    summary="All recourse methods",
+    summary="List recourse methods",
     response_model=Methods,
     responses=UNCHANGED | refusals("/methods", errors.InvalidRequest),
 )
 async def list_methods(if_none_match: IfNoneMatch = None) -> Response:
-    """Each with what it promises, and its parameters as JSON Schema."""
+    """Each with its summary, its reference and its parameters as JSON Schema."""
     return if_changed({"default": DEFAULT_METHOD, "methods": DESCRIPTIONS}, if_none_match)

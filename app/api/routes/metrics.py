@@ -1,12 +1,12 @@
-"""What is measured, for Prometheus."""
+"""Metrics for Prometheus."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from app import errors
 from app.api.deps import ServiceDep
-from app.api.documented import refusals
-from app.api.json_route import guarded
+from app.api.error_docs import refusals
+from app.api.strict_route import guarded
 from app.metrics import CONTENT_TYPE
 from app.store.keys import Scope
 
@@ -16,7 +16,7 @@ router = APIRouter(tags=["operations"], route_class=guarded(Scope.AUDIT))
 @router.get(
     "/metrics",
     name="metrics",
-    summary="What is measured",
+    summary="Metrics",
     response_class=Response,
     responses={
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}},

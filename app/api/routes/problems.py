@@ -1,4 +1,4 @@
-"""A page for each kind of error: what a problem document's `type` points to."""
+"""A page for each error code; a problem document's `type` is its address."""
 
 from html import escape
 from string import Template
@@ -8,10 +8,10 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from app import errors
-from app.api.documented import refusals
+from app.api.error_docs import refusals
 from app.api.errors import MEANINGS
-from app.api.json_route import StrictRoute
 from app.api.schemas.problem import ProblemPage
+from app.api.strict_route import StrictRoute
 from app.errors import ERRORS, NotFound
 
 router = APIRouter(tags=["operations"], route_class=StrictRoute)
@@ -39,7 +39,7 @@ PAGE = Template("""\
 @router.get(
     "/problems/{code}",
     name="get_problem",
-    summary="What an error means, and what to do about it",
+    summary="Get the meaning of an error code",
     response_model=ProblemPage,
     responses={
         200: {"content": {"text/html": {}}},
@@ -49,7 +49,7 @@ PAGE = Template("""\
 async def get_problem(
     code: Annotated[str, Path(openapi_examples={"record": {"value": errors.InvalidRecord.code}})], request: Request
 ) -> Response:
-    """A page for people; JSON if the Accept header asks for it."""
+    """An HTML page, or JSON with `Accept: application/json`."""
     error_class = ERRORS.get(code)
     if error_class is None:
         raise NotFound("There is no problem of this name.")

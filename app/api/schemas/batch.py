@@ -4,10 +4,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, WithJsonSchema
 
+from app.api.json_body import read_json, validated
 from app.api.schemas.models import Record
 from app.api.schemas.problem import Problem
 from app.api.schemas.recourse import RecourseQuestion, Reference
 from app.api.schemas.strict import Strict
+from app.compute.answers import Json
+from app.errors import InvalidRequest, RecourseError
 
 
 class BatchRow(Strict):
@@ -15,10 +18,10 @@ class BatchRow(Strict):
 
     applicant: Record
     reference: Reference | None = None
-    """Your own name for this case; given back in its line."""
+    """Your own name for this case; returned in its line."""
 
 
-# Rows are looked at one by one, because a bad one must not fail the others.
+# Rows are validated one by one, because a bad one must not fail the others.
 AnyRow = Annotated[Any, WithJsonSchema(BatchRow.model_json_schema())]
 
 
@@ -30,13 +33,35 @@ class BatchCommon(RecourseQuestion):
 
 
 class BatchRequest(BatchCommon):
-    """The question what each of many applicants could change."""
+    """What each of many applicants could change."""
 
     applicants: Annotated[list[AnyRow], Field(min_length=1)]
 
 
 class BatchProblem(Problem):
-    """The line of an applicant who has no answer."""
+    """The line of an applicant without an answer."""
 
     reference: str | None
     """Of the applicant."""
+
+
+def line_to_row(line: bytes) -> Json:
+    """An applicant in a line of JSON, or the error of the row."""
+    try:
+        return to_row(read_json(line))
+    except InvalidRequest as error:
+        return _refused({}, error)
+
+
+def to_row(value: Any) -> Json:
+    """An applicant, or the error of the row."""
+    try:
+        return validated(BatchRow, value).model_dump()
+    except InvalidRequest as error:
+        return _refused(value, error)
+
+
+def _refused(value: Any, error: RecourseError) -> Json:
+    reference = value.get("reference") if isinstance(value, dict) else None
+    known = isinstance(reference, str) and len(reference) <= 200 and reference.isprintable()
+    return {"refused": error.to_dict(), "reference": reference if known else None}

@@ -1,78 +1,57 @@
-"""A request to make a plan more valid that somebody already has, and the answer."""
+"""Corrections of a plan that the caller supplies."""
 
-from datetime import datetime
 from typing import Any
 
 from pydantic import Field
 
-from app.api.schemas.models import Decision, Described, ModelVersion
-from app.api.schemas.recourse import (
-    ConstraintsRequest,
-    CounterfactualAnswer,
-    DiagnosticsAnswer,
-    Plan,
-    Relax,
-)
-from app.api.schemas.strict import derive
-from app.api.schemas.validity import ValidityRequest
-from app.recourse.correct import CorrectionStatus
-from app.recourse.corrections import CorrectionParams
-from app.recourse.result import MemberOutcome, Reason
+from app.api.schemas.described import describe
+from app.api.schemas.recourse import ConstraintsRequest
+from app.api.schemas.strict import derive, to_record
+from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityRequest
+from app.compute import use_cases
+from app.compute.messages import CorrectionQuestion
+from app.recourse.actions.constraints import Constraints
+from app.recourse.certificate import CertificateParams
+from app.recourse.plans.corrections import CorrectionParams
 
 CorrectionRequest: Any = derive(CorrectionParams)
 
 
 class CorrectRequest(ValidityRequest):
-    """One applicant, a plan that some system gave them, and how it is to be corrected."""
+    """One applicant, a plan from any source, and how to correct it."""
 
     correction: CorrectionRequest = Field(default_factory=CorrectionRequest)
-    """What the correction aims for, and how far it may go."""
+    """Aim and limits of the correction."""
     constraints: ConstraintsRequest = Field(default_factory=ConstraintsRequest)
-    """What this applicant cannot or will not do; no corrected record breaks it."""
+    """What this applicant cannot or will not do; every corrected record respects it."""
 
 
-class MemberCorrection(Described):
-    """What became of one member."""
+CorrectAnswer: Any = describe(use_cases.CorrectAnswer)
 
-    changed: bool
-    """Whether the record differs from the one that was sent."""
-    outcome: MemberOutcome
-    """`corrected`, or why not: `met` the requirement already, `not_selected`, `infeasible`, `refused` by the model,
-    `no_gain`, `undecided` in the time."""
-    detail: str
-    """The outcome as a sentence."""
-
-
-class CorrectedMember(CounterfactualAnswer):
-    """A record of the plan: corrected, which the model accepts, or as it was sent."""
-
-    correction: MemberCorrection
-
-
-class CorrectedPlan(Plan):
-    """All records together, after the correction and before."""
-
-    before: Plan | None
-    """The plan as it was sent."""
+CORRECT_EXAMPLES: Any = {
+    "mahalanobis": {
+        "summary": "Correct the two records most at risk, by a limited shift",
+        "value": {
+            **VALIDITY_EXAMPLES["plan"]["value"],
+            "correction": {"kind": "mahalanobis", "count": 2, "max_shift": 0.4},
+        },
+    },
+    "requirement": {
+        "summary": "Move each record past the estimated mean model by a margin; the term is immutable",
+        "value": {
+            **VALIDITY_EXAMPLES["plan"]["value"],
+            "correction": {"kind": "requirement", "margin": 0.5},
+            "constraints": {"immutable": ["term"]},
+        },
+    },
+}
 
 
-class CorrectAnswer(Described):
-    """The plan with those members corrected that make it more valid; never less valid than it was."""
-
-    id: str
-    status: CorrectionStatus
-    """`corrected`: at least one member; `unchanged`: nothing to gain; `not_found`: `reason` says why not."""
-    model: ModelVersion
-    reason: Reason | None
-    detail: str | None
-    """The reason as a sentence."""
-    relax: Relax | None
-    factual: Decision
-    counterfactuals: list[CorrectedMember]
-    """In the order given."""
-    plan: CorrectedPlan | None
-    """Null where there is no certificate; `warnings` says why."""
-    diagnostics: DiagnosticsAnswer
-    warnings: list[str]
-    seed: int
-    created_at: datetime
+def correction_question_of(request: CorrectRequest) -> CorrectionQuestion:
+    """The question of a request, without its records."""
+    return CorrectionQuestion(
+        constraints=to_record(Constraints, request.constraints),
+        certificate=to_record(CertificateParams, request.certificate),
+        seed=request.seed,
+        correction=to_record(CorrectionParams, request.correction),
+    )

@@ -1,8 +1,8 @@
-"""Whether the service is up."""
+"""Liveness and readiness."""
 
 from typing import Literal
 
-from app.api.schemas.models import Described
+from app.api.schemas.described import Described
 
 
 class Live(Described):
@@ -20,4 +20,4 @@ class Ready(Described):
     workers: int
     """Child processes that are ready."""
     warnings: list[str]
-    """Active models that cannot be used, and why: what lies in the store, and what the workers could not load."""
+    """Active models that cannot be used, and why."""

@@ -1,14 +1,14 @@
-"""Jobs: work that goes on after the response."""
+"""Jobs: work that continues after the response."""
 
 from datetime import datetime
 
-from app.api.schemas.models import Described
+from app.api.schemas.described import Described
 from app.api.schemas.problem import Problem
 from app.jobs.job import JobStatus
 
 
 class JobProgress(Described):
-    """How far a job is; of 1 where it has no steps."""
+    """Steps done, of `total`; a job without steps has one."""
 
     done: int
     total: int
@@ -19,17 +19,17 @@ class JobAnswer(Described):
 
     id: str
     kind: str
-    """What is computed: `recourse` for POST /recourse."""
+    """What the job computes, such as `recourse` for POST /recourse."""
     status: JobStatus
     progress: JobProgress
     created_at: datetime
     started_at: datetime | None
-    """When it was last taken up; null until then."""
+    """When it was last started; null until then."""
     finished_at: datetime | None
     error: Problem | None
-    """Why it failed, with the id of the request that started it."""
+    """Why it failed; `request_id` is that of the request that started it."""
     result: str | None
-    """Where the result is, once it has succeeded."""
+    """Address of the result, once the job has succeeded."""
 
 
 class JobList(Described):

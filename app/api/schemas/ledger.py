@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import StrictBool, StringConstraints
 
-from app.api.schemas.models import Described, ModelVersion
+from app.api.schemas.described import Described
+from app.api.schemas.models import ModelVersion
 from app.api.schemas.strict import Moment, Strict
 from app.recourse.result import Status
 
@@ -33,7 +34,7 @@ class GivenList(Described):
 
 
 class Tombstone(Described):
-    """What is left of a recourse whose personal data was erased."""
+    """Recourse whose personal data was erased."""
 
     id: str
     status: Literal["erased"]
@@ -44,14 +45,14 @@ class Tombstone(Described):
 
 
 class VerifyRequest(Strict):
-    """Which version of the model to ask."""
+    """The version of the model that decides."""
 
     model: ModelChoice | None = None
-    """`id@version`, active or not; the newest active version of the model that gave the answer when absent."""
+    """`id@version`, active or not; by default the newest active version of the model that gave the answer."""
 
 
 class Check(Described):
-    """What the model says now about one counterfactual."""
+    """The model's decision about one counterfactual."""
 
     rank: int
     """As in the answer."""
@@ -59,86 +60,87 @@ class Check(Described):
     probability: float | None
     score: float | None
     reason: Literal["refused", "does_not_fit"] | None
-    """Why it no longer holds: the model says no, or the record is none of its schema; null where it holds."""
+    """`refused`: the model refuses the record; `does_not_fit`: the record does not fit its schema; null where it is
+    favourable."""
 
 
 class VerifyAnswer(Described):
-    """Whether a promise still holds."""
+    """Whether recourse is still valid."""
 
     id: str
     model: ModelVersion
-    """The version that was asked."""
+    """The version that decided."""
     still_valid: bool | None
-    """Whether it accepts every counterfactual; null where the answer had none."""
+    """Whether it accepts every counterfactual; null where the answer has none."""
     expires_at: datetime
     verified_at: datetime
     counterfactuals: list[Check]
 
 
 class AuditRequest(Strict):
-    """Which version to ask about which promises."""
+    """The version to check, and the promises to check it against."""
 
     model: ModelChoice
     """The candidate, `id@version`; it may be registered with `--inactive`."""
     since: Moment | None = None
-    """Only promises given at this moment or later."""
+    """Only promises given at this time or later."""
     until: Moment | None = None
-    """Only promises given before this moment."""
+    """Only promises given before this time."""
     reissue: StrictBool = False
-    """Also ask the candidate the question behind each broken promise again, to see what it would cost."""
+    """Also compute the candidate's answer to the request behind each broken promise."""
 
 
 class Reissue(Described):
-    """The answer that would be given instead."""
+    """The candidate's answer to the same request."""
 
     status: str
-    """As of an answer, or the code of the error that the question meets now."""
+    """Status of the answer, or the code of the error."""
     cost: float | None
 
 
 class BrokenPromise(Described):
-    """A promise that the candidate does not keep."""
+    """A promise that the candidate breaks."""
 
     id: str
     expires_at: datetime
     reason: Literal["refused", "does_not_fit"]
     score: float | None
-    """Of the counterfactual that is refused."""
+    """Score of the first counterfactual that it refuses."""
     promised_cost: float
-    """What the change that was promised costs."""
+    """Cost of the first counterfactual of the promise."""
     reissue: Reissue | None
 
 
 class ReissueSummary(Described):
-    """What it would cost to answer again."""
+    """The candidate's answers in place of broken promises."""
 
     found: int
     not_found: int
     mean_cost: float | None
-    """Of those found."""
+    """Mean cost of those found."""
 
 
 class AuditAnswer(Described):
-    """How a version of a model would keep the promises that were made."""
+    """How many promises a version of a model keeps."""
 
     model: ModelVersion
     """The candidate."""
     as_of: datetime
-    """Promises that had not expired at this moment."""
+    """Promises that had not expired at this time."""
     since: datetime | None
     until: datetime | None
     promises: int
-    """That the candidate was asked about."""
+    """Promises that were checked."""
     unchecked: int
-    """Promises for which there was no time; no other number here counts them."""
+    """Promises that were not checked in the time; no other number here counts them."""
     still_valid: int
     broken: int
     kept_share: float | None
-    """`still_valid` of `promises`; null where there are none."""
+    """`still_valid / promises`; null without promises."""
     promised_lower: float | None
-    """Mean of the lower bounds with which the promises were made; null where none had a certificate."""
+    """Mean lower bound of the certificates of the promises; null where none had one."""
     reissue: ReissueSummary | None
     broken_promises: list[BrokenPromise]
-    """A page of them, in the order in which they were made."""
+    """A page of them, oldest first."""
     next_cursor: str | None
     """Pass it as `cursor` to GET /jobs/{id}/results for those after these; null on the last page."""

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from app.api.schemas.models import Described
+from app.api.schemas.described import Described
 from app.api.schemas.strict import Strict, derive
 from app.recourse.solve import METHODS
 
-DEFAULT_METHOD = "robust_mpm"
+DEFAULT_METHOD = next(iter(METHODS))
 
 CHOICES: dict[str, type[Strict]] = {
     name: derive(method.params, name=(Literal[name], Field(description="Selects the method.")))
@@ -34,17 +34,15 @@ class MethodDescription(Described):
 
     name: str
     summary: str
-    """What it promises."""
+    """What the method does."""
     reference: str
     """Where it was published."""
     yields: str
     """`counterfactual`, or `plan` for several at once."""
-    needs: list[str]
-    """What is computed before the method starts."""
     knobs: list[str]
     """Parameters that trade cost for robustness; `POST /recourse/frontier` shows how."""
     robust_when: dict[str, Literal["larger", "smaller"]]
-    """Which way each of them is turned for more robustness."""
+    """Whether a larger or a smaller value of each is more robust."""
     parameters: dict[str, Any]
     """JSON Schema of its parameters, with limits and defaults."""
 

@@ -1,12 +1,14 @@
 """Registered models, their feature schemas and their decisions."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
+from app.api.schemas.described import Described, describe
 from app.api.schemas.strict import FEW, MOST_ENTRIES, Strict
-from app.recourse.features import Change, FeatureType
+from app.compute import answers
+from app.recourse.features import Change, FeatureType, RawValue
 
 VALUE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}]}
 
@@ -16,25 +18,52 @@ Record = Annotated[
 ]
 """An applicant's record as a client sends it; the feature schema of the model decides what it may hold."""
 
-Value = float | int | str | bool
+ModelVersion: Any = describe(answers.ModelVersion)
+Decision: Any = describe(answers.Decision)
 
 
-class Described(BaseModel):
-    """Part of an answer."""
+class FuturesStatus(Described):
+    """Future models of a version: models that the lender might have after the next training."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    status: Literal["none", "pending", "ready", "failed"]
+    """Models that were ready stay in use while others are made."""
+    source: Literal["retrained", "command", "supplied", "stand_in"] | None
+    """How they were made: retrained by the model's own recipe, by the lender's command, supplied, or of another
+    family."""
+    search: int | None
+    """Number of models that take part in searches."""
+    held_back: int | None
+    """Number of models that take part in no search and measure the validity of answers."""
+    agreement: float | None
+    """Share of reference records on which a future model that was not trained on them agrees with this version."""
+    records: Literal["fresh", "same"] | None
+    """Bootstraps of half the records, or of the full size."""
+    labels: Literal["outcomes", "own_decisions"] | None
+    """What they were trained to predict; the model's own decisions understate the effect of retraining."""
+    dropped: int | None
+    """Number of models that were made and dropped as no better than chance."""
+    created_at: datetime | None
+    detail: str | None
+    """Why they could not be made."""
 
 
-class ModelVersion(Described):
-    """Exactly which model was asked."""
+class FuturesRequest(Strict):
+    """Which future models to make; the manifest decides what is absent."""
 
-    id: str
-    version: str
-    sha256: str
-    """Digest of the artifact."""
+    source: Literal["auto", "retrained", "stand_in"] | None = None
+    records: Literal["fresh", "same"] | None = None
+    search: Annotated[int, Field(ge=2, le=1_000)] | None = None
+    held_back: Annotated[int, Field(ge=2, le=1_000)] | None = None
 
 
-class ModelSummary(ModelVersion):
+class FuturesAnswer(Described):
+    """The result of a job that made future models."""
+
+    model: ModelVersion
+    futures: FuturesStatus
+
+
+class ModelSummary(ModelVersion):  # type: ignore[misc]
     """A registered version of a model."""
 
     title: str
@@ -48,6 +77,7 @@ class ModelSummary(ModelVersion):
     """Smallest favourable output; null for a model that answers with labels."""
     output: str
     """`probability`, `logit` or `label` of the favourable class."""
+    futures: FuturesStatus
 
 
 class Models(Described):
@@ -63,50 +93,40 @@ class FeatureDescription(Described):
     """Its key in a record."""
     type: FeatureType
     label: str
-    """What a person calls it."""
+    """Its name for people."""
     unit: str | None
     min: float | None
     """Smallest legal number."""
     max: float | None
     """Largest legal number."""
     step: float | None
-    """Advice moves a whole number in these steps."""
+    """Counterfactuals change the value in whole multiples of this."""
     decimals: int | None
-    """Digits after the point in advice."""
+    """Digits after the point in counterfactuals."""
     categories: list[str | bool] | None
     """Legal values, ordered for an ordinal feature; null for numbers."""
     change: Change
-    """What the person can do: `any`, `increase`, `decrease` or `none`."""
+    """How the feature may change: `any`, `increase`, `decrease` or `none`."""
     cost: float
     """Cost of one standardised unit, or of one change of category."""
 
 
 class ModelSchema(Described):
-    """What a record of this model looks like, and what a person can change."""
+    """The features of a model, and how each may change."""
 
     model: ModelVersion
     features: list[FeatureDescription]
     rules: list[str]
-    """Relations between features that hold in every answer."""
-    sample: dict[str, Value] | None
-    """A record out of the reference data that the model refuses, to try things out; null if it refuses none."""
+    """Relations between features that every counterfactual satisfies."""
+    sample: dict[str, RawValue] | None
+    """A reference record that the model refuses; null if it refuses none."""
 
 
 class PredictRequest(Strict):
-    """Records to be decided on."""
+    """Records for the model to decide on."""
 
     records: Annotated[list[Record], Field(min_length=1, max_length=MOST_ENTRIES), FEW]
     """One to a thousand records."""
-
-
-class Decision(Described):
-    """What the model says about one record."""
-
-    probability: float | None
-    """Of the favourable class; null for a model that answers with labels, or gave no finite number."""
-    score: float | None
-    """In logit units, favourable from 0 on; null where the model gave no finite number."""
-    favourable: bool
 
 
 class Predictions(Described):

@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Fault(BaseModel):
-    """One thing that is wrong with a request, and where."""
+    """One fault of a request, and where it is."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -14,7 +14,7 @@ class Fault(BaseModel):
 
 
 class Problem(BaseModel):
-    """What went wrong."""
+    """An error."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -24,17 +24,17 @@ class Problem(BaseModel):
     status: int
     detail: str
     instance: str
-    """The address that was asked."""
+    """The address of the request."""
     request_id: str
-    """Names the request in the log of the service."""
+    """Identifies the request in the log of the service."""
     code: str
-    """Stable; switch on this."""
+    """Stable error code."""
     errors: list[Fault] | None = None
-    """Everything that is wrong with the request, where fields are at fault."""
+    """All faults of the request, where fields are at fault."""
 
 
 class ProblemPage(BaseModel):
-    """What one kind of problem means."""
+    """The meaning of an error code."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 

@@ -82,13 +82,13 @@ NUMBER = BeforeValidator(_number)
 """Refuses what pydantic would turn into a number although JSON says that it is none."""
 
 FEW = BeforeValidator(_few)
-"""Refuses a long collection before its entries are looked at, each of which might be at fault."""
+"""Refuses a long collection before its entries are validated, each of which might be at fault."""
 
 
 def derive(record: type[Any], **more: Any) -> type[Strict]:
     """A request schema with `more` fields and then the fields, limits, defaults and sentences of a frozen record."""
     hints = get_type_hints(record, include_extras=True)
-    sentences = _sentences(record)
+    sentences = sentences_of(record)
     definitions: dict[str, Any] = {
         f.name: (_strict(hints[f.name]), Field(**_default(f), description=sentences.get(f.name)))
         for f in fields(record)
@@ -108,12 +108,12 @@ def _reader(record: Any) -> tuple[TypeAdapter[Any], set[str]]:
     return TypeAdapter(record), {f.name for f in fields(record)}
 
 
-def _sentences(record: type[Any]) -> dict[str, str]:
-    """What the source says about each field. Pydantic reads that of one class only, so parents are asked too."""
+def sentences_of(record: type[Any]) -> dict[str, str]:
+    """The docstring of each field. Pydantic reads those of one class only, so the parents' are read too."""
     found: dict[str, str] = {}
     for parent in filter(is_dataclass, reversed(record.__mro__)):
         properties = TypeAdapter(parent).json_schema().get("properties", {})
-        found |= {name: told["description"] for name, told in properties.items() if "description" in told}
+        found |= {name: schema["description"] for name, schema in properties.items() if "description" in schema}
     return found
 
 
@@ -123,8 +123,8 @@ def _default(field: "RecordField[Any]") -> dict[str, Any]:
     return {} if field.default is MISSING else {"default": field.default}
 
 
-def _told_apart(members: tuple[Any, ...]) -> Any:
-    """A request for one of several records or null, told apart by the fields that each record requires."""
+def _distinguished(members: tuple[Any, ...]) -> Any:
+    """A request for one of several records or null, distinguished by the fields that each record requires."""
     required = {
         record.__name__: {f.name for f in fields(record) if f.default is MISSING and f.default_factory is MISSING}
         for record in members
@@ -159,7 +159,7 @@ def _strict(annotation: Any) -> Any:
         return Annotated[inner[0], *inner[1:], *getattr(_strict(inner[0]), "__metadata__", ())]
     if origin in (Union, types.UnionType):
         if sum(map(is_dataclass, inner)) > 1:
-            return _told_apart(inner)
+            return _distinguished(inner)
         return Union[tuple(_strict(member) for member in inner)]  # noqa: UP007 - put together at run time
     if origin is tuple:
         member = _strict(inner[0])

@@ -1,49 +1,48 @@
-"""Counterfactuals that the caller already has, and what they are worth."""
+"""Certificates of counterfactuals that the caller supplies."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from app.api.schemas.models import Decision, Described, ModelVersion, Record
-from app.api.schemas.recourse import (
-    LONGEST_DEADLINE_MS,
-    CertificateRequest,
-    CounterfactualAnswer,
-    DiagnosticsAnswer,
-    Plan,
-)
-from app.api.schemas.strict import FEW, NUMBER, Strict
-from app.jobs.batch import SEEDS
+from app.api.examples import APPLICANT, DEMO_MODEL
+from app.api.schemas.described import describe
+from app.api.schemas.models import Record
+from app.api.schemas.recourse import ModelQuestion
+from app.api.schemas.strict import FEW, to_record
+from app.compute import use_cases
+from app.compute.messages import ValidityQuestion
+from app.recourse.certificate import CertificateParams
 
 MOST_MEMBERS = 20
-"""Counterfactuals that are judged together."""
+"""Counterfactuals in one request."""
 
 
-class ValidityRequest(Strict):
-    """One applicant and one or several counterfactuals that some system gave them."""
+class ValidityRequest(ModelQuestion):
+    """One applicant and one or several counterfactuals from any source."""
 
-    model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
-    """`id` for its newest active version, or `id@version`."""
-    factual: Record
+    applicant: Record
     counterfactuals: Annotated[list[Record], Field(min_length=1, max_length=MOST_MEMBERS), FEW]
-    """Judged one by one, and jointly as a plan."""
-    certificate: CertificateRequest = Field(default_factory=CertificateRequest)
-    """What the certificates are to say."""
-    deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
-    """Milliseconds until the answer; the operator's default when absent."""
-    seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
-    """The same question with the same seed has the same answer."""
+    """Certified one by one, and jointly as a plan."""
 
 
-class ValidityAnswer(Described):
-    """The certificates, for exactly the records given, valid or not."""
+ValidityAnswer: Any = describe(use_cases.ValidityAnswer)
 
-    model: ModelVersion
-    factual: Decision
-    counterfactuals: list[CounterfactualAnswer]
-    """In the order given."""
-    plan: Plan | None
-    """Null where there is no certificate; `warnings` says why."""
-    diagnostics: DiagnosticsAnswer
-    warnings: list[str]
-    seed: int
+VALIDITY_EXAMPLES: Any = {
+    "plan": {
+        "summary": "Two counterfactuals, one by one and jointly",
+        "value": {
+            "model": DEMO_MODEL,
+            "applicant": APPLICANT,
+            "counterfactuals": [
+                {**APPLICANT, "card_utilisation": 10.0, "guarantor": True},
+                {**APPLICANT, "amount": 4000, "savings": "1,000 to 5,000 EUR", "guarantor": True},
+            ],
+            "certificate": {"ambiguity_radius": 0.02, "noise_samples": 2000},
+        },
+    },
+}
+
+
+def validity_question_of(request: ValidityRequest) -> ValidityQuestion:
+    """The question of a request, without its records."""
+    return ValidityQuestion(certificate=to_record(CertificateParams, request.certificate), seed=request.seed)

@@ -27,16 +27,17 @@ from annotated_types import Interval
 from jaxtyping import Float
 
 from app.recourse.certificate import local_model
-from app.recourse.corrections import CorrectionParams, corrected
-from app.recourse.linear import WeightMoments
-from app.recourse.method import Ground, Method, MethodParams, Need, PlanCandidates, Yields
-from app.recourse.plans import HalfSpaces, Objective, propose
+from app.recourse.method import Method, MethodContext, MethodParams, PlanCandidates, Yields
+from app.recourse.models.linear import WeightMoments
+from app.recourse.plans.corrections import CorrectionParams, corrected
+from app.recourse.plans.objective import HalfSpaces, PlanObjective
+from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.local import acting_linear
 
 LEAST_DEVIATION = 0.01
-"""Of the models' weights in every direction. Weights of length 1 vary least along their mean, to first order not at
-all, so that a point which lies that way would look certain; the paper's radius of 0.01 allows for so much."""
+"""Least standard deviation of the models' weights in every direction. Weights of length 1 do not vary along their mean,
+to first order, so a point in that direction would look certain; the paper's radius of 0.01 allows this much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +53,12 @@ class CopaParams(MethodParams):
     margin: Annotated[float, Interval(ge=0, le=100)] = 0.1
     """Least score of each member under the mean of the retrained models, whose weights have length 1."""
     correction: Literal["none", "requirement", "mahalanobis"] = "none"
-    """Correction of the plan before it is verified, as `POST /recourse/correct` does it with its defaults."""
+    """Correction of the plan before it is verified, as `POST /recourse/correct` with its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """How many standard deviations the mean of the models is away from refusing a member; the least one counts."""
+    """Standard deviations between the mean of the models and refusing a member; the least of all members counts."""
 
     mean: Float[np.ndarray, "m"]
     covariance: Float[np.ndarray, "m m"]
@@ -91,11 +92,11 @@ class Margin:
         return np.where(least, -self.weight, 0.0)
 
 
-def generate(problem: RecourseProblem, params: CopaParams, ground: Ground) -> PlanCandidates:
-    """Search the plan, correct it if that is asked for, and propose members that go further."""
-    local, moments = local_model(problem, ground.sample, ground.certificate)
+def generate(problem: RecourseProblem, params: CopaParams, context: MethodContext) -> PlanCandidates:
+    """Search the plan, correct it if requested, and propose members with an extra margin."""
+    local, moments = local_model(problem, context.sample, context.certificate, searching=True)
     today = acting_linear(problem, local)
-    objective = Objective(
+    objective = PlanObjective(
         x0=problem.x0,
         validity=Margin.under(moments, params.validity_weight),
         proximity_weight=1.0,
@@ -107,22 +108,21 @@ def generate(problem: RecourseProblem, params: CopaParams, ground: Ground) -> Pl
         if params.correction == "none":
             return plan_raw
         chosen = CorrectionParams(kind=params.correction, margin=params.margin)
-        radius = ground.certificate.ambiguity_radius
+        radius = context.certificate.ambiguity_radius
         return corrected(problem.action_set, plan_raw, moments, radius, chosen, until=until)
 
-    return propose(problem, objective, params.count, push_unit=0.5 * ground.sample.deviation, adjust=correct)
+    return propose(problem, objective, params.count, extra_margin_unit=0.5 * context.sample.deviation, adjust=correct)
 
 
 METHOD = Method(
     name="copa",
     params=CopaParams,
     yields=Yields.PLAN,
-    needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
     weighs_costs=False,
     summary=(
-        "Several different ways to a yes that stay valid together when the model is retrained, with proven bounds on "
-        "the probability of that. Near by distance: weights of the cost do not steer it."
+        "Several different counterfactuals that stay valid together when the model is retrained, with proven bounds on "
+        "the probability of that. Minimises distance; cost weights do not affect the search."
     ),
     reference="Bui, Nguyen, Nguyen: Counterfactual Plans under Distributional Ambiguity, ICLR 2022",
 )

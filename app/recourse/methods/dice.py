@@ -1,9 +1,9 @@
 """DiCE (Mothilal et al. 2020): a diverse plan for the model as it is, the baseline of paper 4.
 
 ``min mean_j max(0, 1 - f(x_j)) + w1 mean_j c(x_j, x0) - w2 det K``, ``f`` the logit of the favourable decision. Weights
-are those of its source code. It differs in two things, so that only the objective tells it from `copa`: distances are
-L2 in encoded space, also between categories, and plans are searched on the local model, over legal records, by
-`app.recourse.plans`.
+are those of its source code. Two things differ, so that `copa` differs in the objective alone: distances are L2 in
+encoded space, also between categories, and plans are searched on the local model, over legal records, by
+`app.recourse.plans.search`.
 
 References
 ----------
@@ -17,9 +17,10 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
-from app.recourse.linear import LinearModel
-from app.recourse.method import Ground, Method, MethodParams, Need, PlanCandidates, Yields
-from app.recourse.plans import HalfSpaces, Objective, propose
+from app.recourse.method import Method, MethodContext, MethodParams, PlanCandidates, Yields
+from app.recourse.models.linear import LinearModel
+from app.recourse.plans.objective import HalfSpaces, PlanObjective
+from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.local import local_linear, own_linear
 
@@ -59,19 +60,19 @@ class Hinge:
         return np.where(values < 1.0, -1.0 / values.shape[-1], 0.0)
 
 
-def generate(problem: RecourseProblem, params: DiceParams, ground: Ground) -> PlanCandidates:
-    """Search the plan, and propose members that go further."""
-    model = local_linear(problem, ground.sample)
+def generate(problem: RecourseProblem, params: DiceParams, context: MethodContext) -> PlanCandidates:
+    """Search the plan, and propose members with an extra margin."""
+    model = local_linear(problem, context.sample)
     scale = _logits_per_unit(problem, model)
     theta = np.append(model.w, model.c)
-    objective = Objective(
+    objective = PlanObjective(
         x0=problem.x0,
         validity=Hinge(scale * theta),
         proximity_weight=params.proximity_weight,
         diversity_weight=params.diversity_weight,
         sides=HalfSpaces(theta[None], np.zeros(1)),
     )
-    return propose(problem, objective, params.count, push_unit=0.5 * ground.sample.deviation)
+    return propose(problem, objective, params.count, extra_margin_unit=0.5 * context.sample.deviation)
 
 
 def _logits_per_unit(problem: RecourseProblem, model: LinearModel) -> float:
@@ -86,12 +87,11 @@ METHOD = Method(
     name="dice",
     params=DiceParams,
     yields=Yields.PLAN,
-    needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
     weighs_costs=False,
     summary=(
-        "Several different ways to a yes for the model as it is; a baseline without robustness. Near by distance: "
-        "weights of the cost do not steer it."
+        "Several different counterfactuals for the present model; a baseline without robustness. Minimises distance; "
+        "cost weights do not affect the search."
     ),
     reference=(
         "Mothilal, Sharma, Tan: Explaining Machine Learning Classifiers through Diverse Counterfactual Explanations, "

@@ -1,7 +1,7 @@
 """Growing spheres: the nearest favourable record among random ones at growing distance. A baseline without a surrogate.
 
-Records are drawn in shells around the factual and made legal; of the first shell with a favourable one, the cheapest is
-taken, and those of its changes are undone, smallest first, that the model does not insist on. The paper halves the
+Records are drawn in shells around the factual and made legal. The cheapest favourable record of the first shell with
+one is taken, and its changes are undone, smallest first, as long as the model still accepts it. The paper halves the
 first sphere until nothing in it is favourable; here several shells are scored in one call, from the smallest.
 
 References
@@ -16,14 +16,14 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
-from app.recourse.blackbox import favourable
-from app.recourse.method import Candidates, Ground, Method, MethodParams, Need, Yields
+from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.models.black_box import favourable
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import SamplerParams
 
 SHELLS_PER_CALL = 5
 CALLS = 8
-"""Calls in which no favourable record is found before the search ends."""
+"""Calls without a favourable record after which the search ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,23 +36,23 @@ class GrowingSpheresParams(SamplerParams, MethodParams):
     """Records drawn in each shell."""
 
 
-def generate(problem: RecourseProblem, params: GrowingSpheresParams, ground: Ground) -> Candidates:
+def generate(problem: RecourseProblem, params: GrowingSpheresParams, context: MethodContext) -> Candidates:
     """The nearest favourable record found, with as many changes undone as the model allows."""
-    rows_raw = _search(problem, params, ground)
+    rows_raw = _search(problem, params, context)
     cost = problem.action_set.cost
     order = cost(rows_raw).argsort(kind="stable")
     return Candidates(
-        propose=lambda pushes: rows_raw[order[: len(pushes)]],
+        propose=lambda extra_margins: rows_raw[order[: len(extra_margins)]],
         meets=lambda rows: np.ones(len(rows), dtype=bool),
-        rate=lambda rows: -cost(rows),
-        push_unit=1.0,
-        exact=False,
-        complete=False,
+        rank=lambda rows: -cost(rows),
+        extra_margin_unit=1.0,
+        is_optimal=False,
+        proves_infeasible=False,
     )
 
 
-def _search(problem: RecourseProblem, params: GrowingSpheresParams, ground: Ground) -> Float[np.ndarray, "n p"]:
-    """Favourable legal rows: the nearest found and what is left of it when changes are undone; none where none is."""
+def _search(problem: RecourseProblem, params: GrowingSpheresParams, context: MethodContext) -> Float[np.ndarray, "n p"]:
+    """Favourable legal rows: the nearest found, and the same with changes undone; none where none is found."""
     A, rng = problem.action_set, np.random.default_rng(problem.seed)
     for call in range(CALLS):
         radii = params.shell_width * (1.0 + np.arange(call * SHELLS_PER_CALL, (call + 1) * SHELLS_PER_CALL))
@@ -61,11 +61,11 @@ def _search(problem: RecourseProblem, params: GrowingSpheresParams, ground: Grou
         rows = rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1)]
         if not len(rows):
             continue
-        accepted = rows[favourable(ground.meter.score_raw(rows))]
+        accepted = rows[favourable(context.meter.score_raw(rows))]
         if len(accepted):
             nearest = accepted[A.cost(accepted).argmin()]
             fewer = _undone_one_by_one(problem, nearest)
-            kept = fewer[favourable(ground.meter.score_raw(fewer))] if len(fewer) else fewer
+            kept = fewer[favourable(context.meter.score_raw(fewer))] if len(fewer) else fewer
             return np.concatenate([nearest[None], kept])
     return np.empty((0, A.space.p))
 
@@ -73,7 +73,7 @@ def _search(problem: RecourseProblem, params: GrowingSpheresParams, ground: Grou
 def _shell(
     problem: RecourseProblem, rng: np.random.Generator, params: GrowingSpheresParams, radius: float
 ) -> Float[np.ndarray, "n p"]:
-    """Legal rows about as far from the factual as `radius`; a change of category is as likely as it is short."""
+    """Legal rows about as far from the factual as `radius`; a change of category becomes likelier with the radius."""
     A, space, n = problem.action_set, problem.action_set.space, params.shell_samples
     rows = np.tile(A.factual_raw, (n, 1))
     moving = A.movable[space.numeric]
@@ -90,7 +90,7 @@ def _shell(
 
 
 def _undone_one_by_one(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
-    """The row with its smallest change undone, its two smallest, and so on, but for the last."""
+    """The row with its smallest change undone, its two smallest, and so on; at least one change remains."""
     A = problem.action_set
     changed = np.flatnonzero(row_raw != A.factual_raw)
     single = np.tile(A.factual_raw, (len(changed), 1))
@@ -106,7 +106,6 @@ METHOD = Method(
     name="growing_spheres",
     params=GrowingSpheresParams,
     yields=Yields.COUNTERFACTUAL,
-    needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
     summary="The nearest favourable record among random ones at growing distance; a baseline, not robust.",
     reference="Laugel et al.: Comparison-based inverse classification for interpretability in machine learning, 2018",

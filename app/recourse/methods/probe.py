@@ -1,7 +1,7 @@
-"""PROBE (paper 3): the cheapest change that noise in carrying it out undoes no more often than the applicant accepts.
+"""PROBE (paper 3): the cheapest change whose invalidation rate under noise stays below a target.
 
-How the search judges rates is the estimator; how the answer is judged is always the same: noisy copies of the very
-record, scored by the black box.
+The estimator says how the search judges rates. The answer is always judged by noisy copies of the returned record,
+scored by the black box.
 
 ==============  =======================================================================================================
 linear model    the rate is a margin (`linear_margin`): an exact search with that margin, nothing to improve
@@ -24,7 +24,7 @@ Pawelczyk, Datta, van den Heuvel, Kasneci, Lakkaraju, "Probabilistically Robust 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Interval
@@ -32,39 +32,27 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from app.errors import DegenerateSurrogate, Fault
-from app.recourse.blackbox import Meter
-from app.recourse.box_search import rows_in_boxes
-from app.recourse.boxes import Boxes
-from app.recourse.descent import Relaxed, descend
 from app.recourse.features import FeatureSpace
-from app.recourse.linear import LinearModel
-from app.recourse.method import HAIR, Candidates, Ground, Method, MethodParams, Need, Yields
+from app.recourse.method import HAIR, Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.models.black_box import Meter
+from app.recourse.models.linear import LinearModel
+from app.recourse.models.tree_boxes import Boxes
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import InvalidationReport
-from app.recourse.robustness.noise import (
-    NoiseLaw,
-    clopper_pearson,
-    invalidation_rate,
-    invalidation_rate_linear,
-    linear_margin,
-    noise_cdf,
-    noise_columns,
-    noise_faults,
-)
-from app.recourse.search import Search
+from app.recourse.robustness.invalidation import NoiseLaw, linear_margin, noise_cdf, noise_faults
+from app.recourse.robustness.measured_invalidation import Estimator, MeasuredInvalidation, Rates
+from app.recourse.search.cheapest import Search
+from app.recourse.search.gradient import Relaxed, descend
+from app.recourse.search.tree_leaves import rows_in_boxes
 from app.recourse.surrogate.boundary import SamplerParams
 from app.recourse.surrogate.local import local_linear
 from app.recourse.surrogate.tree import distil
-
-Estimator: TypeAlias = Literal["auto", "closed_form", "monte_carlo", "tree"]
-Rates: TypeAlias = Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]
 
 COST_WEIGHTS = np.array([0.02, 0.1, 0.3, 1.0])
 """Of the descent's objective, all at once: the paper sweeps one down until its target is met."""
 STEPS, STEP = 60, 0.1
 """Of the descent; the size in encoded units."""
 CURVATURE_STEP = 1e-3
-"""Of the difference that tells how the gradient turns, encoded units."""
+"""Of the finite difference of the gradient, encoded units."""
 BEGINNINGS = 4
 """Records from which the search on linearisations begins."""
 LINEARISATIONS = 4
@@ -73,24 +61,6 @@ DEEPER = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 4.0])
 """By how many deviations proposals go beyond the target."""
 ENOUGH = 1.0
 """Deviations beyond the target at which records in boxes are deep enough."""
-SCREENED = 16
-"""Records that are screened together."""
-MOST_SCREENED = 64
-"""Records that are screened in one verification."""
-SCREENING_DRAWS = 400
-"""Noisy copies that tell which records are worth the full number."""
-DOUBT = 3.0
-"""Standard errors by which a screened rate may miss the target."""
-CLOSE = 2.0
-"""Standard errors below the target within which a measured rate is measured once more with other draws."""
-ROUNDING = 1e-6
-"""By how much an exact rate may exceed the target: searches keep their margin up to a solver's tolerance."""
-MOST_LUCK = 5.0
-"""Standard errors by which a measured rate may exceed an exact one before the exact one is not believed."""
-FIRST_ORDER_DOUBT = 0.15
-"""By how much a first-order rate may miss the target."""
-MOST_PROOFS = 6
-"""Records whose rate is measured with the full number of draws, in one verification."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,178 +79,86 @@ class ProbeParams(SamplerParams, MethodParams):
     none; `tree`: exactly on a decision tree, the model's own or one distilled from it; `monte_carlo`: noisy copies;
     `auto`: what the model offers."""
     noise_samples: Annotated[int, Interval(ge=1000, le=100_000)] = 10_000
-    """Noisy copies that the model itself is asked about before a record is returned; twice as many where the rate is
-    close to the target."""
+    """Noisy copies that the model itself scores before a record is returned; twice as many where the rate is close to
+    the target."""
 
 
-def generate(problem: RecourseProblem, params: ProbeParams, ground: Ground) -> Candidates:
+def generate(problem: RecourseProblem, params: ProbeParams, context: MethodContext) -> Candidates:
     """Proposals whose estimated invalidation rate meets the target, and more beyond it."""
-    return _Probe(problem, params, ground).candidates()
+    return _Probe(problem, params, context).candidates()
 
 
 def promise(problem: RecourseProblem, params: ProbeParams, meter: Meter) -> Candidates:
-    """No proposals; what others propose is measured as ever."""
-    measured = _Measured(problem, params, meter, LinearModel(np.zeros(problem.action_set.space.d), 0.0))
+    """No proposals; the invalidation rate of any other record is measured."""
+    local = LinearModel(np.zeros(problem.action_set.space.d), 0.0)
+    measured = MeasuredInvalidation(problem, meter, local, **_measured_by(params))
     return Candidates(
-        propose=lambda pushes: np.empty((0, measured.space.p)),  # noqa: ARG005
+        propose=lambda extra_margins: np.empty((0, measured.space.p)),  # noqa: ARG005
         meets=lambda rows_raw: np.ones(len(rows_raw), dtype=bool),
-        rate=problem.action_set.cost,
-        push_unit=1.0,
+        rank=problem.action_set.cost,
+        extra_margin_unit=1.0,
         shortfall=lambda rows_raw: measured.shortfall(rows_raw, measured.screened, None),
         report=lambda row_raw: measured.reports.get(row_raw.tobytes()),
     )
 
 
-class _Measured:
-    """How often noise undoes records, estimated and measured."""
-
-    def __init__(self, problem: RecourseProblem, params: ProbeParams, meter: Meter, local: LinearModel) -> None:
-        self.problem, self.params = problem, params
-        self.black_box, self.meter = problem.black_box, meter
-        self.actions, self.space = problem.action_set, problem.action_set.space
-        self.target, self.law = params.target_invalidation_rate, params.noise_law
-        self._needed = max(-float(ndtri(self.target)), 0.0)
-        """Deviations of Gaussian noise between a record and the boundary at which the target is met."""
-        self.std = noise_columns(self.space, params.noise_std)
-        self.local = local
-        self.reports: dict[bytes, InvalidationReport] = {}
-        self.fidelity: float | None = None
-        self.estimator = params.estimator if params.estimator != "auto" else self._offered()
-
-    def _offered(self) -> Estimator:
-        if self.black_box.gradient is not None:
-            return "closed_form"
-        return "monte_carlo" if self.black_box.boxes is None else "tree"
-
-    @staticmethod
-    def _depth(rates: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """How many deviations of Gaussian noise such a rate leaves room for."""
-        return -ndtri(np.clip(rates, 1e-300, 1.0))
-
-    def _first_order(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Rates by score and slope of the model, or of the local model; exact for a linear model."""
-        return self._first_order_at(self.space.encode(rows_raw), self.law)
-
-    def _first_order_at(self, X: Float[np.ndarray, "n d"], law: NoiseLaw) -> Float[np.ndarray, "n"]:
-        if self.black_box.linear or self.black_box.gradient is None:
-            scores, gradients = self.local.score(X), np.broadcast_to(self.local.w, X.shape)
-        else:
-            scores, gradients = self.meter.score(X), self.meter.gradient(X)
-        return invalidation_rate_linear(scores, gradients, self.std, law)
-
-    def screened(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Rates by a few noisy copies, other than those that the answer is judged by."""
-        X = self.space.encode(rows_raw)
-        return invalidation_rate(self.meter, X, self.std, SCREENING_DRAWS, self.problem.seed + 1, self.law)[0]
-
-    def shortfall(
-        self, rows_raw: Float[np.ndarray, "n p"], estimate: Rates, proven: Rates | None
-    ) -> Float[np.ndarray, "n"]:
-        """By how much the rate of each row misses the target; NaN behind the first that meets it."""
-        misses = np.full(len(rows_raw), np.nan)
-        if len(rows_raw) > MOST_SCREENED and estimate == self.screened:
-            # Each takes hundreds of rows of the black box: half of them the best, half the most favourable.
-            deep = self.local.score(self.space.encode(rows_raw)).argsort(kind="stable")[::-1]
-            half = MOST_SCREENED // 2
-            few = np.union1d(np.arange(half), deep[:half])
-            misses[few] = self.shortfall(rows_raw[few], estimate, proven)
-            return misses
-        proofs = 0
-        doubt = (
-            DOUBT * math.sqrt(self.target * (1.0 - self.target) / SCREENING_DRAWS)
-            if estimate == self.screened
-            else FIRST_ORDER_DOUBT
-        )
-        for start in range(0, len(rows_raw), SCREENED):
-            estimated = estimate(rows_raw[start : start + SCREENED])
-            for k, rate in enumerate(estimated.tolist(), start=start):
-                if rate > self.target + (ROUNDING if proven else doubt):
-                    misses[k] = rate - self.target
-                    continue
-                report = self._measure(rows_raw[k], exact=proven is not None)
-                proofs += 1
-                misses[k] = report.rate - self.target
-                if proven and misses[k] <= MOST_LUCK * math.sqrt(self.target * (1.0 - self.target) / report.samples):
-                    misses[k] = min(misses[k], 0.0)  # it is known exactly; what was measured above it is chance
-                if misses[k] <= 0.0 or proofs == MOST_PROOFS:
-                    return misses
-        if not proofs and len(rows_raw):  # none was worth it, but the nearest one is told with its measured rate
-            nearest = int(misses.argmin())
-            miss = self._measure(rows_raw[nearest], exact=proven is not None).rate - self.target
-            misses[nearest] = max(miss, 1e-12) if proven else miss
-        return misses
-
-    def _measure(self, row_raw: Float[np.ndarray, "p"], *, exact: bool = False) -> InvalidationReport:
-        """The rate on the model itself; close to the target, where luck decides, twice the draws unless it is exact."""
-        key = row_raw.tobytes()
-        if key not in self.reports:
-            X, draws = self.space.encode(row_raw[None]), self.params.noise_samples
-            rate = self._share_refused(X, self.problem.seed)
-            luck = CLOSE * math.sqrt(self.target * (1.0 - self.target) / draws)
-            if not exact and self.target - luck < rate <= self.target:
-                rate = 0.5 * (rate + self._share_refused(X, self.problem.seed + 2))
-                draws *= 2
-            self.reports[key] = InvalidationReport(
-                estimator=self.estimator,
-                target=self.target,
-                rate=rate,
-                interval=clopper_pearson(round(rate * draws), draws),
-                samples=draws,
-                fidelity=self.fidelity,
-            )
-        return self.reports[key]
-
-    def _share_refused(self, X: Float[np.ndarray, "1 d"], seed: int) -> float:
-        return float(invalidation_rate(self.meter, X, self.std, self.params.noise_samples, seed, self.law)[0][0])
+def _measured_by(params: ProbeParams) -> dict[str, Any]:
+    return {
+        "target": params.target_invalidation_rate,
+        "noise_std": params.noise_std,
+        "law": params.noise_law,
+        "estimator": params.estimator,
+        "samples": params.noise_samples,
+    }
 
 
-class _Probe(_Measured):
+class _Probe(MeasuredInvalidation):
     """One question: which records to measure."""
 
-    def __init__(self, problem: RecourseProblem, params: ProbeParams, ground: Ground) -> None:
-        super().__init__(problem, params, ground.meter, local_linear(problem, ground.sample))
-        self.ground = ground
+    def __init__(self, problem: RecourseProblem, params: ProbeParams, context: MethodContext) -> None:
+        super().__init__(problem, context.meter, local_linear(problem, context.sample), **_measured_by(params))
+        self.context = context
 
     def candidates(self) -> Candidates:
-        """What suits the estimator and the model."""
+        """The proposals that suit the estimator and the model."""
         if self.estimator == "tree":
             return self._by_boxes()
         if self.black_box.linear and self.black_box.fractional:
-            return self._by_margin(estimate=self._first_order, exact=True)
+            return self._by_margin(estimate=self.first_order, exact=True)
         if self.estimator == "monte_carlo":
             return self._by_margin(estimate=self.screened, exact=False)
         if self.black_box.gradient is None:
-            return self._by_margin(estimate=self._first_order, exact=False)
+            return self._by_margin(estimate=self.first_order, exact=False)
         return self._by_gradient()
 
     # --- proposals ---------------------------------------------------------------------------------------------------
 
     def _by_margin(self, *, estimate: Rates, exact: bool) -> Candidates:
-        """Searches on the local linear model; for a linear black box that is the model itself and nothing is better."""
+        """Searches on the local linear model; optimal for a linear black box, where both are the same."""
         search = Search(self.local, self.actions, deadline=self.problem.deadline)
-        # Where the local model accepts the factual and the model does not, margins count from where the factual stands.
+        # Where the local model accepts the factual and the model does not, margins count from the factual's score.
         start = 0.0 if exact else max(search.start_score, 0.0)
         margin = start + max(linear_margin(self.local.w, self.std, self.law, self.target), 0.0)
-        unit = 0.5 * self.ground.sample.deviation
+        unit = 0.5 * self.context.sample.deviation
 
-        def propose(pushes: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
-            rows_raw = search.rows(margin + pushes, exact_up_to=margin + 2.0 * HAIR * unit)
-            if len(rows_raw) or not len(pushes):
+        def propose(extra_margins: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
+            rows_raw = search.rows(margin + extra_margins, exact_up_to=margin + 2.0 * HAIR * unit)
+            if len(rows_raw) or not len(extra_margins):
                 return rows_raw
-            # The target is out of reach; what comes near it is worth telling.
-            return search.rows(np.linspace(start, margin, len(pushes), endpoint=False), exact_up_to=-math.inf)
+            # The target is out of reach; propose what comes nearest.
+            return search.rows(np.linspace(start, margin, len(extra_margins), endpoint=False), exact_up_to=-math.inf)
 
         return self._candidates(
             propose,
             estimate=estimate,
-            proven=self._first_order if exact else None,
-            push_unit=unit,
-            exact=exact,
-            complete=True,
+            proven=self.first_order if exact else None,
+            extra_margin_unit=unit,
+            is_optimal=exact,
+            proves_infeasible=True,
         )
 
     def _by_gradient(self) -> Candidates:
-        return self._from_pool(self._linearised(self._beginnings()), self._first_order, proven=None)
+        return self._from_pool(self._linearised(self._beginnings()), self.first_order, proven=None)
 
     def _by_boxes(self) -> Candidates:
         boxes = self.black_box.boxes
@@ -297,20 +175,26 @@ class _Probe(_Measured):
     def _from_pool(
         self, pool: Float[np.ndarray, "n p"], rates: Rates, *, proven: Rates | None, estimate: Rates | None = None
     ) -> Candidates:
-        """Proposals out of a pool: for each push the cheapest whose rate lies so many deviations beyond the target."""
-        depth = self._depth(rates(pool))
+        """Proposals out of a pool: for each extra margin, in deviations, the cheapest that exceeds the target by it."""
+        depth = self.depth(rates(pool))
         order = self.actions.cost(pool).argsort(kind="stable")
 
-        def propose(pushes: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
-            picks = [next((k for k in order if depth[k] >= self._needed + push - 1e-9), None) for push in pushes]
+        def propose(extra_margins: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
+            least = self.needed + extra_margins - 1e-9
+            picks = [next((k for k in order if depth[k] >= one), None) for one in least]
             found = [pick for pick in picks if pick is not None]
-            if not found and len(pool) and len(pushes):  # the target is out of reach; what comes near is worth telling
-                found = np.argsort(-depth, kind="stable")[: len(pushes)].tolist()
+            if not found and len(pool) and len(extra_margins):  # the target is out of reach; propose what comes nearest
+                found = np.argsort(-depth, kind="stable")[: len(extra_margins)].tolist()
             return pool[found]
 
-        # A pool holds what came up, not all that is legal.
+        # A pool holds the records that searches found, not every legal record.
         return self._candidates(
-            propose, estimate=estimate or rates, proven=proven, push_unit=0.1, exact=False, complete=False
+            propose,
+            estimate=estimate or rates,
+            proven=proven,
+            extra_margin_unit=0.1,
+            is_optimal=False,
+            proves_infeasible=False,
         )
 
     def _candidates(
@@ -319,18 +203,18 @@ class _Probe(_Measured):
         *,
         estimate: Rates,
         proven: Rates | None,
-        push_unit: float,
-        exact: bool,
-        complete: bool,
+        extra_margin_unit: float,
+        is_optimal: bool,
+        proves_infeasible: bool,
     ) -> Candidates:
         margin = max(linear_margin(self.local.w, self.std, self.law, self.target), 0.0)
         return Candidates(
             propose=propose,
             meets=lambda rows_raw: np.ones(len(rows_raw), dtype=bool),
-            rate=lambda rows_raw: self.local.score(self.space.encode(rows_raw)),
-            push_unit=push_unit,
-            exact=exact,
-            complete=complete,
+            rank=lambda rows_raw: self.local.score(self.space.encode(rows_raw)),
+            extra_margin_unit=extra_margin_unit,
+            is_optimal=is_optimal,
+            proves_infeasible=proves_infeasible,
             shortfall=lambda rows_raw: self.shortfall(rows_raw, estimate, proven),
             report=lambda row_raw: self.reports.get(row_raw.tobytes()),
             relax=lambda: Search(self.local, self.actions).relaxation(margin),
@@ -339,28 +223,28 @@ class _Probe(_Measured):
     # --- with gradients ----------------------------------------------------------------------------------------------
 
     def _beginnings(self) -> list[Float[np.ndarray, "p"]]:
-        """Legal records to begin from: the local model's answer, and where descent leads; shallow first."""
+        """Legal records to start from: the local model's answer, and the results of the descent; shallow first."""
         search = Search(self.local, self.actions, deadline=self.problem.deadline)
-        margins = max(search.start_score, 0.0) + 0.5 * self.ground.sample.deviation * DEEPER
+        margins = max(search.start_score, 0.0) + 0.5 * self.context.sample.deviation * DEEPER
         rows_raw = search.rows(margins, exact_up_to=-math.inf)
         found = [self._best(rows_raw)] if len(rows_raw) else []
         hull = Relaxed(self.actions)
         X = np.concatenate(
-            [hull.x0[None], self.ground.neighbours[:2], self.space.encode(np.array(found).reshape(-1, self.space.p))]
+            [hull.x0[None], self.context.neighbours[:2], self.space.encode(np.array(found).reshape(-1, self.space.p))]
         )
         starts = np.repeat(X, len(COST_WEIGHTS), axis=0)
         weights = np.tile(COST_WEIGHTS, len(X))[:, None]
         iterates = descend(
             lambda X: self._slope(X) + weights * hull.cost_slope(X), starts, hull, steps=STEPS, rate=STEP
         )
-        # Of each beginning the cheapest iterate at every depth; the shallow ones are where linearisations begin.
+        # For each start the cheapest iterate at every depth; linearisations start at the shallow ones.
         iterates = (
             iterates.reshape(STEPS, len(X), len(COST_WEIGHTS), -1).swapaxes(0, 1).reshape(len(X), -1, self.space.d)
         )
         flat = iterates.reshape(-1, self.space.d)
-        depth = self._depth(self._first_order_at(flat, "gaussian")).reshape(iterates.shape[:2])
+        depth = self.depth(self.first_order_at(flat, "gaussian")).reshape(iterates.shape[:2])
         cost = hull.cost(flat).reshape(depth.shape)
-        deep_enough = depth >= self._needed + DEEPER[:, None, None]
+        deep_enough = depth >= self.needed + DEEPER[:, None, None]
         best = np.where(deep_enough, cost, np.inf).argmin(axis=2)
         points = iterates[np.arange(len(X)), best][deep_enough.any(axis=2)]
         rows_raw = self.actions.snap(self.space.decode(points))
@@ -384,7 +268,7 @@ class _Probe(_Measured):
         return -pull[:, None] * rises - 2.0 * np.maximum(-f, 0.0)[:, None] * g
 
     def _turn(self, X: Float[np.ndarray, "n d"], v: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Hessian of the score times `v`: how the gradient turns; nothing where the score is piecewise linear."""
+        """Hessian of the score times `v`; zero where the score is piecewise linear."""
         if self.black_box.piecewise_linear:
             return np.zeros_like(v)
         length = np.sqrt((v * v).sum(axis=1, keepdims=True))
@@ -395,9 +279,9 @@ class _Probe(_Measured):
     def _linearised(self, beginnings: list[Float[np.ndarray, "p"]]) -> Float[np.ndarray, "n p"]:
         """Legal records found by exact searches on the model's linearisation, again at the best of each search.
 
-        Among them the beginnings themselves, and the neighbours, which lie deep where nothing else does.
+        Includes the starts themselves and the neighbours, which are deep where no other record is.
         """
-        pool, visited = [*beginnings, *self.space.decode(self.ground.neighbours)], set[bytes]()
+        pool, visited = [*beginnings, *self.space.decode(self.context.neighbours)], set[bytes]()
         for begin in beginnings[:BEGINNINGS]:
             row_raw = begin
             for _ in range(LINEARISATIONS):
@@ -426,7 +310,7 @@ class _Probe(_Measured):
 
     def _best(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "p"]:
         """The cheapest that meets the target to first order, or else the one with the lowest rate."""
-        rates = self._first_order(rows_raw)
+        rates = self.first_order(rows_raw)
         met = np.flatnonzero(rates <= self.target)
         return rows_raw[met[self.actions.cost(rows_raw[met]).argmin()] if met.size else rates.argmin()]
 
@@ -434,8 +318,8 @@ class _Probe(_Measured):
 
     def _distilled(self) -> Boxes:
         reference = self.problem.reference
-        X = np.concatenate([self.ground.sample.X, reference.X])
-        tree = distil(X, np.concatenate([self.ground.sample.favourable, reference.scores >= 0.0]))
+        X = np.concatenate([self.context.sample.X, reference.X])
+        tree = distil(X, np.concatenate([self.context.sample.favourable, reference.scores >= 0.0]))
         self.fidelity = tree.fidelity
         return tree.boxes
 
@@ -445,30 +329,29 @@ class _Probe(_Measured):
     def _in_boxes(self, boxes: Boxes) -> Iterator[Float[np.ndarray, "n p"]]:
         """Records, cheapest first, until some lie well beyond the target."""
         rates = self._rates_in(boxes)
-        needed = self._needed + ENOUGH
+        needed = self.needed + ENOUGH
         for rows_raw in rows_in_boxes(boxes, self.actions, self.std):
             yield rows_raw
-            if (self._depth(rates(rows_raw)) >= needed).any():
+            if (self.depth(rates(rows_raw)) >= needed).any():
                 return
 
 
 def faults(space: FeatureSpace, params: ProbeParams) -> list[Fault]:
-    """What is wrong with the parameters for this model, with pointers into the request."""
-    return noise_faults(space, params.noise_std, pointer="/method/noise_std")
+    """Faults of the parameters for this model; pointers into them."""
+    return [fault.under("/noise_std") for fault in noise_faults(space, params.noise_std)]
 
 
 METHOD = Method(
     name="probe",
     params=ProbeParams,
     yields=Yields.COUNTERFACTUAL,
-    needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
     promise=promise,
     faults=faults,
     knobs={"target_invalidation_rate": -1, "noise_std": 1},
     summary=(
-        "The cheapest change that noise in carrying it out undoes no more often than a chosen rate, measured on the "
-        "model itself."
+        "The cheapest change that stays favourable under inexact implementation: noise invalidates it no more often "
+        "than a chosen rate, measured on the model itself."
     ),
     reference="Pawelczyk, Datta, van den Heuvel, Kasneci, Lakkaraju: Probabilistically Robust Recourse, ICLR 2023",
 )

@@ -10,7 +10,7 @@ the smallest that any within `radius_favourable` of the other class has. Both ex
 
 The odds are lowered by projected gradient descent within a budget of cost: that of the cheapest accepted sample, and
 `extra_cost`. The authors iterate for the inner extremes too; here they are read off a grid. Their cost is the L1
-distance; ours is that of the action set, which is the same between numbers of weight 1.
+distance; ours is the action set's, which equals it for numbers of weight 1.
 
 References
 ----------
@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
-from app.recourse.method import Candidates, Ground, Method, MethodParams, Need, Yields
+from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import SamplerParams
 
@@ -50,9 +50,9 @@ class RobustBayesianParams(SamplerParams, MethodParams):
     """Parameters of robust Bayesian recourse."""
 
     radius_unfavourable: Annotated[float, Interval(ge=0, le=10)] = 1.0
-    """How far the unfavourable samples may be from where they were seen, encoded units (epsilon_0)."""
+    """Radius of the ambiguity set of the unfavourable samples, encoded units (epsilon_0)."""
     radius_favourable: Annotated[float, Interval(ge=0, le=10)] = 0.5
-    """The same for the favourable samples (epsilon_1)."""
+    """Radius of the ambiguity set of the favourable samples, encoded units (epsilon_1)."""
     bandwidth: Annotated[float, Interval(gt=0, le=10)] = 1.0
     """Width of the Gaussian around each sample, encoded units (sigma)."""
     extra_cost: Annotated[float, Interval(ge=0, le=100)] = 1.0
@@ -61,7 +61,7 @@ class RobustBayesianParams(SamplerParams, MethodParams):
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """Worst-case log odds of the unfavourable class, and which way they fall."""
+    """Worst-case log odds of the unfavourable class, and their gradient."""
 
     favourable: Float[np.ndarray, "m d"]
     unfavourable: Float[np.ndarray, "k d"]
@@ -98,16 +98,20 @@ class Odds:
         return upper - lower, up - down
 
 
-def generate(problem: RecourseProblem, params: RobustBayesianParams, ground: Ground) -> Candidates:
+def generate(problem: RecourseProblem, params: RobustBayesianParams, context: MethodContext) -> Candidates:
     """Rows along the descent of the odds, best first."""
-    A, space, sample = problem.action_set, problem.action_set.space, ground.sample
+    A, space, sample = problem.action_set, problem.action_set.space, context.sample
     odds = Odds(sample.X[sample.favourable][:MOST_CENTRES], sample.X[~sample.favourable][:MOST_CENTRES], params)
-    # Those of the samples as they were seen: much cheaper, and they only order the changes of fallback records.
+    # Odds with radius 0: much cheaper, and used only to order the changes of fallback records.
     nominal = Odds(odds.favourable, odds.unfavourable, replace(params, radius_unfavourable=0.0, radius_favourable=0.0))
-    budget, path = _descend(problem, odds, ground, params)
+    budget, path = _descend(problem, odds, context, params)
 
     def meets(rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         return A.cost(rows_raw) <= budget * (1.0 + ROUNDING)
+
+    def how_far(row_raw: Float[np.ndarray, "p"]) -> str | None:
+        cost = float(A.cost(row_raw[None])[0])
+        return None if cost <= budget * (1.0 + ROUNDING) else f"It costs {cost:.3g}; the budget is {budget:.3g}."
 
     rows = A.snap(space.decode(path))
     cheaper = A.round(rows, toward_raw=np.broadcast_to(A.start_raw, rows.shape))
@@ -115,21 +119,26 @@ def generate(problem: RecourseProblem, params: RobustBayesianParams, ground: Gro
     rows = rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1) & meets(rows)]
     values = odds(space.encode(rows))[0] if len(rows) else np.empty(0)
     best = rows[values.argsort(kind="stable")[:PROPOSED]]
+    # The first point of the descent is a sample that the model accepts, unless rounding has moved it.
+    first = A.snap(space.decode(path[:1]))
+    best = np.concatenate([best, first[A.contains(first) & (first != A.factual_raw).any(axis=1) & meets(first)]])
     return Candidates(
-        propose=lambda pushes: best[: len(pushes)],
+        propose=lambda extra_margins: best[: len(extra_margins)],
         meets=meets,
-        rate=lambda rows_raw: -nominal(space.encode(rows_raw))[0],
-        push_unit=1.0,
-        complete=False,
+        rank=lambda rows_raw: -nominal(space.encode(rows_raw))[0],
+        nearness=lambda rows_raw: -A.cost(rows_raw),
+        how_far=how_far,
+        extra_margin_unit=1.0,
+        proves_infeasible=False,
         objective=lambda rows_raw: odds(space.encode(rows_raw))[0],
     )
 
 
 def _descend(
-    problem: RecourseProblem, odds: Odds, ground: Ground, params: RobustBayesianParams
+    problem: RecourseProblem, odds: Odds, context: MethodContext, params: RobustBayesianParams
 ) -> tuple[float, Float[np.ndarray, "n d"]]:
-    """The budget, and points of a descent from the cheapest favourable sample that never go beyond it."""
-    x0, sample, space = problem.x0, ground.sample, problem.action_set.space
+    """The budget, and the points of a descent from the cheapest favourable sample within it."""
+    x0, sample, space = problem.x0, context.sample, problem.action_set.space
     free = np.zeros(space.d)
     free[sample.free] = 1.0
     accepted = sample.X[sample.favourable]
@@ -145,7 +154,7 @@ def _descend(
     upper[space.numeric_columns] = (problem.action_set.upper_raw[j] - space.center_raw) / space.scale_raw
     x, path = np.clip(nearest, lower, upper), []
     now = time.monotonic()
-    # Half of the time, as what is found has yet to be verified.
+    # Half of the time: verification needs the rest.
     until = math.inf if problem.deadline is None else now + 0.5 * (problem.deadline - now)
     for _ in range(STEPS):
         path.append(x)
@@ -175,7 +184,6 @@ METHOD = Method(
     name="robust_bayesian",
     params=RobustBayesianParams,
     yields=Yields.COUNTERFACTUAL,
-    needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
     knobs={"radius_unfavourable": 1, "extra_cost": 1},
     summary="The best posterior odds within a budget, for the worst samples within a radius of those seen; a baseline.",

@@ -1,9 +1,9 @@
 """The cheapest action that every linear model within a Euclidean radius accepts (the ablation of paper 1).
 
 ``min cost  subject to  w.x + c - radius |(x, 1)|_2 >= 0``, ``|w| = 1``: a second-order cone program. Over lattices,
-categories and caps, a mixed-integer program that knows tangents of the cone chooses what is whole, the cone program
-settles the rest, and its optimum gives the next tangent, until nothing cheaper is left (outer approximation; Duran and
-Grossmann 1986).
+categories and caps, a mixed-integer program with tangents of the cone chooses the integer variables, the cone program
+the continuous ones, and its optimum gives the next tangent, until no cheaper row is left (outer approximation; Duran
+and Grossmann 1986).
 
 References
 ----------
@@ -19,21 +19,30 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Bool, Float
 
-from app.recourse.action_program import FAR, ActionProgram
-from app.recourse.convex import cone_program
-from app.recourse.linear import LinearModel, homogeneous
-from app.recourse.method import Candidates, Ground, Method, MethodParams, Need, Yields
+from app.errors import DeadlineExceeded, SolverFailed
+from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.models.linear import LinearModel, homogeneous
+from app.recourse.numerics.solvers import cone_program
 from app.recourse.problem import RecourseProblem
-from app.recourse.search import Search
-from app.recourse.surrogate.kinds import SurrogateParams
+from app.recourse.search.cheapest import Search
+from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.surrogate.linear_fits import SurrogateParams
 from app.recourse.surrogate.local import logit_model
 
 ROUNDS = 20
 """Rounds of tangents."""
 TOLERANCE = 1e-7
-"""By which the constraint may be missed, encoded units."""
+"""Of the constraint, encoded units."""
 DUST = 1e-6
-"""Moves of continuous features that are shorter are what a solver leaves behind, encoded units."""
+"""Shorter moves of continuous features are solver residue, encoded units."""
+RUNGS = 24
+"""Rows of growing score that are tried where no row has a worst score >= 0."""
+HALVINGS = 5
+"""Of the interval in which the largest worst score lies."""
+FARTHEST = 10.0
+"""Score up to which they grow where a number has no limit, encoded units."""
+SLACK = 1e-6
+"""By which the worst score may miss 0 in an answer, encoded units."""
 LONGEST_S = 10.0
 """Of a cone program without a deadline."""
 
@@ -88,7 +97,7 @@ def project(
 
 
 def _tangent(model: LinearModel, radius: float, point: Float[np.ndarray, "d"]) -> LinearModel:
-    """The linear model that touches the worst score at a point, and is nowhere below it."""
+    """The linear model tangent to the worst score at a point; nowhere below it."""
     length = math.sqrt(float(point @ point) + 1.0)
     return LinearModel(model.w - radius * point / length, model.c - radius / length)
 
@@ -101,9 +110,9 @@ def _continuous(
     free: Bool[np.ndarray, "n"],
     deadline: float | None,
 ) -> Float[np.ndarray, "n"] | None:
-    """The best variables where the free ones are numbers, whole or not, and the others stay.
+    """The best values of the free variables, taken as continuous, with the others fixed.
 
-    None where that is infeasible, or nothing is free.
+    None where that is infeasible, or no variable is free.
     """
     if not free.any():
         return None
@@ -113,7 +122,7 @@ def _continuous(
     above, below = np.isfinite(program.upper), np.isfinite(program.lower)
     eye, limit = np.eye(n), program.limit[free]
     capped = np.isfinite(limit)
-    # In units of cost, and each row by its largest entry: steps of a fine lattice are many and small.
+    # Scaled by cost and by the largest entry of each row, because steps of a fine lattice are many and small.
     unit = 1.0 / np.where(program.cost[free] > 0.0, program.cost[free], 1.0)
     linear = np.concatenate([-eye, eye[capped], own[above][:, free], -own[below][:, free]]) * unit
     limits = np.concatenate(
@@ -144,22 +153,49 @@ def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - time.monotonic(), 1e-3)
 
 
-def generate(problem: RecourseProblem, params: RobustProjectionParams, ground: Ground) -> Candidates:
-    """The robust projection; pushes go on from it along the tangent of its constraint."""
-    local = logit_model(problem, ground.sample, ground.meter, params.surrogate)
+def generate(problem: RecourseProblem, params: RobustProjectionParams, context: MethodContext) -> Candidates:
+    """The robust projection; extra margins count along the tangent of its constraint there."""
+    local = logit_model(problem, context.sample, context.meter, params.surrogate)
     model, radius, space = local.model.unit(), params.weight_radius, problem.action_set.space
     empty = bool((problem.action_set.lower_raw > problem.action_set.upper_raw).any())
     program = ActionProgram(problem.action_set, reach=FAR * float(problem.action_set.weights.max()))
     best = None if empty else project(program, model, radius, problem.deadline)
 
-    def propose(pushes: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
+    def propose(extra_margins: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
         if best is None:
             return np.empty((0, space.p))
         tangent = _tangent(model, radius, space.encode(best[None])[0])
         search = Search(tangent, problem.action_set, deadline=problem.deadline)
-        further = search.rows(np.maximum(search.start_score, 0.0) + pushes[pushes > 0.0], exact_up_to=-math.inf)
+        positive = extra_margins[extra_margins > 0.0]
+        further = search.rows(np.maximum(search.start_score, 0.0) + positive, exact_up_to=-math.inf)
         # The tangent accepts more than the constraint.
-        return np.concatenate([best[None][: int((pushes == 0.0).any())], further[meets(further)]])
+        return np.concatenate([best[None][: int((extra_margins == 0.0).any())], further[meets(further)]])
+
+    def nearest() -> Float[np.ndarray, "n p"]:
+        """Rows of growing score, and the cheapest rows of growing worst score below 0."""
+        search = Search(model, problem.action_set, deadline=problem.deadline)
+        rows = np.empty((0, space.p))
+        if search.reach > search.start_score:
+            top = min(search.reach, max(search.start_score, 0.0) + FARTHEST)
+            rows = search.rows(np.linspace(search.start_score, top, RUNGS + 1)[1:], exact_up_to=-math.inf)
+        low = float(worst_score(model, radius, space.encode(np.vstack([problem.action_set.start_raw, rows]))).max())
+        high, found = 0.0, [rows]
+        for _ in range(HALVINGS if low < 0.0 and best is None and not empty else 0):
+            middle = 0.5 * (low + high)
+            try:
+                row_raw = project(program, LinearModel(model.w, model.c - middle), radius, problem.deadline)
+            except (DeadlineExceeded, SolverFailed):
+                break
+            low, high = (low, middle) if row_raw is None else (middle, high)
+            found += [] if row_raw is None else [row_raw[None]]
+        return np.concatenate(found)
+
+    def how_far(row_raw: Float[np.ndarray, "p"]) -> str | None:
+        point = space.encode(row_raw[None])
+        if worst_score(model, radius, point)[0] >= -SLACK:
+            return None
+        reached = max(float(model.score(point)[0] / np.linalg.norm(homogeneous(point))), 0.0)
+        return f"Every linear model within a radius of {reached:.3g} accepts it; weight_radius is {radius:g}."
 
     def meets(rows_raw: Float[np.ndarray, "n p"]) -> np.ndarray:
         return worst_score(model, radius, space.encode(rows_raw)) >= -TOLERANCE
@@ -167,8 +203,10 @@ def generate(problem: RecourseProblem, params: RobustProjectionParams, ground: G
     return Candidates(
         propose=propose,
         meets=meets,
-        rate=lambda rows_raw: worst_score(model, radius, space.encode(rows_raw)),
-        push_unit=0.5 * ground.sample.deviation,
+        rank=lambda rows_raw: worst_score(model, radius, space.encode(rows_raw)),
+        nearest=nearest,
+        how_far=how_far,
+        extra_margin_unit=0.5 * context.sample.deviation,
         surrogate=local.report,
         relax=lambda: Search(model, problem.action_set).relaxation(0.0),
     )
@@ -178,7 +216,6 @@ METHOD = Method(
     name="robust_projection",
     params=RobustProjectionParams,
     yields=Yields.COUNTERFACTUAL,
-    needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
     knobs={"weight_radius": 1},
     summary="The cheapest change that every linear model within a Euclidean radius of the local one accepts.",

@@ -1,8 +1,8 @@
-"""Wachter: least loss and cost under the model itself, with no thought for robustness. A baseline of all four papers.
+"""Wachter: least loss and cost under the model itself, without robustness. A baseline of all four papers.
 
-``min loss(f(x)) + cost_weight cost(x)`` over the action set. For a linear model that is solved exactly. A model that
-offers gradients is linearised again and again, each time within a distance that its true score justifies; the papers
-take Adam steps in encoded space instead, and round afterwards. Any other model is stood in for by its surrogate.
+``min loss(f(x)) + cost_weight cost(x)`` over the action set. Exact for a linear model. A model that offers gradients is
+linearised repeatedly, each time within a distance that its true score justifies; the papers take Adam steps in encoded
+space and round afterwards. Any other model is replaced by its surrogate.
 
 References
 ----------
@@ -17,21 +17,23 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
-from app.recourse.actionability import ActionSet
-from app.recourse.linear import LinearModel
-from app.recourse.method import Candidates, Ground, Method, MethodParams, Need, Yields
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.methods.loss_and_cost import minimising
+from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
-from app.recourse.proposals import minimising
-from app.recourse.robust_linear import Objective, loss
-from app.recourse.surrogate.kinds import SurrogateParams
+from app.recourse.robustness.adversarial_loss import LossAndCost, loss
+from app.recourse.search.branching import EXACT
+from app.recourse.search.responses import legal
+from app.recourse.search.trade_off import TradeOff
+from app.recourse.surrogate.linear_fits import SurrogateParams
 from app.recourse.surrogate.local import logit_model
-from app.recourse.tradeoff import EXACT, TradeOff, legal
 
 RADII = (4.0, 1.0, 0.25, 0.06)
 """Distances within which a linearisation is tried, encoded units; all are scored in one call."""
 STEPS = 20
 PROGRESS = 1e-6
-"""Relative; less is the end."""
+"""Least relative progress of a step; below it the search ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,29 +41,29 @@ class WachterParams(SurrogateParams, MethodParams):
     """Parameters of Wachter's counterfactuals."""
 
     cost_weight: Annotated[float, Interval(ge=1e-6, le=1e3)] = 0.1
-    """Loss that one unit of cost is worth; lowered where the model refuses the optimum."""
+    """Weight of one unit of cost against the loss; lowered where the model refuses the optimum."""
 
 
-def generate(problem: RecourseProblem, params: WachterParams, ground: Ground) -> Candidates:
-    """The optimum on the model, or on what stands for it."""
-    local = logit_model(problem, ground.sample, ground.meter, params.surrogate)
-    objective = Objective(model=local.model, radius=0.0, cost_weight=params.cost_weight)
+def generate(problem: RecourseProblem, params: WachterParams, context: MethodContext) -> Candidates:
+    """The optimum on the model, or on its surrogate."""
+    local = logit_model(problem, context.sample, context.meter, params.surrogate)
+    objective = LossAndCost(model=local.model, radius=0.0, cost_weight=params.cost_weight)
     trade_off = TradeOff(problem.action_set, objective, deadline=problem.deadline)
     if problem.black_box.linear or problem.black_box.gradient is None:
-        return minimising(problem, trade_off, local.report, local.push_unit)
+        return minimising(problem, trade_off, local.report, local.extra_margin_unit)
     first = trade_off.best()
     if first is None:
-        return minimising(problem, trade_off, local.report, local.push_unit)
-    row_raw, model = _descend(problem, objective, ground, first.row_raw)
+        return minimising(problem, trade_off, local.report, local.extra_margin_unit)
+    row_raw, model = _descend(problem, objective, context, first.row_raw)
     trade_off = TradeOff(problem.action_set, replace(objective, model=model), deadline=problem.deadline)
-    return minimising(problem, trade_off, local.report, local.push_unit, first_raw=row_raw)
+    return minimising(problem, trade_off, local.report, local.extra_margin_unit, first_raw=row_raw)
 
 
 def _descend(
-    problem: RecourseProblem, objective: Objective, ground: Ground, row_raw: Float[np.ndarray, "p"]
+    problem: RecourseProblem, objective: LossAndCost, context: MethodContext, row_raw: Float[np.ndarray, "p"]
 ) -> tuple[Float[np.ndarray, "p"], LinearModel]:
     """A local optimum on the model, and the model's linearisation there."""
-    A, meter = problem.action_set, ground.meter
+    A, meter = problem.action_set, context.meter
     encode = A.space.encode
 
     def value(rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
@@ -111,9 +113,8 @@ METHOD = Method(
     name="wachter",
     params=WachterParams,
     yields=Yields.COUNTERFACTUAL,
-    needs=frozenset({Need.BOUNDARY_SAMPLE}),
     generate=generate,
     knobs={"cost_weight": -1},
-    summary="The least loss and cost under the model as it is, which says nothing about the next one; a baseline.",
+    summary="The least loss and cost under the present model, without robustness; a baseline.",
     reference="Wachter, Mittelstadt, Russell: Counterfactual explanations without opening the black box, 2018",
 )

@@ -1,1 +1,1 @@
-"""How long a counterfactual stays favourable when the model is retrained, or the advice is followed inexactly."""
+"""Validity of counterfactuals when the model is retrained or the advice is implemented inexactly."""

@@ -1,6 +1,6 @@
 """Validity bounds over every distribution of linear models near a given mean and covariance (paper 4).
 
-``theta ~ Q``, and all that is known of Q is that its mean and covariance lie within `radius` of ``(mean, covariance)``
+``theta ~ Q``; of Q it is only known that its mean and covariance lie within `radius` of ``(mean, covariance)``
 in the Gelbrich distance, the Wasserstein-2 distance between Gaussians with these moments. For a plan ``x_1 .. x_J`` in
 homogeneous form (a 1 appended)::
 
@@ -14,16 +14,16 @@ symbol            name
 ``x_j``           rows of ``points``
 ================  ===============================================
 
-Three things are ours and checked by tests against routes that share no code with this one:
+Three results are not in the paper; tests check them against independent computations:
 
 * one counterfactual has a closed form: with ``m`` the mean and ``s`` the deviation of ``theta.x/|x|``, seen as the
   point ``(m, s)`` in the half-plane, the radius turns it by ``asin(rho/|(m, s)|)`` at most;
 * only ``theta.x_j`` matters, and the projection of a Gelbrich ball is the Gelbrich ball of the projected moments, so a
-  plan needs programs in at most J dimensions, whatever the dimension of the model;
+  plan needs programs in at most J dimensions, for every dimension of the model;
 * by Proposition 2.4 either the upper bound is 1 or the lower bound is 0, so one program is left.
 
-Bounds are promises: a lower bound is taken from the dual side and lowered by what the solver has left open, an upper
-bound is raised likewise.
+Bounds are proven: a lower bound is taken from the dual side and lowered by the solver's residuals, an upper bound is
+raised likewise.
 
 References
 ----------
@@ -38,17 +38,17 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, SolverFailed
-from app.recourse.linear import WeightMoments
-from app.recourse.robustness.programs import lower_program, upper_program
+from app.recourse.models.linear import WeightMoments
+from app.recourse.robustness.gelbrich_programs import lower_program, upper_program
 
 OUTWARD = 1e-12
-"""Closed forms are moved outwards by this much, more than their rounding."""
+"""Closed forms are widened by this much, which exceeds their rounding."""
 SINGULAR = 1e-12
 """Variances below this are raised to it, and the radius is widened so that the ball still contains the old one."""
 
 
 class BoundStatus(StrEnum):
-    """How far a pair of bounds has been computed."""
+    """Whether a pair of bounds was computed in full."""
 
     COMPLETE = "complete"
     BRACKET = "bracket"
@@ -102,7 +102,7 @@ def bounds_of(
 
 
 def plan_bracket(points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float) -> PlanBounds:
-    """Bounds on the joint validity of a plan, at once: from the bounds of its members.
+    """Bounds on the joint validity of a plan from the bounds of its members, without a program.
 
     ``max(0, 1 - sum(1 - lower_j)) <= joint lower`` and ``joint upper <= min upper_j``.
     """
@@ -121,7 +121,7 @@ def plan_bounds(
 ) -> PlanBounds:
     """Bounds on the joint validity of a plan, by a semidefinite program with as many dimensions as members.
 
-    A solver that does not converge leaves the bracket, and `status` says so.
+    Where the solver does not converge, the bracket is returned, and `status` says so.
     """
     bracket = plan_bracket(points, moments, radius)
     if bracket.exact:
@@ -132,7 +132,7 @@ def plan_bounds(
     mean, root = basis @ moments.mean, basis @ moments.root
     covariance, radius = _regular(root @ root.T, radius)
     try:
-        if (directions @ mean >= 0.0).all():  # proposition 2.4: no distribution need lose a member
+        if (directions @ mean >= 0.0).all():  # proposition 2.4: some distribution loses no member
             bounds, lost = lower_program(directions, mean, covariance, radius, time_limit_s)
             return PlanBounds(
                 lower=max(min(bounds.lower, 1.0), bracket.lower),

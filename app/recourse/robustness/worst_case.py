@@ -5,16 +5,16 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.linalg import standard_normal
-from app.recourse.linear import WeightMoments
+from app.recourse.models.linear import WeightMoments
+from app.recourse.numerics.linalg import standard_normal
 from app.recourse.robustness.gelbrich import bounds_of
-from app.recourse.robustness.noise import CONFIDENCE
+from app.recourse.robustness.invalidation import CONFIDENCE
 
 
 def linf_radius(points: Float[np.ndarray, "n m"], moments: WeightMoments) -> Float[np.ndarray, "n"]:
-    """The largest ``alpha`` such that every model within ``alpha`` of the mean, weight by weight, still says yes.
+    """The largest ``alpha`` such that every model within ``alpha`` of the mean, weight by weight, accepts the point.
 
-    ``theta.x/|x|_1`` with the intercept among the weights; negative where the mean itself says no.
+    ``theta.x/|x|_1`` with the intercept among the weights; negative where the mean itself refuses.
     """
     return points @ moments.mean / np.abs(points).sum(axis=1)
 
@@ -27,11 +27,11 @@ def joint_lower_bound(
     draws: int,
     seed: int,
 ) -> tuple[float, tuple[float, float]]:
-    """A lower bound on the probability of a yes under noise and model shift together, with its interval.
+    """A lower bound on the probability of acceptance under noise and model shift together, with its interval.
 
     ``E[lower(x + noise)]``: the infimum over models of an expectation is at least the expectation of the infima. The
-    mean over draws is a measurement, so it comes with an interval that holds whatever the distribution is (empirical
-    Bernstein), and the lower end of that is the promise.
+    mean over draws is a measurement, so it has a distribution-free interval (empirical Bernstein), whose lower end is
+    the proven bound.
 
     Parameters
     ----------

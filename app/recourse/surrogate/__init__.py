@@ -1,1 +1,1 @@
-"""Local linear stand-ins for the black box, fitted to samples around its decision boundary."""
+"""Local linear models of the black box, fitted to samples around its decision boundary."""

@@ -1,16 +1,16 @@
 """Samples around the decision boundary, on the side of it that this person can reach.
 
-1. The `neighbours` nearest reference records that the model accepts, each moved to what this person can reach.
+1. The `neighbours` nearest reference records that the model accepts, each moved into this person's reach.
 2. On each segment from the factual to a neighbour, the point where the decision flips: one call scores a grid on all
    segments, a second one a finer grid inside every bracket. Where no segment has one, the second call follows rays to
-   accepted records near and far, and beyond them, as far as this person can go.
+   accepted records near and far, and beyond them, within this person's reach.
 3. Points drawn around the crossings, in equal numbers, and scored in a third call.
 
 Differences from papers 1 and Laugel et al., each with its row in the benchmarks:
 
 * all crossings are sampled, not the nearest alone: the classes stay balanced and one odd crossing matters less;
-* features that the person cannot change are held at the factual: the surrogate spends its samples on what matters;
-* a model that takes raw records is asked about legal records only (`BlackBox.fractional` is false): categories switch
+* features that the person cannot change stay at the factual, so all samples vary features that can change;
+* a model that takes raw records scores legal records only (`BlackBox.fractional` is false): categories switch
   one after another along a segment, and are resampled around a crossing with a probability that matches the ball.
 
 References
@@ -29,19 +29,23 @@ from annotated_types import Interval
 from jaxtyping import Bool, Float, Int
 
 from app.errors import BoundaryNotFound, DegenerateSurrogate
-from app.recourse.actionability import ActionSet
-from app.recourse.blackbox import Meter, favourable
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.models.black_box import Meter, favourable
 from app.recourse.problem import RecourseProblem, Reference
-from app.recourse.surrogate.classes import Classes, class_moments
+from app.recourse.surrogate.class_moments import Classes, class_moments
 
 GRID = 16
 """Points per segment in each of the two calls; the crossing is known to 1/256 of the segment."""
 FARTHER = 2
-"""Rays for each neighbour where all that is reachable near the neighbours is refused."""
+"""Rays for each neighbour where the model refuses every reachable point near the neighbours."""
 BEYOND = (0.5, 32.0)
-"""Where the points of a ray begin and end, as multiples of the way to its record."""
+"""First and last point of a ray, as multiples of the distance to its record."""
 RESAMPLE_FACTORS = (0.25, 2.0)
 """Radii tried, in one further call, where almost all samples have the same decision."""
+NEIGHBOUR_FRACTION = 0.5
+"""Sampling radius of models without a gradient, as a share of the median distance to the nearest neighbour."""
+BETWEEN_FRACTION = 0.1
+"""Least radius of these, as a share of the median distance between two records."""
 MAX_SWITCH = 0.5
 """Largest probability of resampling a category."""
 
@@ -57,17 +61,27 @@ class SamplerParams:
     samples: Annotated[int, Interval(ge=40, le=20000)] = 1000
     """Points drawn around the boundary."""
     radius_fraction: Annotated[float, Interval(gt=0, le=5)] | None = None
-    """Sampling radius as a share of the largest distance between reference records; by dimension when absent: 0.2 up
-    to 8 encoded columns, rising to 0.5 at 40."""
+    """Sampling radius as a share of the largest distance between reference records. When absent, for a model with a
+    gradient, by dimension: 0.2 up to 8 encoded columns, rising to 0.5 at 40; for one without, half the median distance
+    of a reference record to its nearest neighbour, and at least 0.1 of the median distance between two records."""
 
-    def radius(self, reference: Reference) -> float:
+    def radius(self, reference: Reference, *, smooth: bool = True) -> float:
         """Sampling radius, encoded units.
 
-        By dimension where it is not given: in many dimensions a small ball is all boundary, and the robustness radius
-        of a surrogate has nothing to push against.
+        By dimension where it is not given: in many dimensions a small ball holds only points near the boundary,
+        and the radius of an ambiguity set has no effect. A model that decides in steps has its next boundary nearby,
+        so its ball is about as large as the gaps between records, or a share of their spread where they are dense.
+        Heavy tails hardly move medians.
+
+        Parameters
+        ----------
+        smooth : whether the model is linear or offers a gradient
         """
         fraction = self.radius_fraction
         if fraction is None:
+            nearest, between = reference.median_distances if not smooth else (0.0, 0.0)
+            if between > 0.0:
+                return max(NEIGHBOUR_FRACTION * nearest, BETWEEN_FRACTION * between)
             fraction = float(np.interp(reference.space.d, (8, 40), (0.2, 0.5)))
         return fraction * reference.largest_distance
 
@@ -116,7 +130,7 @@ def survey(problem: RecourseProblem, meter: Meter, params: SamplerParams) -> Sur
     grid = grid.reshape(-1, problem.reference.space.d)
     if meter.black_box.fractional:
         scores = meter.score(np.concatenate([problem.x0[None], grid]))
-    else:  # the factual itself, not what is left of it after encoding and decoding
+    else:  # the factual itself, without rounding by encoding and decoding
         rows_raw = problem.reference.space.decode(grid)
         scores = meter.score_raw(np.concatenate([problem.factual_raw[None], rows_raw]))
     return Survey(factual_score=float(scores[0]), ends=ends, scores=scores[1:].reshape(len(ends), GRID))
@@ -125,7 +139,7 @@ def survey(problem: RecourseProblem, meter: Meter, params: SamplerParams) -> Sur
 def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParams, seen: Survey) -> BoundarySample:
     """Find the crossings that a survey has bracketed, and draw scored samples around them.
 
-    Two model calls, one more where nearly all samples decide alike.
+    Two model calls, one more where nearly all samples have the same decision.
 
     Raises
     ------
@@ -139,7 +153,8 @@ def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParam
     centres = np.repeat(problem.x0[None], len(crossings), axis=0)
     centres[:, free] = crossings[:, free]
     enough = min(max(len(free) + 1, 20), params.samples // 4)
-    radius = params.radius(problem.reference)
+    black_box = problem.black_box
+    radius = params.radius(problem.reference, smooth=black_box.linear or black_box.gradient is not None)
     X = _draw(problem, centres, free, radius, params.samples)
     X, scores = ask(meter, X)
     if min(_class_sizes(scores)) < enough:
@@ -212,8 +227,8 @@ def _crossings(problem: RecourseProblem, meter: Meter, params: SamplerParams, se
         points = _along(problem, ends, bracket[:, None] + np.arange(1, GRID + 1) / GRID**2)
         rays = points[:0]
     else:
-        # What this person can reach near the neighbours is refused: look farther that way and towards other records,
-        # and, should all that be refused, towards the neighbours as they are.
+        # The model refuses everything reachable near the neighbours: search farther in their direction and towards
+        # other records, and, if that fails too, towards the unchanged neighbours.
         ends = _neighbours(problem, params.neighbours)
         points = _along(problem, ends, np.broadcast_to(np.arange(1, GRID + 1) / GRID, (len(ends), GRID)))
         rays = _rays(problem, FARTHER * params.neighbours)
@@ -224,12 +239,12 @@ def _crossings(problem: RecourseProblem, meter: Meter, params: SamplerParams, se
     if reached.any():
         points, flips = rays[reached], flips[: len(rays)][reached]
     else:
-        # The end of each segment is known to be favourable, even where rounding or a random model now says otherwise.
+        # The end of each segment is known to be favourable, even if rounding or a random model now disagrees.
         points, flips = points[len(rays) :], flips[len(rays) :]
         flips[:, -1] = True
     first, every = flips.argmax(axis=1), np.arange(len(points))
     crossings = points[every, first]
-    if reached.any() and meter.black_box.fractional:  # the points of a ray are far between
+    if reached.any() and meter.black_box.fractional:  # the points of a ray are far apart
         before = np.where(first[:, None] > 0, points[every, first - 1], problem.x0)
         crossings = 0.5 * (before + crossings)
     return np.asarray(crossings[((crossings - problem.x0) ** 2).sum(axis=1).argsort(kind="stable")])
@@ -262,7 +277,7 @@ def _draw(
 ) -> Float[np.ndarray, "n d"]:
     """`n` points around the crossings in turn, moved along the free columns only.
 
-    The spread along one column is that of the uniform ball of `radius` in the whole space, whatever the share of free
+    The spread along one column is that of the uniform ball of `radius` in the whole space, for any share of free
     columns.
     """
     space = problem.reference.space
@@ -287,7 +302,7 @@ def _draw(
 
 @lru_cache(maxsize=16)
 def unit_ball(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
-    """`n` points uniform in the unit ball; kept, because most requests have the same seed."""
+    """`n` points uniform in the unit ball; cached, because most requests have the same seed."""
     rng = np.random.default_rng(seed)
     directions = rng.standard_normal((n, d))
     directions *= (rng.random(n) ** (1.0 / max(d, 1)) / np.linalg.norm(directions, axis=1))[:, None]
@@ -296,7 +311,7 @@ def unit_ball(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
 
 
 def ask(meter: Meter, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n"]]:
-    """The points the model was really asked about, and its scores."""
+    """The points that the model scored, and the scores."""
     if meter.black_box.fractional:
         return X, meter.score(X)
     rows_raw = meter.black_box.space.decode(X)

@@ -1,4 +1,4 @@
-"""The linear model that stands for the black box around one applicant."""
+"""The linear model that approximates the black box around one applicant."""
 
 from dataclasses import dataclass, replace
 
@@ -7,13 +7,13 @@ from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 
 from app.errors import DegenerateSurrogate
-from app.recourse.blackbox import LOGIT_LIMIT, BlackBox, Meter, Output, favourable
-from app.recourse.linear import LinearModel
+from app.recourse.models.black_box import LOGIT_LIMIT, BlackBox, Meter, Output, favourable
+from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import SurrogateReport
 from app.recourse.surrogate.boundary import BoundarySample
-from app.recourse.surrogate.kinds import SurrogateKind, direction
-from app.recourse.surrogate.moments import surrogate
+from app.recourse.surrogate.linear_fits import SurrogateKind, direction
+from app.recourse.surrogate.weight_moments import surrogate
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class LogitModel:
 
     model: LinearModel
     report: SurrogateReport
-    push_unit: float
+    extra_margin_unit: float
     """Logits that half a standard deviation of the samples makes."""
 
 
@@ -31,19 +31,19 @@ def local_linear(problem: RecourseProblem, sample: BoundarySample) -> LinearMode
 
     Raises
     ------
-    DegenerateSurrogate : the model decides the same everywhere, or nearly all samples do
+    DegenerateSurrogate : the model decides the same everywhere, or nearly all samples have the same decision
     """
     return own_linear(problem).unit() if problem.black_box.linear else surrogate(sample)[0]
 
 
 def acting_linear(problem: RecourseProblem, local: LinearModel) -> LinearModel:
-    """`local_linear` where the nominal machine is already there; unit-norm weights."""
+    """`local_linear` where the nominal machine is already fitted; unit-norm weights."""
     return own_linear(problem).unit() if problem.black_box.linear else local
 
 
 def own_linear(problem: RecourseProblem) -> LinearModel:
     """Weights and intercept of a linear black box, on the scale of its score."""
-    return _read_off(problem.black_box, problem.reference.X, problem.reference.scores)
+    return read_off(problem.black_box, problem.reference.X, problem.reference.scores)
 
 
 def logit_model(problem: RecourseProblem, sample: BoundarySample, meter: Meter, kind: SurrogateKind) -> LogitModel:
@@ -51,7 +51,7 @@ def logit_model(problem: RecourseProblem, sample: BoundarySample, meter: Meter, 
 
     Raises
     ------
-    DegenerateSurrogate : decisions around here determine no direction, or the surrogate points the wrong way
+    DegenerateSurrogate : the samples determine no direction, or the surrogate opposes the model's score
     """
     if problem.black_box.linear:
         name, accuracy, model = "model", None, own_linear(problem)
@@ -70,7 +70,7 @@ def logit_model(problem: RecourseProblem, sample: BoundarySample, meter: Meter, 
 def other_logit_model(
     problem: RecourseProblem, sample: BoundarySample, other: BlackBox, deadline: float | None, kind: SurrogateKind
 ) -> LinearModel:
-    """What `logit_model` is for another model with the same columns, at the same samples and in the same space.
+    """`logit_model` of another model with the same columns, at the same samples and in the same space.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def other_logit_model(
     known = np.isfinite(scores)
     X, scores = sample.X[known], scores[known]
     if black_box.linear:
-        return _read_off(black_box, X, scores)
+        return read_off(black_box, X, scores)
     seen = replace(sample, X=X, scores=scores, favourable=favourable(scores))
     return logit_model(replace(problem, black_box=black_box), seen, meter, kind).model
 
@@ -108,8 +108,8 @@ def in_space(other: BlackBox, problem: RecourseProblem) -> BlackBox:
     )
 
 
-def _read_off(black_box: BlackBox, X: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n"]) -> LinearModel:
-    """Weights and intercept of a linear model; where its score is nearest to 0, as far away scores are clipped."""
+def read_off(black_box: BlackBox, X: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n"]) -> LinearModel:
+    """Weights and intercept of a linear model, read where its score is nearest to 0: far away scores are clipped."""
     assert black_box.linear
     assert black_box.gradient is not None
     near = int(np.abs(scores).argmin())
@@ -132,5 +132,5 @@ def _scaled(model: LinearModel, sample: BoundarySample, output: Output) -> Linea
     else:
         factor = float(f @ sample.scores) / max(float(f @ f), 1e-300)
     if not factor > 1e-9:
-        raise DegenerateSurrogate("The local model of the decision does not rise with the model's own score.")
+        raise DegenerateSurrogate("The local surrogate does not increase with the model's own score.")
     return LinearModel(factor * model.w, factor * model.c)

@@ -1,4 +1,4 @@
-"""Minimax probability machines whose class covariances may be wrong: the local surrogate of paper 1.
+"""Minimax probability machines that are robust to errors in class covariances: the local surrogate of paper 1.
 
 A linear classifier ``w.x >= b`` that maximises the worst-case accuracy over all distributions whose class means are
 the sample means and whose class covariances lie within a radius of the sample covariances. With ``a = mean+ - mean-``::
@@ -34,15 +34,15 @@ from jaxtyping import Float
 from scipy.special import lambertw
 
 from app.errors import DegenerateSurrogate
-from app.recourse.linalg import DiagonalPair, diagonalise_pair
-from app.recourse.linear import LinearModel
+from app.recourse.models.linear import LinearModel
+from app.recourse.numerics.linalg import DiagonalPair, diagonalise_pair
 from app.recourse.surrogate.boundary import BoundarySample
-from app.recourse.surrogate.classes import Classes
+from app.recourse.surrogate.class_moments import Classes
 
 Divergence: TypeAlias = Literal["none", "quadratic", "bures", "fisher_rao", "logdet"]
 
 TINY = 1e-30
-"""Stands for zero where a logarithm is taken; far below what rounding leaves of zero."""
+"""Replaces zero in logarithms; far below rounding errors."""
 EXTREME = 1e100
 """Ratio of two scales beyond which the machine does not change any more."""
 GRID = np.linspace(0.0, 1.0, 97)
@@ -71,7 +71,7 @@ class MinimaxMachine:
     model: LinearModel
     """Unit-norm weights; favourable iff the score is >= 0."""
     worst_case_accuracy: float
-    """In [0, 1]: no distribution in the ambiguity sets is classified right less often."""
+    """In [0, 1]: accuracy on every distribution in the ambiguity sets is at least this."""
 
 
 def spread(covariance: Float[np.ndarray, "d d"], divergence: Divergence, radius: float) -> Spread:
@@ -174,7 +174,7 @@ def _root(squares: Float[np.ndarray, "k"], s: Float[np.ndarray, "k"], t: Float[n
     while (width := (high - low) / (len(GRID) - 1)) > 0.0:
         e = np.exp(low + (high - low) * GRID)[:, None]
         falling = ((s_squares - e * e * t_squares) / (s + e * rt) ** 2).sum(axis=1)
-        below = int(np.count_nonzero(falling > 0.0))  # these come first
+        below = int(np.count_nonzero(falling > 0.0))  # checked first
         if not 0 < below < len(GRID):
             return math.exp(low if below == 0 else high)
         low, high = low + (below - 1) * width, low + below * width

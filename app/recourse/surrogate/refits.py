@@ -1,16 +1,16 @@
 """How much retraining moves a linear model: its mean and covariance over refits on random halves of labelled records.
 
-Each refit is a logistic regression on half of the records, drawn without replacement. Half of the records varies
-twice as much as all of them would, and drawing without replacement takes half of that away again: the covariance is,
-to first order, that of a model trained on as many *new* records as these.
+Each refit is a logistic regression on half of the records, drawn without replacement. Half of the records doubles
+the variance of all of them, and drawing without replacement halves it again: the covariance is, to first order, that of
+a model trained on as many *new* records as these.
 
 The refit minimises ``sum log(1 + exp(-s theta.x)) + |w|^2 / 2`` with ``s = 1`` for a favourable outcome and ``-1``
-otherwise: scikit-learn's default, ``C = 1``. The penalty is small, a record's weight or so, and does two things:
+otherwise: scikit-learn's default, ``C = 1``. The penalty is small, about the weight of one record, and has two effects:
 
-* Records that a plane separates still have one best model, of finite weights.
-* The columns of a category add up to 1, like the intercept, so models differ that decide alike. The penalty spares the
-  intercept, so the smallest weights win, and these sum to 0 in each category, however large the penalty. Every refit
-  takes the same one of the equivalent models, so none of the covariance comes from a choice that has no meaning.
+* Separable records still have one best model, with finite weights.
+* The columns of a category add up to 1, like the intercept, so different weights can make the same decisions. The
+  penalty spares the intercept, so the smallest weights win, and these sum to 0 in each category, however large the
+  penalty. Every refit takes the same one of the equivalent models, so the covariance contains no arbitrary choice.
 
 A classifier is only defined up to scale, so each ``theta = (w, c)`` is brought to length 1 before it counts.
 
@@ -25,13 +25,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate, SolverFailed
-from app.recourse.blackbox import sigmoid
-from app.recourse.linear import WeightMoments, homogeneous
+from app.recourse.models.black_box import sigmoid
+from app.recourse.models.linear import WeightMoments, homogeneous
 
 RIDGE = 1.0
 """Penalty on each squared weight, halved, beside the sum of the log-losses; the intercept has none."""
 LEAST = 2
-"""Records of each outcome without which there is nothing to refit."""
+"""Least number of records of each outcome for a refit."""
 DECREMENT = 1e-12
 """Newton stops where it expects no more of a gain, relative to the loss."""
 MAX_STEPS = 100
@@ -51,7 +51,7 @@ def refit_moments(
     y : the true outcomes, True for favourable; at least `LEAST` of each
     refits : >= 2
     seed : same seed, same halves. A half without one of the outcomes is drawn again.
-    threshold : smallest favourable logit; the models decide where the lender does, not at even odds
+    threshold : smallest favourable logit; the models use the lender's threshold, not even odds
 
     Returns
     -------
@@ -59,7 +59,7 @@ def refit_moments(
 
     Raises
     ------
-    DegenerateSurrogate : the refits have no direction in common, e.g. no column tells the outcomes apart
+    DegenerateSurrogate : the refits have no direction in common, e.g. no column separates the outcomes
     SolverFailed : the records are too far from each other to be fitted in floating point
     """
     thetas = refit(X, y, refits, seed, threshold=threshold)
@@ -82,15 +82,15 @@ def refit(
     points = homogeneous(X)
     shift = np.zeros(points.shape[1])
     shift[-1] = threshold
-    start = _fit(points, y, np.ones((1, len(y))), np.zeros(points.shape[1]))[0]
+    start = fit(points, y, np.ones((1, len(y))), np.zeros(points.shape[1]))[0]
     rng = np.random.default_rng(seed)
     batch = max(1, BATCH // max(len(points), points.shape[1] ** 2))
     sizes = [min(batch, refits - done) for done in range(0, refits, batch)]
-    return np.concatenate([_fit(points, y, _halves(y, size, rng), start) for size in sizes]) - shift
+    return np.concatenate([fit(points, y, _halves(y, size, rng), start) for size in sizes]) - shift
 
 
 def _halves(y: Bool[np.ndarray, "n"], count: int, rng: np.random.Generator) -> Float[np.ndarray, "b n"]:
-    """Halves of the records, rounded up, with both outcomes among them; 1 for a record that is in it, else 0."""
+    """Halves of the records, rounded up, each with both outcomes; 1 for a record that is in it, else 0."""
     halves = np.zeros((count, len(y)))
     for half in halves:
         while not 0.0 < half @ y < half.sum():
@@ -98,7 +98,7 @@ def _halves(y: Bool[np.ndarray, "n"], count: int, rng: np.random.Generator) -> F
     return halves
 
 
-def _fit(
+def fit(
     points: Float[np.ndarray, "n m"],
     y: Bool[np.ndarray, "n"],
     weights: Float[np.ndarray, "b n"],

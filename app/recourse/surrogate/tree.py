@@ -1,6 +1,6 @@
-"""A decision tree that stands for a model whose decisions are known at some points: for forests and boosted trees.
+"""A decision tree distilled from a model's decisions at some points: for forests and boosted trees.
 
-Grown by Gini impurity, as in CART; small, because it only proposes and the model itself is asked about every proposal.
+Grown by Gini impurity, as in CART; small, because it only proposes records and the model itself scores every proposal.
 
 References
 ----------
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from app.recourse.boxes import Boxes
+from app.recourse.models.tree_boxes import Boxes
 
 DEPTH = 10
-"""Splits between the root and a leaf, at most."""
+"""Largest number of splits between the root and a leaf."""
 SMALLEST_LEAF = 3
-"""Points in a leaf, at least."""
+"""Least number of points in a leaf."""
 HELD_OUT = 5
-"""One point in so many tells the fidelity; drawn at random, because samples come from each crossing in turn."""
+"""One point in so many measures the fidelity; at random, because samples are drawn from each crossing in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class DistilledTree:
-    """A tree and how well it stands for the model."""
+    """A tree and its fidelity to the model."""
 
     boxes: Boxes
     """Scores are +1 and -1: the decision of most points in the leaf."""

@@ -1,13 +1,18 @@
-"""How each format becomes a black box. A new format is one module here, one line below, and its faults in the manifest.
+"""How each format becomes a black box.
 
+A new format is one module here, one line in `ADAPTERS`, its `Format`, and its faults in `app.registry.manifest_faults`.
 Modules import nothing heavy; `load` does.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from app.recourse.blackbox import BlackBox
+import numpy as np
+from jaxtyping import Float
+
 from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import BlackBox
 from app.registry.adapters import (
     http_model,
     lightgbm_model,
@@ -17,7 +22,8 @@ from app.registry.adapters import (
     torch_model,
     xgboost_model,
 )
-from app.registry.manifest import Format, Manifest
+from app.registry.artifact import Format
+from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
 
@@ -27,7 +33,7 @@ class Load(Protocol):
     def __call__(self, manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:
         """The model in `directory`, safely: no code of the file runs unless `trust.pickle` and its digest is right.
 
-        A remote model is not asked anything yet.
+        A remote model is not called yet.
 
         Raises
         ------
@@ -36,12 +42,30 @@ class Load(Protocol):
         """
 
 
-ADAPTERS: dict[Format, Load] = {
-    Format.LINEAR: linear_model.load,
-    Format.SKLEARN: sklearn_model.load,
-    Format.TORCH: torch_model.load,
-    Format.XGBOOST: xgboost_model.load,
-    Format.LIGHTGBM: lightgbm_model.load,
-    Format.ONNX: onnx_model.load,
-    Format.HTTP: http_model.load,
+class Pin(Protocol):
+    """Makes a black box check, with every call, that it is still the registered model."""
+
+    def __call__(
+        self, black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]
+    ) -> BlackBox:
+        """The black box, checked against the `scores` of some reference records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """One format."""
+
+    load: Load
+    pin: Pin | None = None
+    """None for a model in a file, which is checked once, when it is loaded."""
+
+
+ADAPTERS: dict[Format, Adapter] = {
+    Format.LINEAR: Adapter(linear_model.load),
+    Format.SKLEARN: Adapter(sklearn_model.load),
+    Format.TORCH: Adapter(torch_model.load),
+    Format.XGBOOST: Adapter(xgboost_model.load),
+    Format.LIGHTGBM: Adapter(lightgbm_model.load),
+    Format.ONNX: Adapter(onnx_model.load),
+    Format.HTTP: Adapter(http_model.load, pin=http_model.pinned),
 }

@@ -1,4 +1,4 @@
-"""The bytes of an artifact: read once, checked, and only then looked at."""
+"""Reads the bytes of an artifact, and checks them before any use."""
 
 import hashlib
 import lzma
@@ -15,7 +15,7 @@ from app.registry.manifest import Manifest
 
 
 def read_artifact(manifest: Manifest, directory: Path) -> bytes:
-    """The artifact's bytes, which are those that the manifest's digest describes.
+    """The bytes of the artifact, checked against the digest in the manifest.
 
     Raises
     ------
@@ -56,11 +56,11 @@ UNREADABLE = (
     TypeError,
     ValueError,
 )
-"""What the readers of torch, skops and joblib raise where a file is damaged, hostile, or of other libraries; each of
-these was seen on files with some bytes changed, or is what a decompressor raises."""
+"""Exceptions of torch, skops and joblib for files that are damaged, hostile or of other libraries; each was observed on
+files with changed bytes, or is raised by a decompressor."""
 
 
 def unreadable(error: Exception) -> ModelRefused:
-    """The refusal of a file on which a reader gave up."""
+    """The refusal of a file that a library cannot read."""
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return ModelRefused(faults=[Fault("/artifact", f"cannot be read: {reason}")])

@@ -1,4 +1,4 @@
-"""Raw rows as a lender's own table has them, and the number that speaks of the favourable class in what comes back."""
+"""Raw rows as in the lender's own table, and the output for the favourable class."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,16 +7,16 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import ModelOutputInvalid
-from app.recourse.blackbox import Output
 from app.recourse.features import Feature, FeatureType
+from app.recourse.models.black_box import Output
 from app.registry.manifest import Manifest
 
 SINGLE_ROUNDING = 1e-6
-"""Probabilities in single precision may be so far outside [0, 1]."""
+"""Tolerance for probabilities in single precision outside [0, 1]."""
 
 
 def raw_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
-    """From the raw numbers of a feature to the values that a lender's own table has."""
+    """Maps the raw numbers of a feature to the values in the lender's own table."""
     if feature.type is FeatureType.CONTINUOUS:
         return lambda numbers: numbers
     if feature.type is FeatureType.INTEGER:
@@ -31,7 +31,7 @@ def labels_to_output(labels: Sequence[Any], manifest: Manifest) -> Float[np.ndar
 
 
 def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None) -> Float[np.ndarray, "n"]:
-    """The number of each record that speaks of the favourable class.
+    """The output of each record for the favourable class.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None
 
 
 def rounded(probabilities: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Probabilities, with 0 and 1 for those that single precision puts just outside."""
+    """Probabilities, with those just outside [0, 1] rounded to 0 or 1."""
     p = probabilities
     beyond = ((p < 0.0) & (p > -SINGLE_ROUNDING)) | ((p > 1.0) & (p < 1.0 + SINGLE_ROUNDING))
     return np.where(beyond, np.round(p), p)

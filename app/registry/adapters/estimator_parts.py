@@ -1,8 +1,8 @@
-"""What an estimator consists of, and whether scikit-learn's compiled code can follow it without leaving its memory.
+"""The parts of an estimator, and whether scikit-learn's compiled code can use them without invalid memory access.
 
-That code looks at no index: it walks the nodes of trees, adds up the stages of gradient boosting and reads the support
-vectors of libsvm as the file has them. So the file is looked at here first. The Python of scikit-learn compares a table
-with `n_features_in_`, but only where an estimator has one.
+That code checks no index: it walks the nodes of trees, adds up the stages of gradient boosting and reads the support
+vectors of libsvm as they are in the file. So the parts are checked here first. The Python code of scikit-learn compares
+a table with `n_features_in_`, but only if an estimator has it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from app.errors import Fault
 
 
 def parts_of(estimator: Any) -> Iterator[Any]:
-    """The estimator and every object inside it that is no container, of whatever type."""
+    """The estimator and every object inside it that is not a container."""
     seen: set[int] = set()
     stack = [estimator]
     while stack:
@@ -51,14 +51,14 @@ def _state(part: Any) -> dict[str, Any]:
 
 
 def single_thread(parts: Sequence[Any]) -> None:
-    """Worker processes are the service's parallelism; starting threads for one record costs more than the answer."""
+    """Use one thread: the service runs several processes, and starting threads costs more than scoring a record."""
     for part in parts:
         if "n_jobs" in _state(part):
             part.n_jobs = 1
 
 
 def memory_faults(parts: Sequence[Any]) -> list[Fault]:
-    """What would make scikit-learn read or write foreign memory."""
+    """Faults that would make scikit-learn read or write invalid memory."""
     from sklearn.svm._base import BaseLibSVM
 
     if any(isinstance(part, BaseLibSVM) for part in parts):
@@ -75,7 +75,7 @@ def memory_faults(parts: Sequence[Any]) -> list[Fault]:
 
 
 def _holds(check: Callable[[Any], bool], part: Any) -> bool:
-    """Whether a part passes; one that lacks what is looked at does not."""
+    """Whether a part passes a check; False if it lacks the checked attributes."""
     try:
         return check(part)
     except (AttributeError, LookupError, TypeError, ValueError):
@@ -86,7 +86,7 @@ def _holds(check: Callable[[Any], bool], part: Any) -> bool:
 
 
 def _trees(part: Any) -> list[Any]:
-    """The trees that this part walks: its own, and those of its members."""
+    """The trees that this part uses: its own, and those of its members."""
     members = np.ravel(np.asarray(_state(part).get("estimators_", ()), dtype=object))
     return [_state(owner)["tree_"] for owner in (part, *members) if "tree_" in _state(owner)]
 
@@ -100,7 +100,7 @@ def _counts_columns(part: Any) -> bool:
 
 
 def _all_owned(parts: Sequence[Any]) -> bool:
-    """Whether each tree has an owner whose columns are counted: in other hands nobody compares them with the table."""
+    """Whether each tree has an owner with a number of columns; otherwise they are never compared with the table."""
     from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
     from sklearn.tree import BaseDecisionTree
     from sklearn.tree._tree import Tree
@@ -150,7 +150,7 @@ def _sound_predictor(predictor: Any, columns: int, categorical: np.ndarray | Non
 
 
 def _sound_nodes(inner: np.ndarray, left: np.ndarray, right: np.ndarray, feature: np.ndarray, columns: int) -> bool:
-    """Whether inner nodes point at later nodes of the tree, which ends every walk, and at columns of the input."""
+    """Whether inner nodes refer to later nodes of the tree, so that every walk ends, and to columns of the input."""
     index = np.flatnonzero(inner)
     children = np.stack([left[index], right[index]]).astype(np.int64)
     columns_used = feature[index].astype(np.int64)
@@ -196,6 +196,6 @@ def _sound_stages(part: Any) -> bool:
         return False
     if isinstance(start, str):
         return start == "zero"
-    # Another start would have to be asked for its width, which only what has been examined can be.
+    # Another initial estimator would have to be called for its width, before it is checked.
     shares = np.asarray(start.class_prior_)
     return type(start) is DummyClassifier and start._strategy == "prior" and shares.shape == (max(2, stages.shape[1]),)

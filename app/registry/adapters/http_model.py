@@ -1,12 +1,11 @@
 """A model that answers over HTTP: KServe, Triton or MLServer by the Open Inference Protocol v2, or MLflow.
 
-There is no file, and the model behind an address can be exchanged without anybody here being told. So every request
-carries `PINS` reference records along, spread over the scores that they had at registration; if one of them is scored
-otherwise, the whole answer is refused and the model unusable. What this promises: each number in an answer came from a
-server that, in the same breath, agreed with the registered model on these records. A model that differs only elsewhere
-is not noticed.
+There is no file, and the model behind an address can be replaced without notice. So every request includes `PINS`
+reference records, spread over their scores at registration; if one of them is scored differently, the whole answer is
+refused and the model unusable. Guarantee: each number in an answer comes from a response that agreed with the
+registered model on these records. A model that differs only elsewhere is not detected.
 
-Records go out in batches of `max_batch`, one request after another over one connection. `wire` guards where they go.
+Records are sent in batches of `max_batch`, one request after another over one connection. `wire` restricts addresses.
 """
 
 import os
@@ -17,32 +16,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, Fault, ModelOutputInvalid, ModelRefused, ModelUnavailable, ModelUnusable
-from app.recourse.blackbox import BlackBox, Output, sigmoid
 from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import BlackBox
 from app.registry.adapters.protocols import Dialect, dialect
 from app.registry.adapters.wire import Answer, OutOfTime, TooLarge, Wire
-from app.registry.manifest import PINS, Endpoint, Manifest
+from app.registry.artifact import PINS, Endpoint
+from app.registry.manifest import Manifest
+from app.registry.scores import scores_match
 from app.registry.trust import Trust
 from app.remote_hosts import RemoteHost, covering
 
-SCORE_TOLERANCE = 1e-3
-"""How far a score may move after registration, relative to 1 + |score|; single precision moves it less."""
-
-PROBABILITY_TOLERANCE = 1e-6
-"""How far a probability may; single precision, in batches of other sizes, moves it less."""
-
 BODY_BYTES, ROW_BYTES = 100_000, 500
-"""Longest answer, and what each record adds to it: several outputs of some digits."""
+"""Largest response: a constant, and a part for each record with several outputs."""
 
 REFUSES_RECORDS = frozenset({400, 422, 500})
-"""Statuses of servers whose model stumbled over the records; another request may well be answered."""
+"""Statuses that blame the records; other requests may succeed."""
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
-    """The black box of a remote model, which is not asked yet. Contract in `app.registry.adapters.Load`."""
+    """The black box of a remote model, which is not called yet. Contract in `app.registry.adapters.Load`."""
     endpoint = manifest.artifact
     assert isinstance(endpoint, Endpoint)
     wire = Wire(endpoint.url, _host(endpoint, trust), _headers(endpoint))
@@ -80,33 +75,33 @@ class _Pins:
     """Reference records and the scores that the registered model gave them."""
 
     rows: np.ndarray
-    """As the model takes them."""
+    """As sent to the model."""
     scores: Float[np.ndarray, "k"]
     black_box: BlackBox
 
     def hold(self, outputs: Float[np.ndarray, "k"]) -> bool:
         """Whether these outputs have the registered scores."""
-        return bool(alike(self.black_box, self.black_box.score_of(outputs), self.scores).all())
+        return bool(scores_match(self.black_box, self.black_box.score_of(outputs), self.scores).all())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteModel:
-    """A `app.recourse.blackbox.Remote`."""
+    """A `app.recourse.models.black_box.Remote`."""
 
     wire: Wire
     dialect: Dialect
     endpoint: Endpoint
     pins: _Pins | None = None
-    """None while it is registered, when every answer is the first."""
+    """None during registration, when there are no scores to compare with."""
 
     @property
     def max_calls(self) -> int:
-        """Requests that one answer may send."""
+        """Largest number of requests for one answer."""
         return self.endpoint.max_calls
 
     @property
     def max_rows(self) -> int:
-        """Records that one answer may send."""
+        """Largest number of records for one answer."""
         return self.endpoint.max_rows
 
     @property
@@ -114,7 +109,7 @@ class RemoteModel:
         return 0 if self.pins is None else len(self.pins.rows)
 
     def price(self, rows: int) -> tuple[int, int]:
-        """Requests and records that asking about so many records sends; the pins are paid for too."""
+        """Requests and records sent to score `rows` records, including the pins."""
         requests = -(-rows // (self.endpoint.max_batch - self._pinned))
         return requests, rows + requests * self._pinned
 
@@ -128,9 +123,9 @@ class RemoteModel:
         Raises
         ------
         DeadlineExceeded : `deadline`, a `time.monotonic()`, has passed
-        ModelUnavailable : the server is not reached, or will not answer now
-        ModelOutputInvalid : its answer is not one number per record
-        ModelUnusable : it is not the registered model that answers
+        ModelUnavailable : the server is unreachable or unavailable
+        ModelOutputInvalid : its response is not one number per record
+        ModelUnusable : another model responds
         """
         return self._predict(rows, deadline)
 
@@ -172,7 +167,7 @@ class RemoteModel:
 def _body(answer: Answer) -> bytes:
     if answer.status == 200:
         return answer.body
-    # What the server says beyond its status may repeat the records; its own log has it.
+    # The body may repeat the records, so only the status is reported; the log of the server has more.
     detail = f"the server of the model answered with status {answer.status}"
     if answer.status in REFUSES_RECORDS:
         raise ModelOutputInvalid(f"{detail} for these records")
@@ -182,22 +177,10 @@ def _body(answer: Answer) -> bytes:
 
 
 def pinned(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> BlackBox:
-    """A remote model that is held to its scores of reference records, some of which every request carries along."""
+    """A remote model whose requests include some reference records, checked against their registered scores."""
     assert isinstance(black_box.remote, RemoteModel)
     order = scores.argsort(kind="stable")
     some = order[np.linspace(0, len(scores) - 1, min(PINS, len(scores))).astype(np.intp)]
     rows = black_box.space.encode(rows_raw[some]) if black_box.fractional else rows_raw[some]
     model = replace(black_box.remote, pins=_Pins(rows=rows, scores=scores[some], black_box=black_box))
     return replace(black_box, predict=model.predict, remote=model)
-
-
-def alike(
-    black_box: BlackBox, scores: Float[np.ndarray, "k"], registered: Float[np.ndarray, "k"]
-) -> Bool[np.ndarray, "k"]:
-    """Where scores are those of the registration; a NaN never is."""
-    same = np.abs(scores - registered) <= SCORE_TOLERANCE * (1.0 + np.abs(registered))
-    if black_box.output is Output.PROBABILITY:
-        # The logit of a probability near 0 or 1 is mostly the rounding of single precision.
-        offset = black_box.offset
-        same |= np.abs(sigmoid(scores + offset) - sigmoid(registered + offset)) <= PROBABILITY_TOLERANCE
-    return same

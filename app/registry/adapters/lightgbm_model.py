@@ -1,13 +1,13 @@
 """Boosted trees of LightGBM, as its `save_model` writes them; binary classification only.
 
 The file is text: lines ``key=value``, a block of them for the whole and one for each tree. It is read and checked here,
-and LightGBM loads what `_text` writes anew (see `trees`). Of a tree with L leaves the inner nodes have the numbers 0 to
-L - 2, and a child -1 - i is the leaf i.
+and LightGBM loads the new file that `_text` writes (see `trees`). In a tree with L leaves, the inner nodes have the
+numbers 0 to L - 2, and a child -1 - i is leaf i.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault, ModelRefused
-from app.recourse.blackbox import BlackBox, Output, Predict
 from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import BlackBox, Output, Predict
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
-from app.registry.adapters.libraries import library
+from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree, column_faults, with_boxes
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
@@ -28,10 +28,10 @@ VERSIONS = ("v3", "v4")
 END = "end of trees"
 
 ZERO = float(np.float32(1e-35))
-"""LightGBM takes numbers up to here, of either sign, for 0."""
+"""LightGBM treats numbers up to this magnitude as 0."""
 
 CATEGORICAL, MISSING_ZERO = 1, 4
-"""Bits of a node's `decision_type`: it splits by categories; it sends a 0 where it sends what is missing."""
+"""Bits of a node's `decision_type`: it splits by categories; it treats 0 as missing."""
 
 DECISIONS = 11
 """Largest `decision_type`."""
@@ -42,7 +42,7 @@ LIMIT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """What matters of the file."""
+    """The content of the file, as far as it is used."""
 
     header: Mapping[str, str]
     trees: tuple[Tree, ...]
@@ -52,7 +52,24 @@ class _File:
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of an ensemble; of a single tree, with its boxes. Contract in `app.registry.adapters.Load`."""
-    file = _parse(read_artifact(manifest, directory))
+    file, slope = read_trees(read_artifact(manifest, directory), space)
+    black_box = BlackBox(
+        space=space, predict=_predict(_booster(_text(file, slope, space.d)), slope, manifest), input=manifest.input,
+        output=manifest.output, threshold=manifest.threshold, rowwise=True,
+    )  # fmt: skip
+    if any((decisions & MISSING_ZERO).any() for decisions in file.decisions):
+        return black_box  # trained with zero_as_missing: 0 is routed separately, which boxes cannot describe
+    return with_boxes(black_box, file.trees, _edges)
+
+
+def read_trees(content: bytes, space: FeatureSpace) -> tuple[_File, float]:
+    """What the bytes of a file say, and the slope of its sigmoid.
+
+    Raises
+    ------
+    ModelRefused : they are no sound ensemble over these columns
+    """
+    file = _parse(content)
     slope, faults = _header_faults(file.header)
     faults += _column_faults(file.header, space)
     faults += [
@@ -60,20 +77,37 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     ]
     if faults:
         raise ModelRefused(faults=faults)
-    black_box = BlackBox(
-        space=space, predict=_predict(_booster(_text(file, slope, space.d)), slope, manifest), input=manifest.input,
-        output=manifest.output, threshold=manifest.threshold, rowwise=True,
-    )  # fmt: skip
-    if any((decisions & MISSING_ZERO).any() for decisions in file.decisions):
-        return black_box  # trained with zero_as_missing: a 0 goes its own way, which no box describes
-    return with_boxes(black_box, file.trees, _edges)
+    return file, slope
+
+
+def merged(models: Sequence[_File], columns: int) -> bytes:
+    """One ensemble of several, as LightGBM's text: its raw score has a column for each.
+
+    LightGBM adds up every k-th tree of a model of k classes; here, a class is one of the ensembles. Those with fewer
+    trees are filled up with trees of a single leaf, 0.
+    """
+    count, rounds = len(models), max(len(file.trees) for file in models)
+    none = np.zeros(0, dtype=np.int64)
+    end = np.array([-1])
+    empty = Tree(feature=end, number=np.zeros(1), left=end, right=end)
+    trees: list[Tree] = []
+    decisions: list[np.ndarray] = []
+    for i in range(rounds):
+        for file in models:
+            tree, decision = (file.trees[i], file.decisions[i]) if i < len(file.trees) else (empty, none)
+            if "average_output" in file.header:
+                share = np.where(tree.left < 0, 1.0 / len(file.trees), 1.0)
+                tree = replace(tree, number=tree.number * share)
+            trees.append(tree)
+            decisions.append(decision)
+    return _text(_File(header={}, trees=tuple(trees), decisions=tuple(decisions)), 1.0, columns, classes=count).encode()
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
 
 
 def _parse(content: bytes) -> _File:
-    """The file's numbers; refuses at the first thing that no file of LightGBM has."""
+    """The parsed file. Raises `ModelRefused` at the first fault."""
     try:
         lines = content.decode().split("\n")
     except UnicodeDecodeError as error:
@@ -149,7 +183,7 @@ def _damaged(pointer: str, sentence: str) -> ModelRefused:
 
 
 def _header_faults(header: Mapping[str, str]) -> tuple[float, list[Fault]]:
-    """Slope of the sigmoid, and where this is no binary classifier."""
+    """Slope of the sigmoid, and the faults if this is not a binary classifier."""
     faults: list[Fault] = []
     if header.get("version") not in VERSIONS:
         faults.append(Fault("/artifact/version", f"must be one of {', '.join(VERSIONS)}"))
@@ -177,7 +211,7 @@ def _column_faults(header: Mapping[str, str], space: FeatureSpace) -> list[Fault
         names = []
     elif len(names) != int(count) + 1:
         return [Fault("/artifact/feature_names", f"must be {int(count) + 1} names")]
-    # LightGBM writes names so.
+    # As LightGBM writes names.
     expected = [re.sub(r"\s", "_", name) for name in space.columns]
     return column_faults(int(count) + 1, names, space, expected)
 
@@ -189,7 +223,7 @@ def _tree_faults(tree: Tree, space: FeatureSpace) -> list[str]:
 
 
 def _edges(threshold: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
-    """The largest number that goes left, where all numbers near 0 go where 0 goes."""
+    """The largest number that goes left, given that numbers near 0 are treated as 0."""
     near = np.abs(threshold) <= ZERO
     return np.where(near, np.where(threshold >= 0.0, ZERO, np.nextafter(-ZERO, -np.inf)), threshold)
 
@@ -197,17 +231,17 @@ def _edges(threshold: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
 # --- to the library --------------------------------------------------------------------------------------------------
 
 
-def _text(file: _File, slope: float, columns: int) -> str:
+def _text(file: _File, slope: float, columns: int, *, classes: int = 1) -> str:
     """The file that LightGBM 4 would write, without what predictions do not need."""
     blocks = [_tree_text(i, tree, file.decisions[i]) for i, tree in enumerate(file.trees)]
     header = [
         "tree",
         "version=v4",
-        "num_class=1",
-        "num_tree_per_iteration=1",
+        f"num_class={classes}",
+        f"num_tree_per_iteration={classes}",
         "label_index=0",
         f"max_feature_idx={columns - 1}",
-        f"objective=binary sigmoid:{slope!r}",
+        f"objective=binary sigmoid:{slope!r}" if classes == 1 else f"objective=multiclass num_class:{classes}",
         *(["average_output"] if "average_output" in file.header else []),
         "feature_names=" + " ".join(f"Column_{j}" for j in range(columns)),
         "feature_infos=" + " ".join(["none"] * columns),
@@ -250,8 +284,8 @@ def _booster(text: str) -> Any:
 def _predict(booster: Any, slope: float, manifest: Manifest) -> Predict:
     def ask(X: np.ndarray, *, raw_score: bool) -> np.ndarray:
         if not len(X):
-            return np.zeros(0)  # LightGBM refuses
-        # Worker processes are the service's parallelism.
+            return np.zeros(0)  # LightGBM raises
+        # One thread: the service runs several processes.
         return np.asarray(booster.predict(X, raw_score=raw_score, num_threads=1))
 
     def logit(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:

@@ -9,10 +9,10 @@
         "link": "logit",
     }
 
-Every encoded column has a weight, 0 where the model ignores it. ``space: raw`` weighs raw numbers (the index of an
-ordinal or binary feature), category columns as in ``encoded``. ``link: logit``, the default, means that the sum is a
-logit; ``identity`` that it is the output itself: with ``output: probability``, a linear probability model, cut off at
-0 and 1.
+Every encoded column has a weight, 0 if the model ignores it. With ``space: raw``, weights apply to raw numbers (the
+index of an ordinal or binary feature), and to category columns as in ``encoded``. With ``link: logit``, the default,
+the sum is a logit; with ``identity``, it is the output itself: with ``output: probability``, a linear probability
+model, clipped to [0, 1].
 """
 
 from pathlib import Path
@@ -23,15 +23,15 @@ from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, FiniteFloat, StringConstraints, ValidationError
 
 from app.errors import Fault, ModelRefused
-from app.recourse.blackbox import BlackBox, Output, Predict, sigmoid
 from app.recourse.features import FeatureSpace, escape
+from app.recourse.models.black_box import BlackBox, Output, Predict, sigmoid
 from app.registry.adapters.artifact import read_artifact
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
 
 class LinearFile(BaseModel):
-    """What the file says."""
+    """The content of the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,18 +43,31 @@ class LinearFile(BaseModel):
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of a linear model; offers gradients. Contract in `app.registry.adapters.Load`."""
-    file = _parse(read_artifact(manifest, directory))
+    weights, intercept, file = read_weights(manifest, read_artifact(manifest, directory), space)
+    predict, gradient = _functions(weights, intercept, manifest.output, file.link)
+    return BlackBox(
+        space=space, predict=predict, gradient=gradient, input=manifest.input, output=manifest.output,
+        threshold=manifest.threshold, linear=file.link == "logit" or manifest.output is Output.LOGIT,
+    )  # fmt: skip
+
+
+def read_weights(
+    manifest: Manifest, content: bytes, space: FeatureSpace
+) -> tuple[Float[np.ndarray, "d"], float, LinearFile]:
+    """Weights (d,) and intercept for encoded points, speaking of the favourable class, and the file itself.
+
+    Raises
+    ------
+    ModelRefused : the bytes are no such file, or weigh other columns
+    """
+    file = _parse(content)
     faults = _name_faults(file, space)
     if faults:
         raise ModelRefused(faults=faults)
     weights, intercept = _encoded(file, space)
     if not manifest.favourable:
         weights, intercept = _turned(weights, intercept, manifest, file)
-    predict, gradient = _functions(weights, intercept, manifest.output, file.link)
-    return BlackBox(
-        space=space, predict=predict, gradient=gradient, input=manifest.input, output=manifest.output,
-        threshold=manifest.threshold, linear=file.link == "logit" or manifest.output is Output.LOGIT,
-    )  # fmt: skip
+    return weights, intercept, file
 
 
 def _parse(content: bytes) -> LinearFile:
@@ -96,7 +109,7 @@ def _encoded(file: LinearFile, space: FeatureSpace) -> tuple[Float[np.ndarray, "
 def _turned(
     weights: Float[np.ndarray, "d"], intercept: float, manifest: Manifest, file: LinearFile
 ) -> tuple[Float[np.ndarray, "d"], float]:
-    """The same model speaking of the other class."""
+    """The same model for the other class."""
     whole = 1.0 if file.link == "identity" and manifest.output is Output.PROBABILITY else 0.0
     return -weights, whole - intercept
 

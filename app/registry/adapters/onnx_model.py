@@ -1,13 +1,13 @@
 """A model in ONNX, run by ONNX Runtime: one input of encoded points, or one input for each raw column.
 
 A file is a program of a few hundred known operators, none of which runs code of the file. Before the compiled runtime
-sees it, it is parsed here, and refused where it names operators of other libraries, functions of its own, or tensors in
-other files. The runtime follows the indices of a tree ensemble without looking: node indices are checked here, and the
-columns it may ask about are cut out of its input first (`Gather`, which does look). The answers are the runtime's own,
-mostly in single precision.
+reads it, it is parsed here, and refused if it uses operators of other libraries, functions of its own, or tensors in
+other files. The runtime follows the indices of a tree ensemble without checks: node indices are checked here, and the
+columns that it uses are selected first by `Gather`, which does check. Outputs are those of the runtime, mostly in
+single precision.
 
-The output is a tensor, (n,), (n, 1) or (n, k), or what skl2onnx calls a ZipMap, a mapping from class to probability for
-each record. Of several outputs that could be meant, `artifact.output` names one.
+The output is a tensor, (n,), (n, 1) or (n, k), or a ZipMap of skl2onnx, a mapping from class to probability for each
+record. `artifact.output` selects one of several outputs.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,37 +18,37 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault, ModelOutputInvalid, ModelRefused
-from app.recourse.blackbox import BlackBox, Input, Output
 from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.recourse.models.black_box import BlackBox, Input, Output
 from app.registry.adapters.artifact import read_artifact
 from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column, rounded
-from app.registry.adapters.libraries import library
+from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
 LARGEST_BYTES = 500_000_000
-"""Longest file; parsing takes several times its size."""
+"""Largest file; parsing takes several times its size in memory."""
 
 DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
-"""Libraries of operators that the standard describes."""
+"""Domains of the operators in the standard."""
 
 MACHINES = frozenset({
     "ArrayFeatureExtractor", "Binarizer", "CategoryMapper", "FeatureVectorizer", "Imputer", "LabelEncoder",
     "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder", "Scaler", "TreeEnsembleClassifier",
     "TreeEnsembleRegressor", "ZipMap",
 })  # fmt: skip
-"""Operators of ``ai.onnx.ml`` that are run; the others are support vector machines and newer forms of trees, whose
-indices nobody checks."""
+"""Allowed operators of ``ai.onnx.ml``; the others are support vector machines and newer forms of trees, whose indices
+are not checked."""
 
 MOST_COLUMNS = 100_000
-"""That a tree ensemble may ask about."""
+"""Largest number of columns that a tree ensemble may use."""
 
 TYPES: dict[str, Any] = {
     "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64, "tensor(int32)": np.int32,
     "tensor(bool)": np.bool_, "tensor(string)": np.object_,
 }  # fmt: skip
-"""Inputs that can be fed."""
+"""Supported types of inputs."""
 
 FRACTIONAL = ("tensor(float)", "tensor(double)")
 LABELS = ("tensor(int64)", "tensor(string)", "tensor(bool)")
@@ -71,7 +71,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 
 
 def _inspected(content: bytes) -> bytes:
-    """The model as the runtime may see it."""
+    """The checked model, as passed to the runtime."""
     if len(content) > LARGEST_BYTES:
         raise _refused(f"has {len(content):,} bytes; {LARGEST_BYTES:,} is the most")
     with library("onnx"):
@@ -117,7 +117,7 @@ def _tensors(model: Any) -> Iterator[Any]:
 
 
 def _guard_trees(graph: Any) -> None:
-    """Check every tree of a graph, and give it no more columns than it asks about."""
+    """Check every tree of a graph, and restrict its input to the columns that it uses."""
     import onnx
 
     guarded = []
@@ -137,7 +137,7 @@ def _guard_trees(graph: Any) -> None:
 
 
 def _columns_asked(node: Any) -> int:
-    """How many columns the trees of a node ask about, once every walk through them is known to end in a leaf."""
+    """Number of columns that the trees of a node use, after a check that every walk ends in a leaf."""
     named = {attribute.name: attribute for attribute in node.attribute}
 
     def numbers(name: str) -> np.ndarray:
@@ -165,9 +165,9 @@ def _session(content: bytes) -> Any:
     with library("onnx"):
         import onnxruntime
     options = onnxruntime.SessionOptions()
-    # Worker processes are the service's parallelism.
+    # One thread: the service runs several processes.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # its complaints come as exceptions too
+    options.log_severity_level = 4  # its errors are also raised as exceptions
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:
@@ -177,7 +177,7 @@ def _session(content: bytes) -> Any:
 
 
 def _of_runtime(error: Exception) -> bool:
-    """Whether ONNX Runtime raised it; its classes have no common one, and some of its errors are Python's own."""
+    """Whether ONNX Runtime raised it; its exceptions have no common base class, and some are built in."""
     return type(error).__module__.startswith("onnxruntime") or isinstance(error, RuntimeError | ValueError)
 
 
@@ -230,7 +230,7 @@ def _column_fault(found: Any, feature: Feature) -> str | None:
 
 
 def _output(session: Any, manifest: Manifest) -> Any:
-    """The output that is meant, or what is wrong."""
+    """The output to use, or the fault."""
     outputs = {one.name: one for one in session.get_outputs()}
     stated = manifest.file.output
     if stated is not None:
@@ -247,7 +247,7 @@ Feed = Callable[[np.ndarray], dict[str, np.ndarray]]
 
 
 def _feed(session: Any, manifest: Manifest, space: FeatureSpace) -> Feed:
-    """From the black box's input to the inputs of the graph."""
+    """Maps the input of the black box to the inputs of the graph."""
     inputs = {one.name: (TYPES[one.type], len(one.shape)) for one in session.get_inputs()}
     if manifest.input is Input.ENCODED:
         ((name, (kind, _)),) = inputs.items()
@@ -260,7 +260,7 @@ def _feed(session: Any, manifest: Manifest, space: FeatureSpace) -> Feed:
 
 
 def _predict(session: Any, output: Any, manifest: Manifest, feed: Feed) -> Callable[[np.ndarray], np.ndarray]:
-    """The output for the favourable class; none for no records. `ModelOutputInvalid` where the runtime gives up."""
+    """The output for the favourable class; empty for no records. Raises `ModelOutputInvalid` if the runtime fails."""
 
     def answer(rows: np.ndarray) -> Float[np.ndarray, "n"]:
         if not len(rows):

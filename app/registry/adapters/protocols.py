@@ -1,7 +1,7 @@
-"""What is sent to a model server, and how its answer is read: the Open Inference Protocol v2, and MLflow.
+"""Requests to a model server and their responses, in the Open Inference Protocol v2 and that of MLflow.
 
-Both read strictly, because whatever comes back decides about people: numbers are JSON numbers (null where the model has
-none), the count is that of the records, names are those of the manifest. Errors never repeat what was sent or received.
+Responses are parsed strictly, because they decide about people: numbers are JSON numbers (or null), their count is that
+of the records, names are those of the manifest. Errors never repeat data that was sent or received.
 """
 
 import json
@@ -13,26 +13,27 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import ModelOutputInvalid
-from app.recourse.blackbox import Input, Output
 from app.recourse.features import FeatureSpace, FeatureType
-from app.registry import manifest as said
+from app.recourse.models.black_box import Input, Output
+from app.registry import artifact
 from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column
-from app.registry.manifest import Datatype, Endpoint, Manifest
+from app.registry.artifact import Datatype, Endpoint
+from app.registry.manifest import Manifest
 
 
 class Dialect(Protocol):
     """One protocol, for one model."""
 
     def request(self, rows: np.ndarray) -> bytes:
-        """The body that asks about some rows of the model's input."""
+        """The request body for some rows of the model's input."""
 
     def outputs(self, body: bytes, count: int) -> np.ndarray:
-        """The output of each record, (count,). `ModelOutputInvalid` where the body does not say."""
+        """The output of each record, (count,). Raises `ModelOutputInvalid`."""
 
 
 def dialect(manifest: Manifest, endpoint: Endpoint, space: FeatureSpace) -> Dialect:
-    """The protocol that a manifest names."""
-    kind = _OipV2 if endpoint.protocol is said.Protocol.OIP_V2 else _MLflow
+    """The protocol of a manifest."""
+    kind = _OipV2 if endpoint.protocol is artifact.Protocol.OIP_V2 else _MLflow
     return kind(manifest=manifest, endpoint=endpoint, space=space)
 
 
@@ -51,7 +52,7 @@ class _Dialect:
         ]
 
     def _output(self, values: Sequence[Any], shape: Sequence[int], count: int) -> np.ndarray:
-        """The favourable class's number in flat values of a shape."""
+        """The output for the favourable class, from flat values and their shape."""
         if not shape or shape[0] != count or len(values) != int(np.prod(shape, dtype=object)):
             raise ModelOutputInvalid(
                 f"the server of the model answered {len(values)} values in the shape {list(shape)[:5]} "
@@ -74,7 +75,7 @@ class _Dialect:
 
 
 class _Part(BaseModel):
-    # The values are about applicants, and an error's text is nobody's business.
+    # The values are applicant data, which an error message must not repeat.
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
 
@@ -103,7 +104,7 @@ class _OipV2(_Dialect):
         for j, feature in enumerate(self.space.features):
             values = raw_column(feature)(rows[:, j])
             inputs.append(self._tensor(feature.name, values, [len(rows), 1], feature.type is FeatureType.INTEGER))
-        # MLServer makes a table of the columns when it is told to; other servers ignore it.
+        # Makes MLServer build a table of the columns; other servers ignore it.
         return _json({"parameters": {"content_type": "pd"}, "inputs": inputs, **wanted})
 
     def _tensor(self, name: str, values: np.ndarray, shape: list[int], whole: bool = False) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class _OipV2(_Dialect):
         return tensor | {"data": values.tolist()}
 
     def outputs(self, body: bytes, count: int) -> np.ndarray:
-        """The tensor of the manifest's name, reshaped as it says itself; its data may be nested."""
+        """The tensor that the manifest names, in its own shape; its data may be nested."""
         tensors = {tensor.name: tensor for tensor in _parsed(_Tensors, body).outputs}
         tensor = tensors.get(self.endpoint.output or "")
         if tensor is None:
@@ -192,7 +193,7 @@ def _json(document: dict[str, Any]) -> bytes:
 
 
 def _parsed(kind: type[Part], body: bytes) -> Part:
-    # The json of the standard library, as pydantic's refuses the NaN that servers in Python write.
+    # The standard library parses the NaN that servers in Python write; pydantic does not.
     try:
         return kind.model_validate(json.loads(body))
     except (ValueError, RecursionError):

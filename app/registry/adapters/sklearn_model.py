@@ -1,11 +1,11 @@
-"""A scikit-learn estimator or pipeline: `.skops`, or `.joblib` and `.pkl` where the operator trusts them.
+"""A scikit-learn estimator or pipeline: `.skops`, or `.joblib` and `.pkl` if the operator trusts them.
 
-skops builds objects of known types only, and `ALLOWED` is all that is allowed beyond its own list. Some of them are
-followed by compiled code that does not look; `app.registry.adapters.estimator_parts` looks first.
+skops builds objects of known types only; `ALLOWED` extends its list. Some objects are used by compiled code without
+checks; `app.registry.adapters.estimator_parts` checks them first.
 
-``input: raw`` hands the estimator a DataFrame with the manifest's names: numbers as they are (whole ones as int64),
-categories as text, a binary without categories as bool. ``input: encoded`` hands it an array, with the estimator's own
-column names where it was fitted on named columns, in the order of the encoded columns.
+With ``input: raw``, the estimator receives a DataFrame with the manifest's names: numbers unchanged (integers as
+int64), categories as text, a binary without categories as bool. With ``input: encoded``, it receives an array in the
+order of the encoded columns, with its own column names if it was fitted on named columns.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault, ModelOutputInvalid, ModelRefused
-from app.recourse.blackbox import BlackBox, Input, Output, Predict
-from app.recourse.boxes import single_precision_edge
 from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import BlackBox, Input, Output, Predict
+from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.columns import raw_column
 from app.registry.adapters.estimator_parts import memory_faults, parts_of, single_thread
-from app.registry.adapters.libraries import library
+from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree, with_boxes
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
@@ -43,36 +43,49 @@ ALLOWED = (
     "sklearn.utils._bunch.Bunch",
     "sklearn.utils.validation.check_array",
 )
-"""Types and functions beyond skops' own list that a skops file may hold; none of them runs code of the file. (What a
-`partial` calls is looked up in the same lists.)"""
+"""Types and functions allowed in a skops file beyond skops' own list; none of them runs code of the file. (The function
+of a `partial` must be in these lists as well.)"""
 
 ESTIMATOR_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
-"""What the code of an estimator raises when records do not suit it."""
+"""Exceptions of an estimator for records that it cannot score."""
 
 Table: TypeAlias = Callable[[np.ndarray], Any]
-"""From the black box's input to the estimator's."""
+"""Maps the input of the black box to that of the estimator."""
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:
     """The black box of an estimator. Contract in `app.registry.adapters.Load`."""
-    content = read_artifact(manifest, directory)
-    skops = manifest.file.path.endswith(".skops")
-    estimator = _read_skops(content) if skops else _read_pickle(content, trust)
+    estimator = read_estimator(manifest, read_artifact(manifest, directory), trust)
     parts = list(parts_of(estimator))
     faults = [*_method_faults(estimator, manifest), *_column_faults(estimator, manifest, space)]
-    if skops:  # a pickle is trusted with any code
+    if is_skops(manifest):  # a trusted pickle may run any code
         faults += memory_faults(parts)
     if faults:
         raise ModelRefused(faults=faults)
     single_thread(parts)
     black_box = BlackBox(
-        space=space, predict=_predict(estimator, manifest, _table(estimator, manifest, space)), input=manifest.input,
-        output=manifest.output, threshold=manifest.threshold,
+        space=space, predict=_predict(estimator, manifest, input_table(estimator, manifest, space)),
+        input=manifest.input, output=manifest.output, threshold=manifest.threshold,
         rowwise=_has_trees_only(estimator),
     )  # fmt: skip
     if manifest.input is Input.ENCODED and _is_tree(estimator):
         return with_boxes(black_box, [_tree(estimator)], lambda edge: single_precision_edge(edge, strict=False))
     return black_box
+
+
+def is_skops(manifest: Manifest) -> bool:
+    """Whether the artifact is read without running code of the file."""
+    return manifest.file.path.endswith(".skops")
+
+
+def read_estimator(manifest: Manifest, content: bytes, trust: Trust) -> Any:
+    """The object in the bytes of an artifact; not examined.
+
+    Raises
+    ------
+    ModelRefused : it cannot be read, or holds types that are not allowed
+    """
+    return _read_skops(content) if is_skops(manifest) else _read_pickle(content, trust)
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
@@ -99,7 +112,7 @@ def _read_pickle(content: bytes, trust: Trust) -> Any:
         import joblib
         import sklearn  # noqa: F401
     try:
-        # The digest of `content` is the manifest's: the operator trusts these very bytes. Reads plain pickles as well.
+        # The digest of `content` matches the manifest: the operator trusts these bytes. Reads plain pickles too.
         return joblib.load(BytesIO(content))
     except UNREADABLE as error:
         raise unreadable(error) from error
@@ -112,14 +125,14 @@ def _is_tree(estimator: Any) -> bool:
     """Whether the estimator is one decision tree and nothing else."""
     from sklearn.tree import DecisionTreeClassifier
 
-    # A subclass may answer otherwise than its tree. scikit-learn refuses numbers beyond single precision: it cannot be
-    # asked about a box behind such a threshold, and training makes none.
+    # A subclass may decide differently from its tree. scikit-learn refuses numbers beyond single precision, so it
+    # cannot score a box behind such a threshold; training creates none.
     largest = np.finfo(np.float32).max
     return type(estimator) is DecisionTreeClassifier and bool((np.abs(estimator.tree_.threshold) < largest).all())
 
 
 def _has_trees_only(estimator: Any) -> bool:
-    """Whether each row goes its own way through the estimator, without a matrix product."""
+    """Whether each row is scored independently, without a matrix product."""
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
     from sklearn.tree import DecisionTreeClassifier
 
@@ -155,7 +168,7 @@ def _method_faults(estimator: Any, manifest: Manifest) -> list[Fault]:
 
 
 def _column_faults(estimator: Any, manifest: Manifest, space: FeatureSpace) -> list[Fault]:
-    """Where the estimator was fitted on other columns than the manifest describes."""
+    """Faults of an estimator fitted on other columns than those of the manifest."""
     if manifest.input is Input.RAW:
         return _raw_column_faults(estimator, space)
     count = getattr(estimator, "n_features_in_", space.d)
@@ -191,9 +204,9 @@ def _raw_column_faults(estimator: Any, space: FeatureSpace) -> list[Fault]:
 
 
 def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
-    """The output for the favourable class; none for no records, which scikit-learn would refuse.
+    """The output for the favourable class; empty for no records, which scikit-learn would refuse.
 
-    Raises `ModelOutputInvalid` where the estimator raises anything.
+    Raises `ModelOutputInvalid` if the estimator raises.
     """
     column = estimator.classes_.tolist().index(manifest.favourable)
     sign = 1.0 if column == 1 else -1.0
@@ -213,7 +226,7 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
         if not len(rows):
             return np.zeros(0)
         try:
-            with np.errstate(all="ignore"):  # numbers that are too large end in an error or in no finite output
+            with np.errstate(all="ignore"):  # too large numbers end in an error or a non-finite output
                 return ask(rows)
         except ESTIMATOR_ERRORS as error:
             # Its message may repeat the records.
@@ -222,7 +235,8 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
     return answer
 
 
-def _table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Table:
+def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Table:
+    """From the black box's input to what the estimator was fitted on: an array, or a DataFrame."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         return lambda rows: rows

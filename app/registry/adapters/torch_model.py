@@ -2,7 +2,7 @@
 
 The forward pass is numpy in the precision of the weights: for networks of this size it is as fast as PyTorch on large
 batches, three times as fast on single records (`docs/decisions/0002-models-on-disk.md` has the numbers), and a worker
-process that reads safetensors never imports PyTorch. The tests hold it against `torch.nn.Sequential` and autograd.
+process that reads safetensors never imports PyTorch. The tests compare it with `torch.nn.Sequential` and autograd.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,11 +14,12 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault, ModelRefused
-from app.recourse.blackbox import BlackBox, Output, sigmoid
 from app.recourse.features import FeatureSpace, escape
+from app.recourse.models.black_box import BlackBox, Output, sigmoid
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
-from app.registry.adapters.libraries import library
-from app.registry.manifest import Activation, Architecture, Manifest
+from app.registry.adapters.optional_import import library
+from app.registry.artifact import Activation, Architecture
+from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
 Layer: TypeAlias = tuple[np.ndarray, np.ndarray]
@@ -29,19 +30,29 @@ Elementwise: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of a network; offers gradients. Contract in `app.registry.adapters.Load`."""
-    architecture = manifest.file.architecture
-    if architecture is None:
-        raise ModelRefused(faults=[Fault("/artifact/architecture", "is missing")])
-    state = _read_state(read_artifact(manifest, directory), manifest.file.path)
-    faults = _width_faults(architecture, space) + _state_faults(architecture, state)
-    if faults:
-        raise ModelRefused(faults=faults)
-    network = Network(_layers(architecture, state, favourable=int(manifest.favourable)), architecture.activation)
+    network = read_network(manifest, read_artifact(manifest, directory), space)
     return BlackBox(
         space=space, predict=network.probability if manifest.output is Output.PROBABILITY else network.logit,
         gradient=network.gradient, input=manifest.input, output=manifest.output, threshold=manifest.threshold,
-        piecewise_linear=architecture.activation in (Activation.RELU, Activation.LEAKY_RELU),
+        piecewise_linear=network.activation in (Activation.RELU, Activation.LEAKY_RELU),
     )  # fmt: skip
+
+
+def read_network(manifest: Manifest, content: bytes, space: FeatureSpace) -> "Network":
+    """The network in the bytes of an artifact.
+
+    Raises
+    ------
+    ModelRefused : they cannot be read, or hold another network than the manifest describes
+    """
+    architecture = manifest.file.architecture
+    if architecture is None:
+        raise ModelRefused(faults=[Fault("/artifact/architecture", "is missing")])
+    state = _read_state(content, manifest.file.path)
+    faults = _width_faults(architecture, space) + _state_faults(architecture, state)
+    if faults:
+        raise ModelRefused(faults=faults)
+    return Network(_layers(architecture, state, favourable=int(manifest.favourable)), architecture.activation)
 
 
 class Network:
@@ -55,7 +66,8 @@ class Network:
     def __init__(self, layers: list[Layer], activation: Activation) -> None:
         self.layers = layers
         self.dtype = layers[0][0].dtype
-        self.activate, self.slope = _ACTIVATIONS[activation]
+        self.activation = activation
+        self.activate, self.slope = ACTIVATIONS[activation]
 
     def logit(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         """Logit of each point; not finite where the sums overflow."""
@@ -118,13 +130,14 @@ def _sigmoid(H: np.ndarray) -> np.ndarray:
 _LEAK = 0.01
 """PyTorch's slope of a leaky ReLU below zero."""
 
-_ACTIVATIONS: dict[Activation, tuple[Elementwise, Elementwise]] = {
+ACTIVATIONS: dict[Activation, tuple[Elementwise, Elementwise]] = {
     Activation.RELU: (_relu, lambda value: (value > 0.0).astype(value.dtype)),
     Activation.LEAKY_RELU: (_leaky_relu, lambda value: np.where(value > 0.0, 1.0, _LEAK).astype(value.dtype)),
     Activation.ELU: (_elu, lambda value: np.minimum(value, 0.0) + 1.0),
     Activation.TANH: (_tanh, lambda value: 1.0 - value * value),
     Activation.SIGMOID: (_sigmoid, lambda value: value * (1.0 - value)),
 }
+"""By name; the first function may work in place."""
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
@@ -170,7 +183,7 @@ def _width_faults(architecture: Architecture, space: FeatureSpace) -> list[Fault
 
 
 def _state_faults(architecture: Architecture, state: Mapping[str, np.ndarray]) -> list[Fault]:
-    """Where the state dict is not the one of the described network."""
+    """Faults of a state dict that does not match the described network."""
     expected: dict[str, tuple[int, ...]] = {}
     for i, (width_in, width_out) in enumerate(pairwise(architecture.layers)):
         expected |= {f"{2 * i}.weight": (width_out, width_in), f"{2 * i}.bias": (width_out,)}

@@ -1,8 +1,7 @@
 """Decision trees as arrays, between the files of boosting libraries and their compiled code.
 
-That code follows node and column indices without looking, so a file is read and checked here first. The library is then
-given a file written anew from what was checked, never the lender's: whatever else stands in that one, or could be read
-in two ways, does not reach it.
+That code follows node and column indices without checks, so a file is read and checked here first. The library then
+receives a new file, written from the checked arrays, never the lender's: other or ambiguous content does not reach it.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +11,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.errors import Fault
-from app.recourse.blackbox import BlackBox
-from app.recourse.boxes import Boxes
 from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.tree_boxes import Boxes
 
 LARGEST_BOXES = 5_000_000
-"""Leaves times columns beyond which a single tree is not kept as boxes: some 100 MB."""
+"""Largest leaves times columns of a single tree kept as boxes: some 100 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +25,17 @@ class Tree:
 
     feature: Int[np.ndarray, "k"]
     number: Float[np.ndarray, "k"]
-    """Threshold of an inner node, as in the file; what a leaf adds to the margin."""
+    """Threshold of an inner node, as in the file; contribution of a leaf to the margin."""
     left: Int[np.ndarray, "k"]
     right: Int[np.ndarray, "k"]
 
     def fault(self, columns: int) -> str | None:
-        """What is wrong with the indices, None where every walk ends in a leaf and asks about columns only."""
+        """The fault of the indices; None if every walk ends in a leaf and uses existing columns only."""
         inner = self.left >= 0
         if ((self.right >= 0) != inner).any():
             return "has nodes with one child"
         children = np.concatenate([self.left[inner], self.right[inner]])
-        # Nobody's child twice, and the root nobody's: then what can be reached from the root is a tree.
+        # No node has two parents and the root has none: then the nodes reachable from the root form a tree.
         if (children < 1).any() or (children >= len(inner)).any() or len(np.unique(children)) < len(children):
             return "has nodes that point outside of it or that two nodes point at"
         if (self.feature[inner] < 0).any() or (self.feature[inner] >= columns).any():
@@ -51,7 +50,7 @@ class Tree:
         return np.concatenate(levels)
 
     def of(self, nodes: Int[np.ndarray, "r"]) -> "Tree":
-        """The tree of these nodes only, renumbered in their order; with every node it holds its children."""
+        """The tree of these nodes, renumbered in their order; `nodes` must contain the children of each node."""
         number = np.full(len(self.left), -1)
         number[nodes] = np.arange(len(nodes))
         inner = self.left[nodes] >= 0
@@ -60,7 +59,7 @@ class Tree:
 
 
 def with_boxes(black_box: BlackBox, trees: Sequence[Tree], edges: Callable[[np.ndarray], np.ndarray]) -> BlackBox:
-    """The black box of a sound ensemble; of a single tree of bearable size, with its boxes.
+    """The black box of a valid ensemble; for a single tree of moderate size, with its boxes.
 
     `edges` translates thresholds of the file into the largest double that goes left.
     """
@@ -75,7 +74,7 @@ def with_boxes(black_box: BlackBox, trees: Sequence[Tree], edges: Callable[[np.n
 
 
 def column_faults(count: int, names: Sequence[str], space: FeatureSpace, expected: Sequence[str]) -> list[Fault]:
-    """Where a model was trained on other columns; `names` are empty where the file has none of the lender's."""
+    """Faults of a model trained on other columns; `names` is empty if the file has no names of the lender."""
     if count != space.d:
         return [Fault("/features", f"have {space.d} encoded columns, but the model was trained on {count}")]
     if not names or list(names) == list(expected):

@@ -1,13 +1,12 @@
-"""POST to one address: guarded, within a time and a size, with a kept connection.
+"""POST to one allowed address, with limits of time and size, over a kept connection.
 
 * The host is resolved here, every address is checked (`RemoteHost.permits`), and the connection goes to a checked
-  address; the certificate and the `Host` header are still about the name. A name that resolves otherwise a moment later
-  changes nothing.
-* No redirects, no proxies, no compressed answers: nothing that somebody else's answer or environment could choose.
-* Only connecting is tried again. What has been sent may have been computed, and paid for.
-* One time limit for all of it: resolving, connecting, TLS, sending and every piece of the answer.
+  address; the certificate and the `Host` header still use the name. A later change of the DNS entry has no effect.
+* No redirects, no proxies, no compressed responses: neither the server nor the environment can change the target.
+* Only connecting is retried. A request that was sent may have been computed, and charged.
+* One time limit for everything: resolving, connecting, TLS, sending and receiving.
 
-This is httpcore, the layer below httpx, because it lets us say which address to connect to.
+Uses httpcore, the layer below httpx, because it can connect to a given address.
 """
 
 import socket
@@ -26,10 +25,10 @@ from app.errors import ModelUnavailable
 from app.remote_hosts import RemoteHost
 
 RETRIES = 2
-"""Further attempts to connect, after half a second and a second."""
+"""Further attempts to connect, after half a second and one second."""
 
 KEEP_S = 1.0
-"""Idle connections are closed after this, before a server would: one that closes meanwhile would cost an answer."""
+"""Idle connections are closed after this time, before a server closes them, which would fail a request."""
 
 LONGEST_RETRY_AFTER_S = 3600
 
@@ -41,17 +40,17 @@ class OutOfTime(Exception):
 
 
 class TooLarge(Exception):
-    """The answer is longer than it may be."""
+    """The response exceeds its size limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a server said."""
+    """Response of a server."""
 
     status: int
     body: bytes
     retry_after_s: int | None
-    """From its Retry-After header, where that is a number of seconds."""
+    """From its Retry-After header, if that is a number of seconds."""
 
 
 class Wire:
@@ -59,7 +58,7 @@ class Wire:
 
     Parameters
     ----------
-    url : whose scheme, host and port `host` covers
+    url : address for POST, covered by `host`
     """
 
     def __init__(self, url: str, host: RemoteHost, headers: Mapping[str, str]) -> None:
@@ -67,7 +66,7 @@ class Wire:
         self._headers = [*headers.items(), ("Accept-Encoding", "identity"), ("Accept", "application/json")]
         self._backend = _Guard(host)
         self._pool = httpcore.ConnectionPool(
-            # The system's certificates, to which an operator can add the company's own.
+            # The system's certificates, to which an operator can add those of the company.
             ssl_context=ssl.create_default_context() if url.startswith("https:") else None,
             max_connections=1,
             keepalive_expiry=KEEP_S,
@@ -75,21 +74,21 @@ class Wire:
             network_backend=self._backend,
         )
         self._turn = threading.Lock()
-        # A model that nobody holds any more leaves no connection behind.
+        # Closes the connection when the model is garbage-collected.
         weakref.finalize(self, self._pool.close)
 
     def post(self, content: bytes, *, limit: int, until: float) -> Answer:
-        """The answer to a request.
+        """The response to a request.
 
         Parameters
         ----------
-        limit : bytes of the answer
+        limit : largest response, in bytes
         until : `time.monotonic()`
 
         Raises
         ------
         OutOfTime, TooLarge
-        ModelUnavailable : the host is not reached, or not at an address that is allowed, or hangs up
+        ModelUnavailable : the host is unreachable, has no allowed address, or closes the connection
         """
         with self._turn:
             self._backend.until = until
@@ -104,16 +103,16 @@ class Wire:
     def _post(self, content: bytes, limit: int) -> Answer:
         headers = [*self._headers, ("Content-Length", str(len(content))), ("Content-Type", "application/json")]
         with self._pool.stream("POST", self._url, headers=headers, content=content) as response:
-            said = {name.lower(): value for name, value in response.headers}
+            fields = {name.lower(): value for name, value in response.headers}
             body = bytearray()
-            # Of another status nobody reads the body; it may repeat the records.
+            # The body of another status is not read; it may repeat the records.
             if response.status == 200:
                 for piece in response.iter_stream():
                     body += piece
                     if len(body) > limit:
                         raise TooLarge
             return Answer(
-                status=response.status, body=bytes(body), retry_after_s=_seconds(said.get(b"retry-after", b""))
+                status=response.status, body=bytes(body), retry_after_s=_seconds(fields.get(b"retry-after", b""))
             )
 
 
@@ -122,7 +121,7 @@ def _seconds(text: bytes) -> int | None:
 
 
 class _Guard(httpcore.NetworkBackend):
-    """Connects to checked addresses only, and lets nothing last beyond `until`."""
+    """Connects to allowed addresses only, and enforces the time limit `until`."""
 
     def __init__(self, host: RemoteHost) -> None:
         self._host = host
@@ -144,7 +143,7 @@ class _Guard(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        """A connection to the first checked address that takes one."""
+        """A connection to the first allowed address that accepts one."""
         addresses = _resolve(host, port, self.left())
         permitted = [address for address in addresses if self._host.permits(address)]
         if not permitted:
@@ -163,19 +162,19 @@ class _Guard(httpcore.NetworkBackend):
         return _Stream(stream, self)
 
     def sleep(self, seconds: float) -> None:
-        """The pause before connecting is tried again."""
+        """Pause before another attempt to connect."""
         time.sleep(min(seconds, self.left()))
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection on which every step takes what is left of the time, not a time of its own."""
+    """A connection on which every step is limited by the time left, instead of a timeout of its own."""
 
     def __init__(self, stream: httpcore.NetworkStream, guard: _Guard) -> None:
         self._stream = stream
         self._guard = guard
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        """Bytes of the answer."""
+        """Bytes of the response."""
         return self._stream.read(max_bytes, self._guard.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
@@ -196,18 +195,18 @@ class _Stream(httpcore.NetworkStream):
         return _Stream(self._stream.start_tls(ssl_context, server_hostname, self._guard.left()), self._guard)
 
     def get_extra_info(self, info: str) -> Any:
-        """What httpcore asks about the socket."""
+        """Facts about the socket, for httpcore."""
         return self._stream.get_extra_info(info)
 
 
 def lookup(host: str, port: int) -> list[str]:
-    """What the system's resolver says, in its order; `OSError` where it says nothing."""
+    """Addresses from the system's resolver, in its order. Raises `OSError`."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def _resolve(host: str, port: int, timeout_s: float) -> list[str]:
-    """Addresses of a host; the system's resolver knows no time limit, so it is asked in a thread of its own.
+    """Addresses of a host. The system's resolver has no time limit, so it runs in a thread of its own.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Boosted trees of XGBoost, as its `save_model("model.json")` writes them; binary classification only.
 
-The file is data: it is read and checked here, and XGBoost loads what `_document` writes anew (see `trees`). The answers
-are XGBoost's own, in single precision, so a threshold that was read off its probabilities means the same here.
+The file is data: it is read and checked here, and XGBoost loads the new file that `_document` writes (see `trees`).
+Outputs are those of XGBoost, in single precision, so a threshold taken from its probabilities has the same meaning.
 """
 
 import json
@@ -14,11 +14,11 @@ from jaxtyping import Float
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
 
 from app.errors import Fault, ModelRefused
-from app.recourse.blackbox import BlackBox, Output, Predict, sigmoid
-from app.recourse.boxes import single_precision_edge
 from app.recourse.features import FeatureSpace, escape
+from app.recourse.models.black_box import BlackBox, Output, Predict, logit, sigmoid
+from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
-from app.registry.adapters.libraries import library
+from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree, column_faults, with_boxes
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
@@ -26,13 +26,13 @@ from app.registry.trust import Trust
 LARGEST = float(np.finfo(np.float32).max)
 
 FAULTS = 20
-"""Faults of one file that are listed; a damaged array has one for each of its numbers."""
+"""Largest number of faults listed; a damaged array has one for each of its numbers."""
 
 ROOT = 2**31 - 1
 """XGBoost's parent of a node without one."""
 
 Index = Annotated[int, Field(ge=-1, lt=2**32)]
-"""Of a node or column; a column of a pruned node is a marker near 2**32."""
+"""Index of a node or column; the column of a pruned node is a marker near 2**32."""
 
 Single = Annotated[FiniteFloat, Field(ge=-LARGEST, le=LARGEST)]
 
@@ -95,29 +95,63 @@ class _Learner(_Part):
 
 
 class _File(_Part):
-    """What matters of the file."""
+    """The content of the file, as far as it is used."""
 
     version: tuple[Annotated[int, Field(ge=1, le=3)], int, int]
-    """Of the XGBoost that wrote it."""
+    """Version of the XGBoost that wrote it."""
     learner: _Learner
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of an ensemble; of a single tree, with its boxes. Contract in `app.registry.adapters.Load`."""
-    learner = _parse(read_artifact(manifest, directory)).learner
+    learner, trees = read_trees(read_artifact(manifest, directory), space)
     parts = learner.gradient_booster.model.trees
-    trees, faults = _trees(parts, space.d)
-    names = learner.feature_names
-    faults += column_faults(learner.learner_model_param.num_feature, names, space, space.columns)
-    faults += _learner_faults(learner)
-    if faults:
-        raise ModelRefused(faults=faults[:FAULTS])
     booster = _booster(_document(learner, trees, parts))
     black_box = BlackBox(
         space=space, predict=_predict(booster, learner.objective.name, manifest), input=manifest.input,
         output=manifest.output, threshold=manifest.threshold, rowwise=True,
     )  # fmt: skip
     return with_boxes(black_box, trees, lambda threshold: single_precision_edge(threshold, strict=True))
+
+
+def read_trees(content: bytes, space: FeatureSpace) -> tuple[_Learner, list[Tree]]:
+    """What the bytes of a file say, and its trees.
+
+    Raises
+    ------
+    ModelRefused : they are no sound ensemble over these columns
+    """
+    learner = _parse(content).learner
+    trees, faults = _trees(learner.gradient_booster.model.trees, space.d)
+    faults += column_faults(learner.learner_model_param.num_feature, learner.feature_names, space, space.columns)
+    faults += _learner_faults(learner)
+    if faults:
+        raise ModelRefused(faults=faults[:FAULTS])
+    return learner, trees
+
+
+def merged(models: Sequence[tuple[_Learner, Sequence[Tree]]]) -> tuple[bytes, Float[np.ndarray, "k"]]:
+    """One ensemble of several, as XGBoost's UBJSON: its margin has a column for each, less what is in the array.
+
+    XGBoost adds up the trees of each class of a model of many classes; here, a class is one of the ensembles.
+    """
+    documents = [_document(learner, trees, learner.gradient_booster.model.trees) for learner, trees in models]
+    boosters = [document["learner"]["gradient_booster"]["model"] for document in documents]
+    trees = [tree for booster in boosters for tree in booster["trees"]]
+    whole: dict[str, Any] = documents[0]["learner"]
+    whole["gradient_booster"]["model"] = {
+        **boosters[0],
+        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
+        "iteration_indptr": [0, len(trees)],
+        "tree_info": [k for k, booster in enumerate(boosters) for _ in booster["trees"]],
+        "trees": [{**tree, "id": i} for i, tree in enumerate(trees)],
+    }
+    count = str(len(models))
+    whole["learner_model_param"] |= {"num_class": count, "base_score": "0.0", "boost_from_average": "0"}
+    whole["objective"] = {"name": "multi:softprob", "softmax_multiclass_param": {"num_class": count}}
+    base = np.array([learner.learner_model_param.base_score for learner, _ in models])
+    logits = [learner.objective.name == "binary:logitraw" for learner, _ in models]
+    return bytes(_booster(documents[0]).save_raw("ubj")), np.where(logits, base, logit(base))
 
 
 def _parse(content: bytes) -> _File:
@@ -132,7 +166,7 @@ def _parse(content: bytes) -> _File:
 
 
 def _trees(parts: Sequence[_TreePart], columns: int) -> tuple[list[Tree], list[Fault]]:
-    """The trees as arrays, and what is wrong with them."""
+    """The trees as arrays, and their faults."""
     trees: list[Tree] = []
     faults: list[Fault] = []
     for i, part in enumerate(parts):
@@ -156,7 +190,7 @@ def _trees(parts: Sequence[_TreePart], columns: int) -> tuple[list[Tree], list[F
 
 
 def _learner_faults(learner: _Learner) -> list[Fault]:
-    """What is wrong with the ensemble as a whole."""
+    """Faults of the ensemble as a whole."""
     pointer, model = "/artifact/learner", learner.gradient_booster.model
     faults: list[Fault] = []
     base, best = learner.learner_model_param.base_score, learner.attributes.best_iteration
@@ -179,7 +213,7 @@ def _learner_faults(learner: _Learner) -> list[Fault]:
 
 
 def _document(learner: _Learner, trees: Sequence[Tree], parts: Sequence[_TreePart]) -> dict[str, Any]:
-    """The file that XGBoost 3 would write, without what predictions do not need."""
+    """The file that XGBoost 3 would write, reduced to what predictions need."""
     columns = str(learner.learner_model_param.num_feature)
     model = {
         "cats": {"enc": [], "feature_segments": [], "sorted_idx": []},
@@ -246,14 +280,14 @@ def _tree_document(i: int, tree: Tree, part: _TreePart, columns: str) -> dict[st
 
 
 def _digits(values: Float[np.ndarray, "k"]) -> list[float]:
-    """Numbers of single precision with the fewest digits that say which, as XGBoost writes them itself."""
+    """Single-precision numbers with the fewest digits that identify them, as XGBoost writes them."""
     return [float(text) for text in values.astype(np.float32).astype(str)]
 
 
 def _booster(document: dict[str, Any]) -> Any:
     with library("xgboost"):
         import xgboost
-    # Worker processes are the service's parallelism.
+    # One thread: the service runs several processes.
     booster = xgboost.Booster({"nthread": 1})
     try:
         booster.load_model(bytearray(json.dumps(document).encode()))

@@ -1,4 +1,4 @@
-"""Run by Alembic for `app.store.migrate.upgrade`, which hands over a connection in a transaction."""
+"""Run by Alembic for `app.store.migrate.upgrade`, which passes a connection in a transaction."""
 
 from alembic import context
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
-from app.recourse.action_program import ActionProgram
-from app.recourse.actionability import ActionSet, action_set
-from app.recourse.blackbox import Meter
+from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.features import FeatureSpace, FeatureType
 from app.recourse.frontier import frontier
-from app.recourse.linear import LinearModel
 from app.recourse.methods.robust_bayesian import Odds, RobustBayesianParams
 from app.recourse.methods.robust_projection import RobustProjectionParams, project, worst_score
+from app.recourse.models.black_box import Meter
+from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Status
+from app.recourse.search.mixed_integer import ActionProgram
 from app.recourse.solve import MAX_CALLS, METHODS, solve
 from app.recourse.surrogate.boundary import sample_boundary, survey
 from tests.recourse.certified import Clock
@@ -149,13 +149,12 @@ def test_bayesian_odds_fall_along_their_gradient_and_bound_the_nominal_ones() ->
 
 def test_more_budget_buys_better_odds_and_a_curve_over_it_is_the_answers_alone() -> None:
     R = np.random.default_rng(1).uniform(-5.0, 5.0, (400, 4))
-    values = [0.0, 1.0, 5.0]
-    found = frontier(steep(R), METHODS["robust_bayesian"], RobustBayesianParams(), "extra_cost", values)
+    values, params = [0.0, 1.0, 5.0], RobustBayesianParams(radius_fraction=0.2)
+    found = frontier(steep(R), METHODS["robust_bayesian"], params, "extra_cost", values)
     costs = []
     for point in found.points:
-        (alone,) = solve(
-            steep(R), METHODS["robust_bayesian"], RobustBayesianParams(extra_cost=point.value)
-        ).counterfactuals
+        asked = replace(params, extra_cost=point.value)
+        (alone,) = solve(steep(R), METHODS["robust_bayesian"], asked).counterfactuals
         (one,) = point.result.counterfactuals
         assert one.cost == pytest.approx(alone.cost)
         costs.append(one.cost)

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.recourse.actionability import action_set
-from app.recourse.linear import LinearModel
+from app.recourse.actions.action_set import action_set
 from app.recourse.methods.learning_augmented import (
     METHOD,
     LearningAugmentedParams,
@@ -15,10 +14,11 @@ from app.recourse.methods.learning_augmented import (
     WeightsPrediction,
     faults,
 )
+from app.recourse.models.linear import LinearModel
 from app.recourse.result import TradeOffReport
-from app.recourse.robust_linear import Objective
+from app.recourse.robustness.adversarial_loss import LossAndCost
+from app.recourse.search.trade_off import TradeOff
 from app.recourse.solve import solve
-from app.recourse.tradeoff import TradeOff
 from tests.recourse.test_solve import TOYS, check
 from tests.recourse.toys import LOAN, ask, loan_rows, plane
 
@@ -71,7 +71,7 @@ def random_trade_off(seed: int) -> TradeOff:
     if space is not LOAN:
         model, predicted = (LinearModel(one.w[:6], one.c) for one in (model, predicted))
     actions = action_set(space, rows[seed % 20] if space is LOAN else rng.normal(size=6))
-    objective = Objective(model=model, radius=0.2, cost_weight=0.1, predicted=predicted)
+    objective = LossAndCost(model=model, radius=0.2, cost_weight=0.1, predicted=predicted)
     return TradeOff(actions, objective)
 
 
@@ -114,10 +114,10 @@ def test_the_automatic_cost_weight_gives_the_cheapest_action_that_the_worst_mode
 def test_predictions_are_checked_and_named() -> None:
     unknown = LearningAugmentedParams(prediction=WeightsPrediction(weights={"age": 1.0, "height": 2.0}))
     (fault,) = faults(LOAN, unknown)
-    assert fault.pointer == "/method/prediction/weights/height"
+    assert fault.pointer == "/prediction/weights/height"
     assert not faults(LOAN, LearningAugmentedParams())
     named = LearningAugmentedParams(prediction=ModelPrediction(model="loan@2"))
-    assert named.other_models() == {"/method/prediction/model": "loan@2"}
+    assert named.other_models() == {"/prediction/model": "loan@2"}
 
 
 @pytest.mark.parametrize("raw", [False, True])

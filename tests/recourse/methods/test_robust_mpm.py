@@ -3,30 +3,30 @@
 import numpy as np
 import pytest
 
-from app.recourse.blackbox import Meter
 from app.recourse.certificate import CertificateParams
-from app.recourse.method import Candidates, Ground
+from app.recourse.method import Candidates, MethodContext
 from app.recourse.methods import METHODS
 from app.recourse.methods.robust_mpm import RobustMpmParams, generate
+from app.recourse.models.black_box import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import sample_boundary, survey
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score, plane
 
-PUSHES = np.array([0.0, 0.2, 0.5, 1.0, 2.0])
+EXTRA_MARGINS = np.array([0.0, 0.2, 0.5, 1.0, 2.0])
 
 
 def proposed(problem: RecourseProblem, **params: object) -> Candidates:
     stated, meter = RobustMpmParams(**params), Meter(problem.black_box)  # type: ignore[arg-type]
     seen = survey(problem, meter, stated)
     sample = sample_boundary(problem, meter, stated, seen)
-    ground = Ground(
+    context = MethodContext(
         sample=sample,
         factual_score=seen.factual_score,
         neighbours=seen.ends,
         certificate=CertificateParams(),
         meter=meter,
     )
-    return generate(problem, stated, ground)
+    return generate(problem, stated, context)
 
 
 def refused_loan(person: int) -> RecourseProblem:
@@ -36,26 +36,26 @@ def refused_loan(person: int) -> RecourseProblem:
 
 
 @pytest.mark.parametrize("person", range(4))
-def test_proposals_are_legal_meet_the_surrogate_and_cost_more_with_every_push(person: int) -> None:
+def test_proposals_are_legal_meet_the_surrogate_and_cost_more_with_every_extra_margin(person: int) -> None:
     problem = refused_loan(person)
     candidates = proposed(problem)
-    rows_raw = candidates.propose(PUSHES)
+    rows_raw = candidates.propose(EXTRA_MARGINS)
     assert len(rows_raw) > 0
     assert problem.action_set.contains(rows_raw).all()
     assert candidates.meets(rows_raw).all()
     assert not candidates.meets(problem.factual_raw[None])[0]
     assert (np.diff(problem.action_set.cost(rows_raw)) >= -0.02 * problem.action_set.cost(rows_raw[:-1])).all()
-    assert (np.diff(candidates.rate(rows_raw)) >= -1e-9).all()
+    assert (np.diff(candidates.rank(rows_raw)) >= -1e-9).all()
 
 
-def test_each_push_goes_that_much_beyond_the_margin() -> None:
+def test_each_extra_margin_goes_that_far_beyond_the_margin() -> None:
     problem, _ = ask(plane(2), lambda X: X.sum(axis=1) - 1.0, [-3.0, -2.0])
     candidates = proposed(problem, margin=0.25, divergence="none")
-    beyond = candidates.rate(candidates.propose(PUSHES))
-    np.testing.assert_allclose(beyond, 0.25 + PUSHES, atol=1e-7)
+    beyond = candidates.rank(candidates.propose(EXTRA_MARGINS))
+    np.testing.assert_allclose(beyond, 0.25 + EXTRA_MARGINS, atol=1e-7)
 
 
-def test_where_the_surrogate_accepts_the_person_pushes_start_from_there() -> None:
+def test_where_the_surrogate_accepts_the_person_extra_margins_start_from_there() -> None:
     """A model that refuses an island around a person whom its surroundings speak for."""
     fact = np.array([2.0, 2.0])
 
@@ -64,9 +64,11 @@ def test_where_the_surrogate_accepts_the_person_pushes_start_from_there() -> Non
 
     problem, _ = ask(plane(2), islands, fact.tolist())
     candidates = proposed(problem, radius_fraction=1.0, divergence="none")
-    start = candidates.rate(fact[None])[0]
+    start = candidates.rank(fact[None])[0]
     assert start > 0.0
-    np.testing.assert_allclose(candidates.rate(candidates.propose(PUSHES[1:3])), start + PUSHES[1:3], atol=1e-7)
+    np.testing.assert_allclose(
+        candidates.rank(candidates.propose(EXTRA_MARGINS[1:3])), start + EXTRA_MARGINS[1:3], atol=1e-7
+    )
 
 
 def test_the_report_is_measured_on_the_samples() -> None:

@@ -6,7 +6,7 @@ import cvxpy as cp
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.linear import WeightMoments, homogeneous
+from app.recourse.models.linear import WeightMoments, homogeneous
 
 
 @dataclass(frozen=True)

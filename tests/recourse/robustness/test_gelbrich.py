@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import Bool, Float
 from scipy.special import ndtr
 
-from app.recourse.linear import WeightMoments
+from app.recourse.models.linear import WeightMoments
 from app.recourse.robustness.gelbrich import (
     BoundStatus,
     PlanBounds,

@@ -1,6 +1,7 @@
 """Samples around a boundary that the test knows."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,9 @@ import pytest
 from jaxtyping import Float
 
 from app.errors import BoundaryNotFound, DegenerateSurrogate
-from app.recourse.blackbox import Meter
 from app.recourse.features import FeatureSpace
-from app.recourse.problem import RecourseProblem
+from app.recourse.models.black_box import Meter
+from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.surrogate.boundary import (
     GRID,
     BoundarySample,
@@ -87,6 +88,55 @@ def test_the_radius_grows_with_the_number_of_columns_unless_it_is_given() -> Non
     shares = [share(d) for d in (1, 8, 20, 40, 100)]
     assert shares[0] == shares[1] < shares[2] < shares[3] == shares[4]
     assert share(3, radius_fraction=0.7) == pytest.approx(0.7)
+
+
+def test_without_a_gradient_the_radius_is_half_of_the_way_to_the_nearest_record() -> None:
+    rng = np.random.default_rng(3)
+    rows_raw = np.repeat(rng.uniform(-5, 5, (300, 12)), 2, axis=0)  # every record twice
+    problem, _ = ask(plane(12), lambda X: X[:, 0], [-1.0] * 12, rows_raw=rows_raw)
+    apart = [np.sort(np.linalg.norm(rows_raw[::2] - row, axis=1))[1] for row in rows_raw[::2]]
+    radius = 0.5 * float(np.median(apart))
+    assert SamplerParams().radius(problem.reference, smooth=False) == pytest.approx(radius)
+    assert SamplerParams(radius_fraction=0.3).radius(problem.reference, smooth=False) == pytest.approx(
+        0.3 * problem.reference.largest_distance
+    )
+    assert drawn(problem).deviation == pytest.approx(radius / math.sqrt(14))
+    smooth = replace(problem.black_box, gradient=lambda X: np.eye(12)[np.zeros(len(X), dtype=int)])
+    by_dimension = SamplerParams().radius(problem.reference)
+    assert by_dimension > 1.5 * radius
+    for black_box in (smooth, replace(smooth, linear=True)):
+        sample = drawn(replace(problem, black_box=black_box))
+        assert sample.deviation == pytest.approx(by_dimension / math.sqrt(14))
+
+
+def test_where_records_are_dense_the_radius_keeps_a_share_of_their_spread() -> None:
+    for count in (400, 1500, 6000):
+        rows_raw = np.random.default_rng(0).uniform(-5, 5, (count, 2))
+        reference, between = _reference(rows_raw), 10.0 * 0.5118  # median distance of two points of a unit square
+        assert SamplerParams().radius(reference, smooth=False) == pytest.approx(0.1 * between, rel=0.05)
+
+
+def test_one_record_far_away_does_not_widen_the_radius() -> None:
+    """Months since the oldest account: most are below 300, one is 4,000."""
+    rng = np.random.default_rng(1)
+    rows_raw = np.column_stack([rng.gamma(2.0, 60.0, 500) / 100.0, rng.normal(size=(500, 7))])
+    heavy = rows_raw.copy()
+    heavy[:3, 0] = [40.0, 193.0, 803.0]
+    usual, wide = _reference(rows_raw), _reference(heavy)
+    assert SamplerParams().radius(wide) > 20.0 * SamplerParams().radius(usual)
+    before, after = (SamplerParams().radius(one, smooth=False) for one in (usual, wide))
+    assert after == pytest.approx(before, rel=0.02)
+
+
+def test_records_that_are_all_equal_leave_the_other_radius() -> None:
+    reference = replace(_reference(np.ones((5, 3))), largest_distance=2.0)
+    assert SamplerParams().radius(reference, smooth=False) == SamplerParams().radius(reference) == pytest.approx(0.4)
+
+
+def _reference(rows_raw: Float[np.ndarray, "n p"]) -> Reference:
+    d = rows_raw.shape[1]
+    problem, _ = ask(plane(d, low=None, high=None), lambda X: X[:, 0], [0.0] * d, rows_raw=rows_raw)
+    return problem.reference
 
 
 # --- what decides ----------------------------------------------------------------------------------------------------

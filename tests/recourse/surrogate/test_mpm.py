@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 
 from app.errors import DegenerateSurrogate
 from app.recourse.surrogate.boundary import BoundarySample
-from app.recourse.surrogate.classes import RIDGE, Classes, Moments, class_moments
+from app.recourse.surrogate.class_moments import RIDGE, Classes, Moments, class_moments
 from app.recourse.surrogate.mpm import Divergence, fit, fit_sample, spread
 
 Matrix: TypeAlias = Float[np.ndarray, "d d"]

@@ -5,9 +5,9 @@ import pytest
 from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate, SolverFailed
-from app.recourse.blackbox import sigmoid
-from app.recourse.linear import WeightMoments, homogeneous
-from app.recourse.surrogate.refits import RIDGE, _fit, refit_moments
+from app.recourse.models.black_box import sigmoid
+from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.surrogate.refits import RIDGE, fit, refit_moments
 
 
 def drawn(n: int, w: list[float], c: float, seed: int = 0) -> tuple[Float[np.ndarray, "n d"], Bool[np.ndarray, "n"]]:
@@ -53,7 +53,7 @@ def test_one_refit_is_scikit_learns() -> None:
     X, y = with_category(80)
     half = np.arange(80) % 2.0
     fitted = LogisticRegression(C=1.0 / RIDGE, tol=1e-10, solver="newton-cholesky").fit(X[half > 0], y[half > 0])
-    (theta,) = _fit(homogeneous(X), y, half[None], np.zeros(6))
+    (theta,) = fit(homogeneous(X), y, half[None], np.zeros(6))
     np.testing.assert_allclose(theta, np.append(fitted.coef_[0], fitted.intercept_), atol=1e-6)
 
 

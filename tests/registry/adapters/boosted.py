@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from app.recourse.blackbox import BlackBox
-from app.recourse.boxes import Boxes
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.tree_boxes import Boxes
 from tests.registry.loan import WEIGHTS
 
 COLUMNS = list(WEIGHTS)

@@ -16,7 +16,8 @@ import numpy as np
 from app.errors import ModelOutputInvalid, ModelRefused
 from app.recourse.features import FeatureSpace, fit_encoding
 from app.registry.adapters import ADAPTERS
-from app.registry.manifest import Format, read_manifest
+from app.registry.artifact import Format
+from app.registry.draft import read_manifest
 from app.registry.trust import Trust
 
 NUMBERS = ("-1", "-2", "0", "1", "7", "8", "1000000", "2147483647", "-2147483648", "4294967295", "1e39", "nan", "x", "")
@@ -47,7 +48,7 @@ def main(directory: Path) -> None:
     assert manifest
     path = directory / manifest.file.path
     space = FeatureSpace(fit_encoding(manifest.features, np.zeros((1, len(manifest.features))), "none"))
-    load = ADAPTERS[manifest.artifact.format]
+    load = ADAPTERS[manifest.artifact.format].load
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, space.d))
     counts = {"refused": 0, "taken": 0}

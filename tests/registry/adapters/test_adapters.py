@@ -36,10 +36,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from app.recourse.blackbox import LOGIT_LIMIT
-from app.registry.manifest import Format
-from app.registry.registered import LoadedModel
+from app.recourse.models.black_box import LOGIT_LIMIT
+from app.registry.artifact import Format
 from app.registry.registry import Registry
+from app.registry.version import LoadedModel
 from app.remote_hosts import RemoteHost
 from tests.optional import library
 from tests.registry.loan import FEATURES, WEIGHTS, ModelDirectory, Record, loan_records, make_linear

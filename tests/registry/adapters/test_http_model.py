@@ -20,16 +20,16 @@ from app.errors import (
     ModelUnusable,
     RecourseError,
 )
-from app.recourse.actionability import action_set
-from app.recourse.blackbox import BlackBox, Meter
+from app.recourse.actions.action_set import action_set
+from app.recourse.models.black_box import BlackBox, Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import MAX_CALLS, METHODS
-from app.recourse.together import solve_many
+from app.recourse.solve_many import solve_many
 from app.registry.adapters import wire
-from app.registry.manifest import PINS
-from app.registry.registered import LoadedModel
+from app.registry.artifact import PINS
 from app.registry.registry import Registry
+from app.registry.version import LoadedModel
 from app.remote_hosts import RemoteHost
 from tests.registry.loan import loan_records
 from tests.remote.server import SECRET, of_record

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.errors import ModelUnusable
-from app.recourse.blackbox import BlackBox
+from app.recourse.models.black_box import BlackBox
 from app.registry.adapters import onnx_model
 from app.registry.registry import Registry
 from tests.optional import library

@@ -17,7 +17,7 @@ import torch
 
 from app.errors import ModelUnusable
 from app.registry.adapters.torch_model import Network
-from app.registry.manifest import Activation
+from app.registry.artifact import Activation
 from app.registry.registry import Registry
 from tests.registry.loan import ModelDirectory
 

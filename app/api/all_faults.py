@@ -1,0 +1,65 @@
+"""Further faults of a request of which a part has the wrong form: the faults of all its parts are reported at once."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from functools import partial
+
+from fastapi import Request
+from pydantic import ValidationError
+
+from app.api.schemas.frontier import MOST_POINTS, Sweep, value_faults
+from app.api.schemas.recourse import RecourseQuestion, question_of
+from app.api.schemas.strict import MOST_ENTRIES
+from app.errors import Fault, RecourseError
+from app.service import Service
+from app.service.validation import Check, checks
+
+ONE = "applicant"
+"""The member of requests that is a record."""
+
+MANY = ("counterfactuals", "records")
+"""Members that are a list of them."""
+
+
+def further_faults(request: Request, body: object, wrong: Collection[object]) -> list[Fault]:
+    """Faults of the parts that have the right form; none where the request names no known model.
+
+    `wrong` are the names of the members that have the wrong form.
+    """
+    if not isinstance(body, dict):
+        return []
+    service: Service = request.app.state.service
+    right = {name: value for name, value in body.items() if name not in wrong}
+    asked = {name: value for name, value in right.items() if name in RecourseQuestion.model_fields}
+    try:
+        question = RecourseQuestion.model_validate({"model": request.path_params.get("id"), **asked})
+        model = service.models.find(question.model)
+    except (ValidationError, RecourseError):
+        return []
+    records = {f"/{ONE}": body[ONE]} if ONE in body else {}
+    for name in MANY:
+        if isinstance(listed := body.get(name), list):
+            records |= {f"/{name}/{i}": record for i, record in enumerate(listed[:MOST_ENTRIES])}
+    reading: list[Check] = [
+        partial(model.space.read, record, pointer=pointer)
+        for pointer, record in records.items()
+        if isinstance(record, dict)
+    ]
+    found: list[Fault] = []
+    for check in (*reading, *checks(service.models, model, question_of(question))):
+        try:
+            check()
+        except RecourseError as error:
+            found += error.faults
+    return found if "method" in wrong else found + _sweep_faults(question, body.get("sweep"))
+
+
+def _sweep_faults(question: RecourseQuestion, sweep: object) -> list[Fault]:
+    """Faults of those values of a sweep that are numbers."""
+    if not isinstance(sweep, dict) or not isinstance(listed := sweep.get("values"), list):
+        return []
+    values: dict[int, float] = {}
+    for i, value in enumerate(listed[:MOST_POINTS]):
+        with suppress(ValidationError):
+            (values[i],) = Sweep.model_validate({**sweep, "values": [value]}).values
+    return value_faults(question.method, sweep["parameter"], values) if values else []

@@ -1,0 +1,89 @@
+"""Responses that are jobs, where a client prefers that."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from app.api.errors import RETRY_AFTER_S, problem
+from app.api.prefer import Prefer
+from app.api.schemas.jobs import JobAnswer
+from app.compute.answers import encoded
+from app.jobs.job import Job, JobStatus
+from app.service import Service
+from app.store.timestamps import timestamp
+
+VARY = {"Vary": "Prefer"}
+
+ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {
+        "model": JobAnswer,
+        "description": "The job that computes the answer, where the client prefers one.",
+        "headers": {
+            "Location": {"description": "The job.", "schema": {"type": "string"}},
+            "Preference-Applied": {"description": "Which preferences were followed.", "schema": {"type": "string"}},
+        },
+    }
+}
+"""The `responses` of a route that can answer with a job."""
+
+
+def described(job: Job) -> dict[str, Any]:
+    """A job as clients see it."""
+    succeeded = job.status is JobStatus.SUCCEEDED
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "status": job.status.value,
+        "progress": {"done": job.done, "total": job.total},
+        "created_at": timestamp(job.created_at),
+        "started_at": job.started_at and timestamp(job.started_at),
+        "finished_at": job.finished_at and timestamp(job.finished_at),
+        "error": job.error and problem(job.error, job.address, request=job.request_id),
+        "result": f"{job.address}/results" if succeeded else None,
+    }
+
+
+LISTED = {"audit": "broken_promises"}
+"""Kinds of jobs whose results hold a list that may be long, and its name."""
+
+MOST_LISTED = 1000
+"""Longest part of such a list in one answer."""
+
+
+def page(kind: str, result: Any, limit: int = MOST_LISTED, cursor: int = 0) -> Any:
+    """The result of a job with a part of the list in it, and where the next part begins; without a list, as it is."""
+    if (name := LISTED.get(kind)) is None:
+        return result
+    following = cursor + limit if cursor + limit < len(result[name]) else None
+    return {**result, name: result[name][cursor : cursor + limit], "next_cursor": following and str(following)}
+
+
+def lines(kind: str, result: Any) -> Iterator[bytes]:
+    """The result of a job as NDJSON: what there is besides the list, then each of its entries; or all in one line."""
+    name = LISTED.get(kind)
+    yield encoded({key: value for key, value in result.items() if key != name}) + b"\n"
+    for entry in result[name] if name is not None else ():
+        yield encoded(entry) + b"\n"
+
+
+async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONResponse:
+    """The job, or its result if that is there within the time that the client prefers to wait.
+
+    Raises
+    ------
+    RecourseError : why the job failed while the client waited
+    """
+    headers = {**({"Preference-Applied": prefer.applied} if prefer.wants_job else {}), **VARY}
+    if prefer.wait_s:
+        job = await service.jobs.wait(job.id, prefer.wait_s)
+    if job.status in (JobStatus.SUCCEEDED, JobStatus.FAILED):
+        result = page(job.kind, await service.jobs.result(job.id))
+        return JSONResponse(result, headers={**headers, "Content-Location": f"{job.address}/results"})
+    return accepted(job, headers)
+
+
+def accepted(job: Job, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The response that names a job."""
+    later = {"Location": job.address, "Retry-After": str(RETRY_AFTER_S)}
+    return JSONResponse(described(job), 202, headers={**(headers or {}), **later})

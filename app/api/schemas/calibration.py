@@ -1,0 +1,8 @@
+"""What was told about future models against what later versions of the model did."""
+
+from typing import Any
+
+from app.api.schemas.described import describe
+from app.compute import calibration
+
+CalibrationAnswer: Any = describe(calibration.CalibrationAnswer)

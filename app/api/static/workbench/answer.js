@@ -1,0 +1,134 @@
+// @ts-check
+/** An answer to the question: changes that lead to a yes, a yes already, or why no way was found. */
+
+import { futureEntry } from "./certificate.js";
+import { changeList, counterfactualParts } from "./counterfactual.js";
+import { chance, scale } from "./decision.js";
+import { $, fill, h } from "./dom.js";
+import { counted, formatDate, formatNumber, formatShort, inHundred } from "./format.js";
+import { readyFutures } from "./future.js";
+import { storeForm } from "./ledger.js";
+import { followBounds, planParts } from "./plan.js";
+import { featureNamed } from "./state.js";
+
+/** @import { Asked, Relaxation } from "./types.d.ts" */
+
+/**
+ * @typedef {{removeLimit: (relaxation: Relaxation) => void, takeLonger: () => void}} Actions
+ *   of the buttons in an answer
+ */
+
+/** @param {any} answer @param {Asked} asked the request behind it @param {Actions} actions */
+export function showAnswer(answer, asked, actions) {
+  $("answer-body").classList.remove("outdated");
+  fill("answer-body", ...answerParts(answer, asked, actions), warningNote(answer.warnings), provenance(answer));
+  $("answer-status").textContent = $("answer-body").querySelector("h3")?.textContent ?? "";
+  const bounds = answer.plan?.validity;
+  if (bounds?.status === "pending") followBounds(bounds.job);
+}
+
+/** @param {any} answer @param {Asked} asked @param {Actions} actions @returns {any[]} */
+function answerParts(answer, asked, actions) {
+  if (answer.status === "found") return [...foundParts(answer), storeForm(answer, asked)];
+  if (answer.status === "not_found") return notFoundParts(answer, actions);
+  return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale([answer.factual.probability])];
+}
+
+/** @param {any} answer */
+function foundParts(answer) {
+  const { counterfactuals, factual } = answer;
+  if (counterfactuals.length > 1) return planParts(answer);
+  const [way] = counterfactuals;
+  return [h("h3", {}, `${counted(way.changes.length, "change")} to a yes`), ...counterfactualParts(way, factual)];
+}
+
+/** @param {any} answer @param {Actions} actions */
+const notFoundParts = ({ detail, reason, relax, nearest }, actions) => [
+  h("h3", {}, "No way to a yes was found"),
+  h("p", {}, detail),
+  relax && obstacleNote(relax, () => actions.removeLimit(relax)),
+  reason === "deadline" &&
+    h("button", { type: "button", onclick: actions.takeLonger }, "Search for up to a minute in the background"),
+  nearest && nearestParts(nearest),
+];
+
+const OBSTACLES = {
+  immutable: "has to stay as it is",
+  direction: "may move one way only",
+  bounds: "has to keep within a range",
+  change: "cannot change further than the model’s schema allows",
+};
+
+/** The constraint whose removal helps most. @param {Relaxation} relax @param {() => void} remove */
+function obstacleNote({ constraint, feature, sufficient }, remove) {
+  const label = featureNamed(feature)?.label ?? feature;
+  const limit =
+    constraint === "max_changes"
+      ? `no more than ${counted(Number($("most").value), "feature")} may change`
+      : `“${label}” ${OBSTACLES[/** @type {"bounds"} */ (constraint)]}`;
+  return h(
+    "div.note",
+    {},
+    h(
+      "p",
+      {},
+      h("b", {}, "The limit that blocks most: "),
+      `${limit}.`,
+      !sufficient && " Removing it alone may not be enough.",
+    ),
+    constraint === "change"
+      ? h("p.hint", {}, "Only the operator of the model can change this.")
+      : h("button", { type: "button", id: "allow", onclick: remove }, "Remove this limit and ask again"),
+  );
+}
+
+/** @param {any} nearest */
+const nearestParts = (nearest) =>
+  h(
+    "div",
+    {},
+    h("h4", {}, "The closest record that was tried"),
+    changeList(nearest.changes),
+    h("p.hint", {}, shortfallText(nearest)),
+    nearest.future &&
+      h("dl.certificate", {}, ...futureEntry(nearest.future, readyFutures()?.agreement ?? null)),
+  );
+
+/** What the closest record lacks. @param {any} nearest */
+function shortfallText({ favourable, future, ...decision }) {
+  if (!favourable) return `The model still says no: ${chance({ favourable, ...decision })}.`;
+  if (future && future.asked !== null) return "The model accepts this record, but it is less robust than was asked for.";
+  return "The model accepts this record, but it does not meet the method’s own requirement.";
+}
+
+/** @param {string[]} warnings */
+const warningNote = (warnings) =>
+  warnings.length > 0 &&
+  h("div.note.warn", {}, h("b", {}, "Please note"), h("ul", {}, ...warnings.map((text) => h("li", {}, text))));
+
+/** How the answer was computed. @param {any} answer */
+function provenance({ id, model, method, surrogate, diagnostics, seed, expires_at: expires }) {
+  const { model_calls: calls, model_rows: rows, elapsed_ms: elapsed } = diagnostics;
+  const parameters = Object.entries(method).map(([name, value]) =>
+    name === "name" ? value : `${name} ${JSON.stringify(value)}`,
+  );
+  const entries = [
+    ["Model", `${model.id}, version ${model.version}`],
+    ["Valid until", `${formatDate(expires)}, for this version of the model`],
+    ["Method", parameters.join(", ")],
+    surrogate && [
+      "Fidelity of the local surrogate",
+      `agrees with the model on ${inHundred(surrogate.fidelity)} boundary samples, of ${formatNumber(surrogate.samples)}`,
+    ],
+    ["Model calls", calls === null ? "unknown: stopped" : `${counted(calls, "call")}, ${counted(rows, "record")}`],
+    ["Time", `${formatShort(elapsed)} ms`],
+    ["Seed", `${seed}; the same request with it gets the same answer`],
+    ["Answer ID", id],
+  ].filter(Boolean);
+  return h(
+    "details.workings",
+    {},
+    h("summary", {}, "How this was computed"),
+    h("dl", {}, ...entries.flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)])),
+  );
+}

@@ -1,0 +1,58 @@
+// @ts-check
+/** The audit: every promise of a model, verified against another version of it. */
+
+import { fetchJson } from "./api.js";
+import { $, fill, h } from "./dom.js";
+import { counted, inHundred, lowerBound } from "./format.js";
+import { RESPOND_ASYNC, runJob } from "./jobs.js";
+import { versionText } from "./ledger.js";
+import { problemNote } from "./problem.js";
+import { fullName, state } from "./state.js";
+
+/** Offer every version of every model. */
+export function offerVersions() {
+  const options = state.models.map((m) => h("option", { value: fullName(m) }, `${m.title}, ${versionText(m)}`));
+  fill("candidate", ...options);
+}
+
+/** Verify all promises against the chosen version. */
+export async function audit() {
+  const version = $("candidate").value;
+  const path = `models/${encodeURIComponent(version.split("@")[0])}/audits`;
+  try {
+    const job = await fetchJson(path, { body: { model: version }, prefer: RESPOND_ASYNC });
+    const result = await runJob(job, $("audit-job"));
+    if (result) fill("audited", ...auditParts(result));
+  } catch (problem) {
+    fill("audited", problemNote(problem));
+  }
+}
+
+/** Kept and broken promises as a bar, in numbers, and one by one. @param {any} result */
+function auditParts({ promises, still_valid: kept, broken, promised_lower: lower, broken_promises: list }) {
+  if (promises === 0) return [h("p.note", {}, "There are no promises to verify: store an answer first.")];
+  const share = kept / promises;
+  return [
+    h("div.share.audit", { "aria-hidden": "true", style: { "--share": `${100 * share}%` } }, h("i")),
+    h(
+      "p",
+      { role: "status" },
+      `Of ${counted(promises, "promise")}, `,
+      h("b.yes", {}, `${kept} kept`),
+      " and ",
+      h("b.no", {}, `${broken} broken`),
+      ` by this version: ${inHundred(share)} kept.`,
+      lower !== null && ` Mean worst-case bound under shift when they were given: ${lowerBound(lower)}.`,
+    ),
+    list.length > 0 && h("ul", {}, ...list.map(brokenItem)),
+  ];
+}
+
+/** @param {{id: string, reason: string}} promise */
+const brokenItem = ({ id, reason }) =>
+  h(
+    "li",
+    {},
+    h("code", {}, id),
+    reason === "refused" ? ": the model says no" : ": the record no longer fits the model",
+  );

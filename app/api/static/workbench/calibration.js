@@ -1,0 +1,109 @@
+// @ts-check
+/** Calibration: what was told about future models against what the next version of the model kept. */
+
+import { fetchJson } from "./api.js";
+import { axes, intervalBar } from "./curve.js";
+import { $, fill, h, svg } from "./dom.js";
+import { counted, formatNumber, formatShort, inHundred, outOfHundred, readable } from "./format.js";
+import { chosenModel } from "./state.js";
+
+const TICKS = [0, 0.25, 0.5, 0.75, 1];
+
+/**
+ * @typedef {{told: [number, number], promises: number, mean_told: number, kept: number, interval: [number, number]}} Bin
+ *   promises of which about the same was told
+ */
+
+/** @type {any} the calibration on the page */
+let shown = null;
+
+/** It reads the whole ledger, so it is asked for once the reader comes near it. */
+const near = new IntersectionObserver((entries) => {
+  if (!entries.some((entry) => entry.isIntersecting)) return;
+  near.disconnect();
+  loadCalibration();
+});
+
+/** Show the calibration of the chosen model once the reader comes to the ledger; nothing where there is none. */
+export function watchCalibration() {
+  shown = null;
+  $("calibration").hidden = true;
+  near.disconnect();
+  near.observe($("ledger"));
+}
+
+/** Load and show it; nothing is shown where it has no bins, or cannot be had. */
+export async function loadCalibration() {
+  const { id } = chosenModel();
+  const found = await fetchJson(`models/${encodeURIComponent(id)}/calibration`).catch(() => null);
+  if (id !== chosenModel().id || !found?.bins.length) return;
+  shown = found;
+  const methods = found.methods.length > 1 ? found.methods : [];
+  const options = methods.map((/** @type {any} */ { method }) => h("option", { value: method }, readable(method)));
+  fill("calibrated", h("option", { value: "" }, "All methods"), ...options);
+  $("calibrated").closest(".row").hidden = methods.length === 0;
+  $("calibration").hidden = false;
+  drawCalibration();
+}
+
+/** Draw the calibration that is held, for example after the window has changed its size. */
+export function drawCalibration() {
+  if (!shown) return;
+  const method = $("calibrated").value;
+  const part = shown.methods.find((/** @type {any} */ one) => one.method === method) ?? shown;
+  const caption =
+    "Each point is a row of the table; its bar is the 95% confidence interval. On the dashed line, as many promises were " +
+    "kept as was told; below it, fewer.";
+  const figure = h("figure", {}, h("figcaption.hint", {}, caption));
+  fill("reliability", h("p", {}, ...summary(part)), h("div.beside", {}, figure, table(part.bins)));
+  figure.prepend(drawing(part.bins, figure.clientWidth));
+}
+
+/** @param {any} part of the calibration: all, or one method */
+function summary({ promises, mean_told: told, kept }) {
+  const { pending, correction } = shown;
+  return [
+    `Of ${counted(promises, "promise")}, the next version of the model kept ${inHundred(kept)}; `,
+    `the answers had told ${inHundred(told)}. `,
+    pending > 0 && `Without a next version so far: ${counted(pending, "promise")}. `,
+    correction && "Fewer were kept than told, so answers now give a corrected share as well.",
+  ].filter(Boolean);
+}
+
+/** @param {Bin[]} bins @param {number} room in pixels */
+function drawing(bins, room) {
+  const { x, y, drawing } = axes(TICKS, ["told", "kept"], room);
+  drawing.append(
+    svg("path", { class: "diagonal", d: `M${x(0)} ${y(0)}L${x(1)} ${y(1)}` }),
+    ...bins.map((bin) => intervalBar(x(bin.mean_told), bin.interval.map(y))),
+    ...bins.map((bin) => svg("circle", { cx: x(bin.mean_told), cy: y(bin.kept), r: 5 })),
+  );
+  return drawing;
+}
+
+/** The calibration as a table. @param {Bin[]} bins */
+function table(bins) {
+  const heads = ["Told, of 100", "Promises", "Told on average", "Kept, of 100", "95% confidence interval"];
+  const rows = bins.map(({ told: [low, high], promises, mean_told: mean, kept, interval }) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, `${Math.round(100 * low)} to ${Math.round(100 * high)}`),
+      h("td", {}, formatNumber(promises)),
+      h("td", {}, outOfHundred(mean)),
+      h("td", {}, outOfHundred(kept)),
+      h("td", {}, interval.map((end) => formatShort(100 * end)).join(" to ")),
+    ),
+  );
+  return h(
+    "div.scroll",
+    { tabindex: 0, role: "region", "aria-label": "Told and kept as a table" },
+    h(
+      "table",
+      {},
+      h("caption.unseen", {}, "What was told against what was kept"),
+      h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
+      h("tbody", {}, ...rows),
+    ),
+  );
+}

@@ -1,0 +1,138 @@
+// @ts-check
+/** The certificate of a counterfactual: what future models say, its bounds under shift and noise, and their sources. */
+
+import { h } from "./dom.js";
+import { confidence, formatNumber, formatShort, inHundred, lowerBound } from "./format.js";
+import { futureSource, futureText } from "./future.js";
+
+/** @import { FutureCertificate } from "./types.d.ts" */
+
+/** Where the moments behind a bound come from. */
+const ESTIMATES = {
+  surrogate: "estimated on the local surrogate",
+  registered: "estimated from refits on the reference records",
+  ensemble: "estimated from the model’s active versions",
+  future: "estimated from future models",
+  isotropic: "with one assumed variance for all weights",
+};
+
+/** What a bound under shift rests on. @param {any} shift as in the certificate @returns {string} */
+export function estimateText({ gelbrich: { moments }, estimated }) {
+  const about = "around the model’s own weights";
+  if (!estimated) return moments === "isotropic" ? `${about}, ${ESTIMATES.isotropic}` : about;
+  return ESTIMATES[/** @type {"surrogate"} */ (moments)] ?? `estimated: ${moments}`;
+}
+
+/** Share of noisy copies that get a no: measured, else from the model's slope, else null. @param {any} noise */
+export const invalidationRate = (noise) => noise.monte_carlo ?? noise.closed_form;
+
+/** @param {any} counterfactual @param {number | null} agreement of the future models with the model, if it is known */
+export function certificate({ validity: { noise, shift, joint, future }, report }, agreement = null) {
+  const estimate = shift && estimateText(shift);
+  const entries = [
+    ...futureEntry(future, agreement),
+    ...(shift ? shiftEntry(shift.gelbrich, estimate) : []),
+    ...noiseEntry(noise),
+    ...jointEntry(joint, estimate),
+    ...reportEntry(report),
+  ];
+  return h("div.way", {}, entries.length > 0 && h("dl.certificate", {}, ...entries), !shift && NO_SURROGATE());
+}
+
+const NO_SURROGATE = () =>
+  h(
+    "p.note",
+    {},
+    "No bounds: the decisions near this applicant show no clear boundary, so there is no local surrogate.",
+  );
+
+/** @param {FutureCertificate | null} future @param {number | null} agreement */
+export const futureEntry = (future, agreement) =>
+  future
+    ? entry(
+        "If the lender trains its model again",
+        future.probability,
+        futureText(future, agreement),
+        futureSource(future),
+        future.interval,
+      )
+    : [];
+
+/** @param {any} gelbrich @param {string} estimate */
+const shiftEntry = ({ lower, radius }, estimate) =>
+  entry(
+    "If the model shifts",
+    lower,
+    `Worst-case bound under shift (${estimate}): ${lowerBound(lower)}.`,
+    `Least probability of a yes over all weight distributions within ${formatShort(radius)} of the estimate. ` +
+      "Not a measured share of retrained models.",
+  );
+
+/** @param {any} noise null where nothing is known about it */
+function noiseEntry(noise) {
+  const rate = noise && invalidationRate(noise);
+  if (rate === null) return [];
+  const size = `Noise: ${noiseText(noise.std)}.`;
+  return entry(
+    "If the targets are missed a little",
+    1 - rate,
+    `${capitalised(inHundred(rate))} inexact copies of this record get a no.`,
+    noise.monte_carlo === null
+      ? `Estimated from the slope of the model. ${size}`
+      : `Measured on the model. ${confidence(noise.interval)}. ${size}`,
+  );
+}
+
+/** @param {any} joint null where the model offers no slope @param {string} estimate */
+function jointEntry(joint, estimate) {
+  if (!joint) return [];
+  const [lower] = joint.interval;
+  return entry(
+    "If both happen",
+    lower,
+    `Worst-case bound under noise and shift (${estimate}): ${lowerBound(Math.max(0, lower))}.`,
+    "Lower end of a 95% confidence interval, from random draws of the noise.",
+  );
+}
+
+/** What the method itself reports. @param {any} report */
+function reportEntry(report) {
+  if (report?.kind !== "invalidation") return [];
+  const { rate, target, interval, samples } = report;
+  return entry(
+    "Invalidation rate of the method",
+    1 - rate,
+    `${capitalised(inHundred(rate))} inexact copies get a no; the target is at most ${inHundred(target)}.`,
+    `Measured on the model with ${formatNumber(samples)} copies. ${confidence(interval)}.`,
+  );
+}
+
+/**
+ * One statement of the certificate.
+ * @param {string} term @param {number} share from 0 to 1, drawn as a bar @param {string} text @param {string} source
+ * @param {[number, number]} [interval] of the share, drawn in the bar
+ */
+const entry = (term, share, text, source, interval) => [
+  h("dt", {}, term),
+  h(
+    "dd",
+    {},
+    shareBar(Math.max(0, share), interval),
+    text,
+    h("small.hint", {}, ` ${source}`),
+  ),
+];
+
+/** @param {number} share @param {[number, number]} [interval] */
+function shareBar(share, interval) {
+  const [low, high] = interval ?? [0, 0];
+  const style = { "--share": `${100 * share}%`, "--low": `${100 * low}%`, "--high": `${100 * high}%` };
+  return h("span.share", { "aria-hidden": "true", style }, h("i"), interval && h("b"));
+}
+
+/** @param {string} text */
+const capitalised = (text) => text[0].toUpperCase() + text.slice(1);
+
+/** @param {number | Record<string, number>} std in standardised units */
+const noiseText = (std) =>
+  typeof std === "number" ? `standard deviation ${formatShort(std)} in standardised units` : "as set for each number";

@@ -1,0 +1,62 @@
+// @ts-check
+/** The model's decision on the applicant, as you type. */
+
+import { fetchJson, isAborted } from "./api.js";
+import { applicant, faultText, faultyFeatures } from "./applicant.js";
+import { $, debounce, fill, h } from "./dom.js";
+import { inHundred } from "./format.js";
+import { problemNote } from "./problem.js";
+import { state, threshold } from "./state.js";
+
+let pending = new AbortController();
+
+/** Ask the model about the applicant, or show what is missing. */
+export async function decide() {
+  pending.abort();
+  const { signal } = (pending = new AbortController());
+  const faulty = faultyFeatures().length;
+  if (faulty > 0) {
+    const empty = faulty === state.features.length;
+    fill("verdict", empty ? "Fill in the applicant, or start with an example." : faultText(faulty));
+    fill("scale");
+    return;
+  }
+  try {
+    const path = `models/${encodeURIComponent($("model").value)}/predict`;
+    const { predictions } = await fetchJson(path, { body: { records: [applicant()] }, signal });
+    fill("verdict", ...verdict(predictions[0]));
+    fill("scale", scale([predictions[0].probability]));
+  } catch (problem) {
+    if (!isAborted(problem)) fill("verdict", problemNote(problem));
+  }
+}
+
+export const decideSoon = debounce(decide, 150);
+
+/** @param {any} decision */
+function verdict({ favourable, probability }) {
+  const at = threshold();
+  const needed = at === null ? "" : `; a yes needs ${Math.round(100 * at)}`;
+  const predicted =
+    probability !== null && `${inHundred(probability)} is the predicted chance of a good outcome${needed}.`;
+  const word = h(favourable ? "b.yes" : "b.no", {}, favourable ? "yes" : "no");
+  return ["The model says ", word, ". ", h("span.hint", {}, predicted)];
+}
+
+/** A decision in a few words. @param {any} decision */
+export const chance = ({ favourable, probability }) =>
+  probability === null ? (favourable ? "yes" : "no") : inHundred(probability);
+
+/** One chance on a scale from 0 to 1, with the threshold; two are before and after. @param {number[]} chances */
+export function scale(chances) {
+  if (chances.some((share) => share == null)) return null;
+  const at = threshold();
+  const place = (/** @type {number} */ share) => `${100 * share}%`;
+  const from = chances.length > 1 ? chances[0] : 0;
+  return h(
+    "div.bar",
+    { style: { "--from": place(from), "--to": place(chances[chances.length - 1]) } },
+    h("i"),
+    at !== null && h("span", { style: { "--at": place(at) } }, h("small", {}, `yes from ${Math.round(100 * at)}`)),
+  );
+}

@@ -1,0 +1,39 @@
+// @ts-check
+/** What the model's schema allows for one feature: its range, and how it can change. */
+
+import { formatNumber, formatValue } from "./format.js";
+
+/** @import { Feature, Value } from "./types.d.ts" */
+
+/** How a feature can change, in words. @param {Feature} feature */
+export function changeText({ change, type }) {
+  if (change === "none") return "fixed, never part of advice";
+  if (change === "any") return type === "categorical" || type === "binary" ? "can change" : "up or down";
+  const up = change === "increase";
+  return type === "binary" ? `only to ${up ? "yes" : "no"}` : `only ${up ? "up" : "down"}`;
+}
+
+/** The allowed values, as a hint. @param {Feature} feature */
+export function rangeText(feature) {
+  const { min, max, categories } = feature;
+  const low = min === null ? "" : max === null ? `from ${formatValue(feature, min)}` : formatNumber(min);
+  const high = max === null ? "" : `${min === null ? "up " : ""}to ${formatValue(feature, max)}`;
+  const range = categories ? "" : `${low} ${high}`.trim() || "any number";
+  return [range, changeText(feature)].filter(Boolean).join(" · ");
+}
+
+/** The positions of a feature's slider; null where it has no order or no ends. @param {Feature} feature */
+export function track({ type, categories, min, max, step, decimals }) {
+  if (type === "categorical" || type === "binary") return null;
+  if (categories) return { min: 0, max: categories.length - 1, step: 1 };
+  if (min === null || max === null) return null;
+  return { min, max, step: step ?? (type === "integer" ? 1 : 10 ** -(decimals ?? 2)) };
+}
+
+/** Where a value is on its track, from 0 to 1. @param {Feature} feature @param {Value | null} value */
+export function along(feature, value) {
+  const ends = track(feature);
+  if (!ends || value === null) return null;
+  const at = feature.categories ? feature.categories.indexOf(/** @type {any} */ (value)) : Number(value);
+  return (at - ends.min) / (ends.max - ends.min);
+}

@@ -1,0 +1,53 @@
+// @ts-check
+/** Numbers, dates, values and names as text. */
+
+/** @import { Feature, Value } from "./types.d.ts" */
+
+const fourDecimals = new Intl.NumberFormat("en", { maximumFractionDigits: 4 });
+const threeDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const day = new Intl.DateTimeFormat("en", { day: "numeric", month: "long", year: "numeric" });
+
+/** @param {number} value @returns {string} with up to four decimals */
+export const formatNumber = (value) => fourDecimals.format(value);
+
+/** @param {number} value @returns {string} with three significant digits */
+export const formatShort = (value) => threeDigits.format(value);
+
+/** @param {string} time in ISO 8601 */
+export const formatDate = (time) => day.format(new Date(time));
+
+/** @param {number} share from 0 to 1 @returns {string} as a count of 100 */
+export function inHundred(share) {
+  const count = Math.round(share * 100);
+  if (count <= 0 && share > 0) return "fewer than 1 in 100";
+  if (count >= 100 && share < 1) return "more than 99 in 100";
+  return `${count} in 100`;
+}
+
+/** @param {number} share from 0 to 1 @returns {string} the same where the unit stands above it */
+export const outOfHundred = (share) =>
+  inHundred(share).replace("fewer than ", "< ").replace("more than ", "> ").replace(" in 100", "");
+
+/** @param {number} lower a lower bound from 0 to 1 @returns {string} rounded down, so that it still holds */
+export const lowerBound = (lower) => (Math.floor(lower * 100 + 1e-9) / 100).toFixed(2);
+
+/** @param {number} upper an upper bound from 0 to 1 @returns {string} rounded up, so that it still holds */
+export const upperBound = (upper) => (Math.ceil(upper * 100 - 1e-9) / 100).toFixed(2);
+
+/** @param {[number, number]} interval a 95% confidence interval of a share */
+export const confidence = ([low, high]) =>
+  `95% confidence interval: ${formatShort(100 * low)} to ${formatShort(100 * high)} in 100`;
+
+/** @param {Feature} feature @param {Value} value */
+export function formatValue(feature, value) {
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "string") return value;
+  const text = new Intl.NumberFormat("en", { maximumFractionDigits: feature.decimals ?? 4 }).format(value);
+  return feature.unit === "%" ? `${text}%` : feature.unit ? `${text} ${feature.unit}` : text;
+}
+
+/** @param {string} name of the API, such as `max_changes` @returns {string} such as `Max changes` */
+export const readable = (name) => name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
+
+/** @param {number} count @param {string} noun @param {string} plural */
+export const counted = (count, noun, plural = `${noun}s`) => `${formatNumber(count)} ${count === 1 ? noun : plural}`;

@@ -1,0 +1,164 @@
+// @ts-check
+/** The frontier: one question at several values of a knob, as a curve and as a table. */
+
+import { invalidationRate } from "./certificate.js";
+import { counterfactualParts } from "./counterfactual.js";
+import { curveDrawing } from "./curve.js";
+import { $, fill, h } from "./dom.js";
+import { counted, formatNumber, formatShort, lowerBound, outOfHundred, readable } from "./format.js";
+import { FUTURE_VALIDITY, countOf, futureNoun } from "./future.js";
+import { submit } from "./jobs.js";
+import { problemNote } from "./problem.js";
+import { question } from "./request.js";
+import { knobName, knobValue, knobValues } from "./slider.js";
+import { state } from "./state.js";
+
+/** Measures of robustness: names of the axis. */
+const MEASURES = { future: "share that says yes", shift: "worst-case bound", noise: "share accepted" };
+
+/** Ask at all values of the chosen knob, and draw the curve. */
+export async function askFrontier() {
+  $("draw").disabled = true;
+  const knob = $("knob").value;
+  const body = { ...question(), sweep: { parameter: knob, values: knobValues(knob) } };
+  try {
+    const frontier = await submit("recourse/frontier", body, $("frontier-job"), {
+      background: $("background").checked,
+    });
+    if (frontier !== null) showFrontier(frontier);
+  } catch (problem) {
+    fill("curve", problemNote(problem));
+  } finally {
+    $("draw").disabled = false;
+  }
+}
+
+/** @param {any} frontier */
+function showFrontier({ points, parameter, factual }) {
+  const steps = points.map((/** @type {any} */ point, /** @type {number} */ i) => ({ ...point, step: i + 1 }));
+  const found = steps.filter((/** @type {any} */ point) => point.counterfactual);
+  const set = knobValue(parameter);
+  const current = found.find((/** @type {any} */ point) => point.value === set) ?? found[0];
+  state.curve = { points: steps, parameter, factual, chosen: steps.indexOf(current) };
+  $("against").value = measureOf(parameter, current?.counterfactual);
+  $("curve").classList.remove("outdated");
+  drawFrontier();
+}
+
+/** The measure that a knob acts on. @param {string} parameter @param {any} counterfactual */
+function measureOf(parameter, counterfactual) {
+  if (parameter === FUTURE_VALIDITY) return "future";
+  return counterfactual?.report?.kind === "invalidation" ? "noise" : "shift";
+}
+
+/** Draw the frontier that is held, for example after the window has changed its size. */
+export function drawFrontier() {
+  if (!state.curve) return;
+  const { points, chosen, factual } = state.curve;
+  const found = points.filter((point) => point.counterfactual);
+  if (found.length === 0) {
+    fill("curve", h("p.note", {}, points[0].detail));
+    return;
+  }
+  const { counterfactual, step } = points[chosen];
+  const against = $("against").value;
+  const caption =
+    "Open points are dominated: another point is at least as robust and costs no more." +
+    (against === "future" ? " Bars are 95% confidence intervals." : "");
+  const figure = h("figure", {}, h("figcaption.hint", {}, caption));
+  const heading = h("h3", {}, `Step ${step}: ${counted(counterfactual.changes.length, "change")} to a yes`);
+  fill(
+    "curve",
+    h("div.beside", {}, figure, table(state.curve)),
+    h("div", { id: "chosen", role: "status" }, heading, ...counterfactualParts(counterfactual, factual)),
+  );
+  const measure = MEASURES[/** @type {"shift"} */ (against)];
+  figure.prepend(curveDrawing(found.map(mark), measure, figure.clientWidth));
+}
+
+/** @param {any} point with a counterfactual */
+function mark(point) {
+  const i = point.step - 1;
+  const { step, cost, dominated } = point;
+  return {
+    step,
+    cost,
+    dominated,
+    robustness: robustness(point),
+    interval: $("against").value === "future" ? (point.counterfactual.validity.future?.interval ?? null) : null,
+    chosen: i === state.curve?.chosen,
+    choose: () => choosePoint(i),
+  };
+}
+
+/** The chosen measure of a point, from 0 to 1. @param {any} point @returns {number} */
+function robustness({ counterfactual: { validity } }) {
+  const { future, noise, shift } = validity;
+  const against = $("against").value;
+  if (against === "future") return future?.probability ?? 0;
+  if (against === "shift") return shift?.gelbrich.lower ?? 0;
+  return noise ? 1 - (invalidationRate(noise) ?? 1) : 0;
+}
+
+/** @param {number} i index of a point */
+function choosePoint(i) {
+  if (!state.curve) return;
+  state.curve.chosen = i;
+  drawFrontier();
+}
+
+/** The curve as a table. @param {{points: any[], parameter: string, chosen: number}} curve */
+function table({ points, parameter, chosen }) {
+  const future = points.map((point) => point.counterfactual?.validity.future).find(Boolean);
+  const title = (/** @type {string} */ text) => h("th", { scope: "col" }, text);
+  const head = h(
+    "tr",
+    {},
+    title(`Step (${parameter === FUTURE_VALIDITY ? "share asked for" : knobName(parameter).toLowerCase()})`),
+    title("Cost"),
+    future && title(`${readable(futureNoun(future.source))} that say yes`),
+    title("Worst-case bound under shift"),
+    h("th", { scope: "col", class: future && "spare" }, "Refused under noise, of 100"),
+    h("td", {}),
+  );
+  const rows = points.map((point, i) => row(point, i, { chosen: i === chosen, future: Boolean(future) }));
+  return h(
+    "div.scroll",
+    { tabindex: 0, role: "region", "aria-label": "The curve as a table" },
+    h("table", {}, h("caption.unseen", {}, "Cost against robustness"), h("thead", {}, head), h("tbody", {}, ...rows)),
+  );
+}
+
+/** @param {any} noise */
+function refusedOfHundred(noise) {
+  const rate = noise && invalidationRate(noise);
+  return rate === null ? "unknown" : outOfHundred(rate);
+}
+
+/** @param {any} point @param {number} i @param {{chosen: boolean, future: boolean}} shown */
+function row({ step, value, cost, counterfactual }, i, { chosen, future }) {
+  const { validity } = counterfactual ?? {};
+  return h(
+    "tr",
+    { class: chosen && "chosen" },
+    h("th", { scope: "row" }, `${step}`, h("small", {}, ` (${formatNumber(value)})`)),
+    h("td", {}, counterfactual ? formatShort(cost) : "none found"),
+    future && h("td", {}, validity && countOf(validity.future.probability, validity.future.models)),
+    h("td", {}, validity?.shift && lowerBound(validity.shift.gelbrich.lower)),
+    h("td", { class: future && "spare" }, validity && refusedOfHundred(validity.noise)),
+    h("td", {}, counterfactual && showButton(step, i, chosen)),
+  );
+}
+
+/** @param {number} step @param {number} i @param {boolean} chosen */
+function showButton(step, i, chosen) {
+  const id = `point-${i}`;
+  // The table is drawn again, so the focus moves to the button that replaces this one.
+  const choose = () => (choosePoint(i), $(id).focus());
+  return h(
+    "button",
+    { type: "button", id, "aria-pressed": String(chosen), onclick: choose },
+    "Show",
+    h("span.unseen", {}, ` the changes of step ${step}`),
+  );
+}

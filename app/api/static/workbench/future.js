@@ -1,0 +1,60 @@
+// @ts-check
+/** Future models in words: what they are, and how many of them say yes. */
+
+import { inHundred } from "./format.js";
+import { chosenModel } from "./state.js";
+
+/** @import { FutureCertificate, Futures } from "./types.d.ts" */
+
+/** The parameter of a request that asks for a share of them. */
+export const FUTURE_VALIDITY = "future_validity";
+
+const NOUNS = {
+  retrained: "retrained models",
+  command: "retrained models",
+  supplied: "supplied models",
+  stand_in: "stand-in models",
+};
+
+/** @param {string | null} source @returns {string} */
+export const futureNoun = (source) => NOUNS[/** @type {"retrained"} */ (source)] ?? "future models";
+
+/** @returns {Futures | null} those of the chosen model; null unless they are ready */
+export function readyFutures() {
+  const { futures } = chosenModel();
+  return futures.status === "ready" ? futures : null;
+}
+
+/** @param {number} share @param {number} models @returns {string} such as `57 of 60` */
+export const countOf = (share, models) => `${Math.round(share * models)} of ${models}`;
+
+/**
+ * How many future models say yes, with its confidence interval.
+ * @param {FutureCertificate} future @param {number | null} agreement of stand-in models with the model, if it is known
+ * @param {string} [what] they say yes to
+ */
+export function futureText({ probability, interval, models, source }, agreement, what = "") {
+  const agreeing = source === "stand_in" && agreement !== null;
+  const which = agreeing ? `, which agree with this model on ${percent(agreement)} of records,` : "";
+  const say = Math.round(probability * models) === 1 ? "says" : "say";
+  return `${countOf(probability, models)} ${futureNoun(source)}${which} ${say} yes${what}; with ${boundText(interval)}.`;
+}
+
+/** The end of a 95% confidence interval that says more. @param {[number, number]} interval */
+function boundText([low, high]) {
+  const least = Math.floor(low * 100 + 1e-9);
+  const bound = least > 0 ? `at least ${least}` : `at most ${Math.ceil(high * 100 - 1e-9)}`;
+  return `95% certainty ${bound} in 100`;
+}
+
+/** What the answer was to withstand, and which models this is measured with. @param {FutureCertificate} future */
+export function futureSource({ asked, source, corrected }) {
+  const search = asked === null ? "" : `; it required a yes from ${inHundred(asked)} other ${futureNoun(source)}`;
+  const lower = corrected
+    ? ` Earlier versions kept fewer promises than their answers told, so count on ${inHundred(corrected.probability)}.`
+    : "";
+  return `None of them took part in the search${search}.${lower}`;
+}
+
+/** @param {number} share from 0 to 1 */
+const percent = (share) => `${Math.round(share * 100)}%`;

@@ -1,0 +1,134 @@
+// @ts-check
+/** The ledger: store an answer, find stored ones, and verify them against other versions of the model. */
+
+import { fetchJson } from "./api.js";
+import { certificate } from "./certificate.js";
+import { changeList } from "./counterfactual.js";
+import { chance } from "./decision.js";
+import { $, fill, h } from "./dom.js";
+import { formatDate } from "./format.js";
+import { submit } from "./jobs.js";
+import { problemNote } from "./problem.js";
+import { fullName, state } from "./state.js";
+
+/** @import { Asked, Model } from "./types.d.ts" */
+
+/**
+ * A form that stores an answer; null if it is stored already.
+ * @param {any} answer @param {Asked} asked the request behind it
+ */
+export function storeForm(answer, asked) {
+  if (answer.stored) return null;
+  const reference = h("input", {
+    id: "store-as",
+    maxlength: 200,
+    autocomplete: "off",
+    placeholder: "for example application-81723",
+  });
+  const place = h("div");
+  const form = h(
+    "form.row",
+    { id: "store" },
+    h("div.field", {}, h("label", { for: "store-as" }, "Store this answer under the reference"), reference),
+    h("button", {}, "Store"),
+    place,
+  );
+  form.onsubmit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    try {
+      const body = { ...asked.body, store: true, reference: reference.value || null };
+      const stored = await submit("recourse", body, place, { background: asked.background });
+      if (stored === null) return;
+      form.replaceWith(storedNote(stored, stored.status === answer.status));
+      findStored();
+    } catch (problem) {
+      form.append(problemNote(problem));
+    }
+  };
+  return form;
+}
+
+/** @param {any} stored @param {boolean} same whether it is the answer on the page */
+const storedNote = ({ id }, same) =>
+  h(
+    "p.note",
+    { role: "status" },
+    same ? "Stored as " : "The service gave a different answer this time, not the one above. It is stored as ",
+    h("code", {}, id),
+    ". You can find it below and verify it against other versions of the model.",
+  );
+
+/** Show the stored answers with the reference that is typed in. */
+export async function findStored() {
+  const reference = $("reference").value.trim();
+  const filter = reference ? `&reference=${encodeURIComponent(reference)}` : "";
+  try {
+    const { recourse } = await fetchJson(`recourse?limit=20${filter}`);
+    const none = h("p.note", { role: "status" }, "No stored answer has this reference.");
+    fill("found", recourse.length > 0 ? h("ul.cases", {}, ...recourse.map(storedItem)) : none);
+  } catch (problem) {
+    fill("found", problemNote(problem));
+  }
+}
+
+const STATUSES = { found: "a way to a yes", not_found: "no way found", already_favourable: "already a yes" };
+
+/** One stored answer. @param {any} stored */
+function storedItem(stored) {
+  const { id, reference, status, created_at: created, expires_at: expires } = stored;
+  const result = h("div", { role: "status" });
+  return h(
+    "li",
+    {},
+    h(
+      "p",
+      {},
+      h("b", {}, reference ?? "no reference"),
+      ` · ${STATUSES[/** @type {"found"} */ (status)]} · `,
+      `given ${formatDate(created)}, valid until ${formatDate(expires)} · `,
+      h("code", {}, id),
+    ),
+    status === "found" && storedActions(stored, result),
+    result,
+  );
+}
+
+/** @param {any} stored @param {HTMLElement} result where their results are shown */
+function storedActions({ id, model }, result) {
+  const versions = state.models.filter((m) => m.id === model.id);
+  const options = versions.map((m) => h("option", { value: fullName(m) }, versionText(m)));
+  const choice = h("select", { "aria-label": `Version to verify ${id} against` }, ...options);
+  const show = (/** @type {() => Promise<Node[]>} */ load) => async () =>
+    result.replaceChildren(...(await load().catch((problem) => [problemNote(problem)])));
+  return h(
+    "div.row",
+    {},
+    h("button", { type: "button", onclick: show(() => storedWays(id)) }, "Show"),
+    choice,
+    h("button", { type: "button", onclick: show(() => verification(id, choice.value)) }, "Does it still say yes?"),
+  );
+}
+
+/** @param {Model} model */
+export const versionText = ({ version, active }) => `version ${version}${active ? "" : ", inactive"}`;
+
+/** The counterfactuals of a stored answer. @param {string} id @returns {Promise<Node[]>} */
+async function storedWays(id) {
+  const { counterfactuals } = await fetchJson(`recourse/${id}`);
+  return counterfactuals.map((/** @type {any} */ way) => h("div.way", {}, changeList(way.changes), certificate(way)));
+}
+
+/**
+ * The decision of a version of the model on a stored answer.
+ * @param {string} id @param {string} version
+ * @returns {Promise<Node[]>}
+ */
+async function verification(id, version) {
+  const body = { model: version };
+  const { still_valid: valid, counterfactuals } = await fetchJson(`recourse/${id}/verify`, { body });
+  const reason = (/** @type {any} */ way) =>
+    way.reason === "does_not_fit" ? "the record no longer fits the model" : chance(way);
+  const reasons = counterfactuals.map(reason).join("; ");
+  const word = h(valid ? "b.yes" : "b.no", {}, valid ? "Kept." : "Broken.");
+  return [h("p.note", {}, word, ` ${version} ${valid ? "still says yes" : "says no"}: ${reasons}.`)];
+}

@@ -1,0 +1,76 @@
+// @ts-check
+/** The question "what would change the answer?": ask it, ask it again, and mark answers that are outdated. */
+
+import { isAborted } from "./api.js";
+import { showAnswer } from "./answer.js";
+import { checkApplicant, faultText, faultyFeatures } from "./applicant.js";
+import { $, debounce, fill } from "./dom.js";
+import { submit } from "./jobs.js";
+import { removeLimit } from "./limits.js";
+import { problemNote } from "./problem.js";
+import { recourseRequest } from "./request.js";
+import { state } from "./state.js";
+
+let pending = new AbortController();
+
+/**
+ * Ask, unless fields are empty or wrong.
+ * @param {boolean} [requested] whether the reader asked for it, and is taken to the answer
+ */
+export async function ask(requested = true) {
+  const faulty = checkApplicant();
+  if (faulty.length > 0) {
+    fill("verdict", faultText(faulty.length));
+    return;
+  }
+  pending.abort();
+  const mine = (pending = new AbortController());
+  $("answer").setAttribute("aria-busy", "true");
+  $("answer-status").textContent = "Asking";
+  try {
+    await answer(mine.signal);
+  } catch (problem) {
+    if (!isAborted(problem)) fill("answer-body", problemNote(problem));
+  } finally {
+    if (mine === pending) $("answer").removeAttribute("aria-busy");
+  }
+  if (requested) bringUp($("answer"));
+}
+
+/** @param {AbortSignal} signal */
+async function answer(signal) {
+  const background = $("background").checked;
+  const body = { ...recourseRequest(), store: false };
+  const found = await submit("recourse", body, $("answer-job"), { background, signal });
+  if (signal.aborted || found === null) return;
+  const asked = { body, background };
+  Object.assign(state, { answer: found, asked });
+  showAnswer(found, asked, ACTIONS);
+  $("frontier").hidden = $("knob").options.length === 0 || found.status === "already_favourable";
+}
+
+const ACTIONS = {
+  removeLimit: (/** @type {any} */ relaxation) => (removeLimit(relaxation), ask()),
+  takeLonger: () => (($("background").checked = true), ask()),
+};
+
+/** Move the reader to a section. @param {HTMLElement} section */
+function bringUp(section) {
+  section.focus({ preventScroll: true });
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  section.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
+}
+
+/** Mark the answer and the curve: the form has changed since. */
+export function markOutdated() {
+  if (state.answer) $("answer-body").classList.add("outdated");
+  if (state.curve) $("curve").classList.add("outdated");
+}
+
+const askSoon = debounce(() => ask(false), 300);
+
+/** After the first answer, the answer follows the slider and the limits. */
+export function askAgain() {
+  markOutdated();
+  if (state.answer && faultyFeatures().length === 0) askSoon();
+}

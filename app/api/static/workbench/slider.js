@@ -1,0 +1,99 @@
+// @ts-check
+/**
+ * The slider from the lowest cost to the most robust: it sets the share of future models that must say yes or, without
+ * future models, the first knob of the method.
+ */
+
+import { $, fill, h } from "./dom.js";
+import { formatNumber, inHundred, readable } from "./format.js";
+import { FUTURE_VALIDITY, futureNoun, readyFutures } from "./future.js";
+import { controlOf } from "./schema_form.js";
+import { chosenMethod, state } from "./state.js";
+
+const FACTORS = [0, 0.01, 0.03, 0.1, 0.3, 1, 3, 10];
+
+/** Shares of the future models, from the lowest cost to the most robust. */
+const SHARES = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1];
+
+/** The share that an answer is asked for at first. */
+export const STANDARD_SHARE = 0.9;
+
+/** Measures of robustness on the curve. */
+const MEASURES = { shift: "worst-case bound under shift", noise: "share accepted under noise" };
+
+/** What can be varied, the knob of the slider first. @returns {string[]} */
+const knobs = () => [...(readyFutures() ? [FUTURE_VALIDITY] : []), ...chosenMethod().knobs];
+
+/** Values of a knob around its default, from the lowest cost to the most robust. @param {string} knob */
+export function knobValues(knob) {
+  if (knob === FUTURE_VALIDITY) return SHARES;
+  const method = chosenMethod();
+  const schema = method.parameters.properties[knob];
+  const {
+    minimum = -Infinity,
+    maximum = Infinity,
+    exclusiveMinimum = -Infinity,
+    exclusiveMaximum = Infinity,
+  } = controlOf(schema).number;
+  const standard = typeof schema.default === "number" && schema.default > 0 ? schema.default : 0.3;
+  const allowed = (/** @type {number} */ v) =>
+    v >= minimum && v <= maximum && v > exclusiveMinimum && v < exclusiveMaximum;
+  const values = FACTORS.map((factor) => Number((standard * factor).toPrecision(2))).filter(allowed);
+  return method.robust_when[knob] === "larger" ? values : values.reverse();
+}
+
+/** The value of a knob on the page now. @param {string} knob */
+export const knobValue = (knob) => (knob === FUTURE_VALIDITY ? state.share : Number($(`p-${knob}`).value));
+
+/** Offer the slider, and the curve's knobs and measures; hide the slider where there is no knob. */
+export function offerKnobs() {
+  const all = knobs();
+  const noun = futureNoun(readyFutures()?.source ?? null);
+  const measures = { ...(readyFutures() && { future: `share of ${noun} that say yes` }), ...MEASURES };
+  fill("knob", ...all.map((knob) => h("option", { value: knob }, knobName(knob))));
+  fill("against", ...Object.entries(measures).map(([value, text]) => h("option", { value }, text)));
+  $("slider-panel").hidden = all.length === 0;
+  if (all.length > 0) followParameter(all[0]);
+}
+
+/** @param {string} knob @returns {string} in words */
+export const knobName = (knob) =>
+  knob === FUTURE_VALIDITY ? `Share of ${futureNoun(readyFutures()?.source ?? null)}` : readable(knob);
+
+/** Let the slider show the value of its knob. @param {string} name of the knob that has changed */
+export function followParameter(name) {
+  const [knob] = knobs();
+  if (name !== knob) return;
+  const values = knobValues(knob);
+  const value = knobValue(knob);
+  const distances = values.map((v) => Math.abs(v - value));
+  $("slider").max = values.length - 1;
+  $("slider").value = distances.indexOf(Math.min(...distances));
+  describe(knob, value);
+}
+
+/** Let the knob take the value of the slider. */
+export function followSlider() {
+  const [knob] = knobs();
+  const value = knobValues(knob)[Number($("slider").value)];
+  if (knob === FUTURE_VALIDITY) state.share = value;
+  else $(`p-${knob}`).value = value;
+  describe(knob, value);
+}
+
+/** @param {string} knob @param {number} value */
+function describe(knob, value) {
+  const position = `Step ${Number($("slider").value) + 1} of ${Number($("slider").max) + 1}`;
+  const future = knob === FUTURE_VALIDITY && `at least ${shareText(value)}`;
+  $("slider").setAttribute("aria-valuetext", future || position);
+  fill(
+    "slider-hint",
+    future
+      ? `The search requires a yes from ${future}. A higher share usually costs more.`
+      : `${position}. A higher step is more robust and usually costs more. `,
+    !future && h("span.limits", {}, `(${readable(knob)}: ${formatNumber(value)})`),
+  );
+}
+
+/** @param {number} share of the future models */
+const shareText = (share) => `${inHundred(share)} ${futureNoun(readyFutures()?.source ?? null)}`;

@@ -1,0 +1,36 @@
+// @ts-check
+/** What the page holds now, and what is chosen on it. */
+
+import { $ } from "./dom.js";
+
+/** @import { Applicant, Asked, Curve, Feature, Method, Model } from "./types.d.ts" */
+
+export const state = {
+  /** @type {Model[]} */ models: [],
+  /** @type {Method[]} */ methods: [],
+  /** @type {Feature[]} of the chosen model */ features: [],
+  /** @type {Applicant | null} the example applicant of the chosen model */ sample: null,
+  /** share of the future models that an answer is asked for */ share: 0,
+  /** @type {any} the latest answer */ answer: null,
+  /** @type {Asked | null} the request behind it */ asked: null,
+  /** @type {Curve | null} the frontier that is shown */ curve: null,
+};
+
+/** @param {{id: string, version: string}} model @returns {string} as the API names it */
+export const fullName = ({ id, version }) => `${id}@${version}`;
+
+export const chosenModel = () =>
+  /** @type {Model} */ (state.models.find((model) => fullName(model) === $("model").value));
+
+export const chosenMethod = () =>
+  /** @type {Method} */ (state.methods.find((method) => method.name === $("method").value));
+
+/** @param {string | null} name @returns {Feature | undefined} */
+export const featureNamed = (name) => state.features.find((feature) => feature.name === name);
+
+/** The least favourable probability for a yes; null where the model gives no probability. */
+export function threshold() {
+  const { output, threshold: at } = chosenModel();
+  if (at === null || output === "label") return null;
+  return output === "logit" ? 1 / (1 + Math.exp(-at)) : at;
+}

@@ -1,0 +1,90 @@
+/** Records of the public API, for the type checker only; browsers never load this file. */
+
+export type Value = number | string | boolean;
+export type Applicant = Record<string, Value>;
+
+export interface Feature {
+  name: string;
+  type: string;
+  label: string;
+  unit: string | null;
+  min: number | null;
+  max: number | null;
+  step: number | null;
+  decimals: number | null;
+  categories: (string | boolean)[] | null;
+  change: string;
+}
+
+export interface Model {
+  id: string;
+  version: string;
+  title: string;
+  description: string | null;
+  active: boolean;
+  output: string;
+  threshold: number | null;
+  futures: Futures;
+}
+
+export interface Futures {
+  status: "none" | "pending" | "ready" | "failed";
+  source: string | null;
+  search: number | null;
+  held_back: number | null;
+  agreement: number | null;
+  labels: string | null;
+  dropped: number | null;
+  created_at: string | null;
+  detail: string | null;
+}
+
+/** Share of the held-back future models that say yes. */
+export interface FutureCertificate {
+  probability: number;
+  interval: [number, number];
+  models: number;
+  source: string;
+  asked: number | null;
+  /** Where earlier versions kept fewer promises than their answers told. */
+  corrected?: { probability: number } | null;
+}
+
+export interface Method {
+  name: string;
+  summary: string;
+  reference: string;
+  yields: string;
+  knobs: string[];
+  robust_when: Record<string, "larger" | "smaller">;
+  parameters: { properties: Record<string, any> };
+}
+
+export interface Job {
+  id: string;
+  kind: string;
+  status: string;
+  progress: { done: number; total: number };
+  error: any;
+  result: string | null;
+}
+
+/** A constraint whose removal helps. */
+export interface Relaxation {
+  constraint: string;
+  feature: string | null;
+  sufficient: boolean;
+}
+
+/** A request as it was sent, so that it can be sent again. */
+export interface Asked {
+  body: any;
+  background: boolean;
+}
+
+export interface Curve {
+  points: any[];
+  parameter: string;
+  factual: any;
+  chosen: number;
+}

@@ -1,0 +1,89 @@
+"""Routes that read JSON strictly: a body that is not exactly one JSON value is refused before any validation."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from app.api.authentication import SCHEME, admit
+from app.api.error_docs import GATE, refusals
+from app.api.errors import LONGEST_TOKEN
+from app.api.idempotency import HEADER, PARAMETER, answer_once
+from app.api.json_body import read_json
+from app.api.media_type import JSON, media_type, require_plain
+from app.errors import InvalidRequest, UnsupportedMediaType
+from app.store.keys import Scope
+
+
+class StrictRoute(APIRoute):
+    """A route that takes no query parameters it does not declare, and a body only in strict JSON.
+
+    Every POST takes an `Idempotency-Key`. `guarded` makes routes that ask for an API key as well.
+    """
+
+    scopes: ClassVar[tuple[Scope, ...]] = ()
+    """A key must have one of them; without any, no key is asked for."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        described: dict[str, Any] = {**(options.pop("openapi_extra", None) or {})}
+        if self.scopes:
+            described["security"] = [{SCHEME: [scope]} for scope in self.scopes]
+            options["responses"] = {**refusals(path, *GATE), **(options.get("responses") or {})}
+        if "POST" in (options.get("methods") or ()):
+            described["parameters"] = [*described.get("parameters", []), PARAMETER]
+        super().__init__(path, endpoint, openapi_extra=described, **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of FastAPI, behind our own reading of query and body."""
+        handle = super().get_route_handler()
+        declared = {field.alias for field in self.dependant.query_params}
+        scopes = self.scopes
+
+        async def handle_strictly(request: Request) -> Response:
+            caller = await admit(request, scopes) if scopes else ""
+            _refuse_query(request, declared)
+            if self.body_field is not None:
+                request = await _read(request, required=self.body_field.field_info.is_required())
+            if request.method == "POST" and HEADER in request.headers:
+                return await answer_once(request, caller, handle)
+            return await handle(request)
+
+        return handle_strictly
+
+
+def guarded(*scopes: Scope) -> type[StrictRoute]:
+    """Routes for callers whose key has one of the scopes."""
+    return type("GuardedRoute", (StrictRoute,), {"scopes": scopes})
+
+
+class _ReadRequest(Request):
+    """A request whose body has been read and parsed."""
+
+    def __init__(self, request: Request, body: bytes, value: Any) -> None:
+        super().__init__(request.scope, request.receive)
+        self._read = body
+        self._value = value
+
+    async def body(self) -> bytes:
+        return self._read
+
+    async def json(self) -> Any:
+        return self._value
+
+
+async def _read(request: Request, *, required: bool) -> _ReadRequest:
+    if not required and not await request.body():
+        return _ReadRequest(request, b"", None)
+    if media_type(request) != JSON:
+        raise UnsupportedMediaType
+    require_plain(request)
+    body = await request.body()
+    return _ReadRequest(request, body, read_json(body))
+
+
+def _refuse_query(request: Request, declared: set[str]) -> None:
+    if unknown := set(request.query_params) - declared:
+        names = ", ".join(sorted({name[:LONGEST_TOKEN] for name in unknown})[:20])
+        takes = f"only the query parameters {', '.join(sorted(declared))}" if declared else "no query parameters"
+        raise InvalidRequest(f"This address takes {takes}; these were given: {names}.")

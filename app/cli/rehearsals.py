@@ -1,0 +1,84 @@
+"""The command ``recourse models rehearse``: make the future models of a registered version."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from app.cli.common import open_registry, progress_bar
+
+if TYPE_CHECKING:
+    from app.futures.plan import Choices, Material
+    from app.registry.version import RegisteredModel
+
+
+def rehearse(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="id@version, or id for the newest active version.")],
+    source: Annotated[
+        Literal["auto", "retrained", "stand_in"] | None,
+        typer.Option(help="Kind of the models; the manifest decides when absent."),
+    ] = None,
+    records: Annotated[
+        Literal["fresh", "same"] | None,
+        typer.Option(help="Bootstraps of half the records, or of the full size. With --data: same when absent."),
+    ] = None,
+    search: Annotated[int | None, typer.Option(min=2, max=1_000, help="Number of models for searches.")] = None,
+    held_back: Annotated[
+        int | None, typer.Option(min=2, max=1_000, help="Number of models that only measure validity.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="CSV of newer records with the columns of the reference, to train on.")
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(help="Trains one model, such as 'python train.py --data {data} --seed {seed} -o {directory}'."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run of the command.")] = 3600.0,
+    folder: Annotated[
+        Path | None, typer.Option("--from", help="Directory of existing models of the same format.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the bootstraps and the training.")] = 0,
+) -> None:
+    """Train the next versions of a model beforehand; interrupted, it resumes when run again."""
+    if sum(option is not None for option in (source, command, folder)) > 1:
+        raise typer.BadParameter("at most one of --source, --command and --from can be given")
+    one_thread()
+    from app.futures.plan import Material, choices_of
+    from app.observability import configure_logging
+
+    configure_logging("warning")
+    model = open_registry().find(name, include_inactive=True)
+    if data is not None and records is None:
+        records = "same"  # today's model has not seen them, so they vary from it as they are
+    changes = {"source": source, "records": records, "search": search, "held_back": held_back, "seed": seed}
+    material = Material(command=command, timeout_s=timeout, data=data, folder=folder, threads=os.cpu_count() or 1)
+    run(model, choices_of(model, **changes), material)
+
+
+def one_thread() -> None:
+    """Set numeric libraries, before they are imported, to one thread: their products are small here."""
+    from app.compute.lane import ONE_THREAD
+
+    os.environ.update({key: value for key, value in ONE_THREAD.items() if key != "OMP_NUM_THREADS"})
+
+
+def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> None:
+    """Make future models with a progress bar, and print what was made."""
+    from app.futures.rehearse import rehearse as make
+
+    with progress_bar("rehearsing") as progress:
+        record = make(model, choices, material, progress=progress)
+    dropped = record.search.dropped + record.held_back.dropped
+    typer.echo(
+        f"{model.name} has {record.search.models} future models for searches and {record.held_back.models} held back "
+        f"({record.source}, {record.recipe}); they agree with it on {record.agreement:.0%} of unseen reference records."
+    )
+    if dropped:
+        typer.echo(f"Dropped {dropped} that are no better than chance.", err=True)
+    if record.labels == "own_decisions":
+        typer.echo(
+            "They are fitted to the model's own decisions, which understates the effect of retraining: name the column "
+            "of true outcomes in the manifest, as label.",
+            err=True,
+        )

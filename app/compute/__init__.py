@@ -1,0 +1,1 @@
+"""What runs in child processes, for requests and jobs alike."""

@@ -1,0 +1,342 @@
+"""The parts of answers: each is declared once, here or in the core, and `plain` alone turns them into JSON.
+
+`app.compute.use_cases` puts whole answers together; `app.api.schemas` derives the response schemas from the records.
+The makers translate the core's results into the model's own features, units and categories.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import AfterValidator, WithJsonSchema
+
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.sentences import FeatureChange, changes
+from app.recourse.features import RawValue
+from app.recourse.result import (
+    OUTCOMES,
+    AnswerPart,
+    AssessedCounterfactual,
+    Counterfactual,
+    FutureCertificate,
+    JointCertificate,
+    MemberOutcome,
+    MethodReport,
+    NoiseCertificate,
+    PlanCertificate,
+    PlanFutureCertificate,
+    Reason,
+    ShiftCertificate,
+    Status,
+)
+from app.registry.version import RegisteredModel
+
+Json = dict[str, Any]
+
+
+def _is_time(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+Timestamp = Annotated[str, AfterValidator(_is_time), WithJsonSchema({"type": "string", "format": "date-time"})]
+"""A time in UTC as it is sent."""
+
+
+def plain(part: Any) -> Any:
+    """An answer as plain data, ready for `json`: fields in the order in which they are declared."""
+    if is_dataclass(part):
+        # A field that would be a keyword ends in an underscore.
+        return {f.name.rstrip("_"): plain(getattr(part, f.name)) for f in fields(part)}
+    if isinstance(part, Enum):
+        return part.value
+    if isinstance(part, Mapping):
+        return {key: plain(value) for key, value in part.items()}
+    if isinstance(part, tuple | list):
+        return [plain(value) for value in part]
+    return part
+
+
+def encoded(answer: Json) -> bytes:
+    """An answer as it is sent, byte for byte."""
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelVersion(AnswerPart):
+    """Exactly which model was asked."""
+
+    id: str
+    version: str
+    sha256: str
+    """Digest of the artifact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(AnswerPart):
+    """The model's decision about one record."""
+
+    probability: float | None
+    """Of the favourable class; null for a model that answers with labels, or gave no finite number."""
+    score: float | None
+    """In logit units, favourable from 0 on; null where the model gave no finite number."""
+    favourable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeCost(AnswerPart):
+    """Cost of the changes."""
+
+    total: float
+    """Weighted sum of the changes in standardised units; a change of category counts 1."""
+    norm: Literal["l1"]
+    changed_features: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validity(AnswerPart):
+    """The certificate: the model's decision now, and what is known about how long it holds."""
+
+    current: Decision
+    """The model's own decision on exactly this record."""
+    noise: NoiseCertificate | None
+    """Null, like `shift` and `joint`, where the decisions around the applicant determine no local model."""
+    shift: ShiftCertificate | None
+    """What a change of the model does to the record."""
+    joint: JointCertificate | None
+    """Noise and a change of the model together; null also where the model offers no gradient."""
+    future: FutureCertificate | None
+    """What future models say, the lender's next model among them if it is trained as they are; null where the model has
+    none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterfactualAnswer(AnswerPart):
+    """A record with its changes, cost and certificate."""
+
+    rank: int
+    """From 1."""
+    applicant: Mapping[str, RawValue]
+    """The whole record, with the changes made."""
+    changes: tuple[FeatureChange, ...]
+    """In the order of the model's features."""
+    cost: ChangeCost
+    """Cost of the changes."""
+    validity: Validity
+    """The certificate."""
+    report: MethodReport | None
+    """The method's own figures; null for most methods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nearest(AnswerPart):
+    """The best record that was tried: the model refuses it, or it misses what the method's parameters ask for."""
+
+    applicant: Mapping[str, RawValue]
+    changes: tuple[FeatureChange, ...]
+    probability: float | None
+    score: float
+    favourable: bool
+    future: FutureCertificate | None
+    """What future models say; null where the model has none."""
+    report: MethodReport | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanValidity(AnswerPart):
+    """Bounds on the probability that a linear model accepts every member, over the ball of `shift.gelbrich`."""
+
+    lower: float
+    upper: float
+    exact: bool
+    """Whether the bounds are tight."""
+    status: Literal["complete", "pending", "bracket"]
+    """`complete`: the solver finished. `pending`: these bounds follow from those of the members; `job` computes tight
+    ones. `bracket`: the same without a job."""
+    job: str | None
+    """Address of the job that computes tight bounds."""
+    future: PlanFutureCertificate | None
+    """What future models say about all members together; null where the model has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(AnswerPart):
+    """All counterfactuals together."""
+
+    validity: PlanValidity
+    """Joint bounds of all members."""
+    proximity: float
+    """Mean L2 distance to the factual, in standardised units."""
+    diversity: float
+    """Determinant of ``1/(1 + distance)`` between the members: 0 for equal members, towards 1 for distant ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point(AnswerPart):
+    """The answer at one value."""
+
+    value: float
+    status: Status
+    cost: float | None
+    """Null unless something was found."""
+    dominated: bool
+    """Whether another point is at least as robust and costs no more, and is better in one of the two."""
+    counterfactual: CounterfactualAnswer | None
+    reason: Reason | None
+    """Why nothing was found."""
+    detail: str | None
+    """The reason as a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberCorrection(AnswerPart):
+    """The outcome of one member."""
+
+    changed: bool
+    """Whether the record differs from the one in the request."""
+    outcome: MemberOutcome
+    """`corrected`, or why not: `met` the requirement already, `not_selected`, `infeasible`, `refused` by the model,
+    `no_gain`, `undecided` in the time."""
+    detail: str
+    """The outcome as a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedMember(CounterfactualAnswer):
+    """A record of the plan: corrected, which the model accepts, or as in the request."""
+
+    correction: MemberCorrection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedPlan(AnswerPart):
+    """All records together, before and after the correction."""
+
+    before: Plan | None
+    """The plan of the request."""
+    validity: PlanValidity
+    """Joint bounds of all members."""
+    proximity: float
+    """Mean L2 distance to the factual, in standardised units."""
+    diversity: float
+    """Determinant of ``1/(1 + distance)`` between the members: 0 for equal members, towards 1 for distant ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What is known about an answer before it is computed."""
+
+    id: str | None = None
+    reference: str | None = None
+    model: ModelVersion
+    method: Json | None = None
+    """Its name and every parameter."""
+    seed: int
+    stored: bool = False
+    created_at: Timestamp = ""
+    expires_at: Timestamp = ""
+
+    def known(self, *names: str) -> Json:
+        """These of its fields, or all of them."""
+        return {name: getattr(self, name) for name in names or (f.name for f in fields(self))}
+
+    @classmethod
+    def from_json(cls, data: Json) -> "Frame":
+        """The frame that `plain` gave, or that is in an answer."""
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        return cls(**{**known, "model": ModelVersion(**data["model"])})
+
+
+# --- makers ----------------------------------------------------------------------------------------------------------
+
+
+def identity(model: RegisteredModel) -> ModelVersion:
+    """How answers name a model."""
+    return ModelVersion(id=model.id, version=model.version, sha256=model.sha256)
+
+
+def decision(score: float | None, probability: float | None) -> Decision:
+    """The model's decision about one record; a score of None is no decision, hence not favourable."""
+    return Decision(probability=probability, score=score, favourable=score is not None and score >= 0.0)
+
+
+def counterfactual_answer(
+    action_set: ActionSet, rank: int, found: Counterfactual | AssessedCounterfactual
+) -> CounterfactualAnswer:
+    """One record in the model's own terms."""
+    certificate = found.certificate
+    return CounterfactualAnswer(
+        rank=rank,
+        applicant=action_set.space.record(found.row_raw),
+        changes=changes_of(action_set, found.row_raw),
+        cost=ChangeCost(total=found.cost, norm="l1", changed_features=len(found.changed)),
+        validity=Validity(
+            current=decision(found.score, found.probability),
+            noise=certificate.noise if certificate else None,
+            shift=certificate.shift if certificate else None,
+            joint=certificate.joint if certificate else None,
+            future=found.future,
+        ),
+        report=found.report,
+    )
+
+
+def counterfactual_answers(
+    action_set: ActionSet, found: Iterable[Counterfactual | AssessedCounterfactual]
+) -> tuple[CounterfactualAnswer, ...]:
+    """Records in their order, ranked from 1."""
+    return tuple(counterfactual_answer(action_set, rank, one) for rank, one in enumerate(found, start=1))
+
+
+def nearest_answer(action_set: ActionSet, found: Counterfactual) -> Nearest:
+    """The record that came nearest."""
+    current = decision(found.score, found.probability)
+    return Nearest(
+        applicant=action_set.space.record(found.row_raw),
+        changes=changes_of(action_set, found.row_raw),
+        probability=current.probability,
+        score=found.score,
+        favourable=current.favourable,
+        future=found.future,
+        report=found.report,
+    )
+
+
+def changes_of(action_set: ActionSet, row_raw: Float[np.ndarray, "p"]) -> tuple[FeatureChange, ...]:
+    """What differs from the factual."""
+    return changes(action_set.space.features, action_set.factual_raw, row_raw)
+
+
+def plan_answer(plan: PlanCertificate | None) -> Plan | None:
+    """The joint bounds of a plan, without a job."""
+    if plan is None:
+        return None
+    status: Literal["complete", "bracket"] = "complete" if plan.status == "complete" else "bracket"
+    bounds = PlanValidity(
+        lower=plan.lower, upper=plan.upper, exact=plan.exact, status=status, job=None, future=plan.future
+    )
+    return Plan(validity=bounds, proximity=plan.proximity, diversity=plan.diversity)
+
+
+def corrected_plan(before: PlanCertificate | None, after: PlanCertificate | None) -> CorrectedPlan | None:
+    """The joint bounds before and after a correction."""
+    plan = plan_answer(after)
+    if plan is None:
+        return None
+    return CorrectedPlan(
+        before=plan_answer(before), validity=plan.validity, proximity=plan.proximity, diversity=plan.diversity
+    )
+
+
+def corrected_member(member: CounterfactualAnswer, outcome: MemberOutcome) -> CorrectedMember:
+    """A member with the outcome of its correction."""
+    correction = MemberCorrection(changed=outcome is MemberOutcome.CORRECTED, outcome=outcome, detail=OUTCOMES[outcome])
+    return CorrectedMember(**{f.name: getattr(member, f.name) for f in fields(member)}, correction=correction)

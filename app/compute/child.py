@@ -1,0 +1,120 @@
+"""The child's side of a lane: it answers calls until its parent ends, and sends plain data only.
+
+Imports nothing heavy: what a call needs is imported when its function is unpickled.
+"""
+
+import ctypes
+import json
+import os
+import pickle
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from app.errors import InternalError, RecourseError
+from app.observability import configure_logging, log, request_id, trace, traceparent
+
+HEADER = struct.Struct("!Q")
+"""Header of every message: its length in bytes."""
+
+LOG_LEVEL = "RECOURSE_LOG_LEVEL"
+"""Inherited from the server, whose settings validated it."""
+
+LOAD_S = 60.0
+"""Longest time to meet the need of a call."""
+
+PR_SET_PDEATHSIG = 1
+
+Progress = Callable[[int, int], None]
+"""Called with the steps done and their total."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """``function(*args)``, which a child must have called before it begins a call. Idempotent."""
+
+    name: str
+    """Name of what it loads."""
+    function: Callable[..., None]
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``function(*args, **options)``, with a time limit."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    alarm_s: float = 0.0
+    """Seconds after which the kernel kills the process, even if its parent does not; 0 for never."""
+    reports: bool = False
+    """Whether to pass ``progress(done, total)`` to the function, which reports to the parent."""
+    origin: tuple[str | None, str | None] = (None, None)
+    """`request_id` and `traceparent` of the request."""
+    need: Need | None = None
+    """Met first, within `LOAD_S`; the time limit of the call starts after that."""
+
+
+def serve(descriptor: int, parent: int, nice: int) -> None:
+    """Answer calls from a socket until it closes, in JSON.
+
+    ``{"ok": result}`` or ``{"error": error.to_dict()}``, and before that any number of ``{"progress": [done, total]}``;
+    before all of these ``{"begun": true}``, if the call had a need and it is met.
+    """
+    _die_with(parent)
+    # Ctrl-C and systemd signal the whole process group. The server alone decides when its children end, so that
+    # requests in progress are finished first.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    # The alarm of a call must end the process even inside native code, so it has no handler.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    os.nice(nice)
+    configure_logging(os.environ.get(LOG_LEVEL) or "info")
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as messages:
+        while header := messages.read(HEADER.size):
+            _send(channel, _answer(messages.read(*HEADER.unpack(header)), channel))
+
+
+def _send(channel: socket.socket, message: bytes) -> None:
+    channel.sendall(HEADER.pack(len(message)) + message)
+
+
+def _answer(message: bytes, channel: socket.socket) -> bytes:
+    def progress(done: int, total: int) -> None:
+        _send(channel, json.dumps({"progress": [done, total]}).encode())
+
+    try:
+        call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
+        request_id.set(call.origin[0])
+        traceparent.set(call.origin[1])
+        if call.need is not None:
+            signal.setitimer(signal.ITIMER_REAL, LOAD_S + call.alarm_s)
+            call.need.function(*call.need.args)
+            _send(channel, json.dumps({"begun": True}).encode())
+        signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
+        options = call.options | ({"progress": progress} if call.reports else {})
+        reply = {"ok": call.function(*call.args, **options)}
+        return json.dumps(reply, allow_nan=False).encode()
+    except RecourseError as error:
+        return json.dumps({"error": error.to_dict()}, default=str).encode()
+    except BaseException as error:  # noqa: BLE001 - process boundary: the parent receives a message, the log the trace
+        log.error("child-error", trace=trace(error))
+        return json.dumps({"error": InternalError().to_dict()}).encode()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def _die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies.
+
+    Linux only. Elsewhere a child without a parent ends when it next reads or writes, or by its alarm.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

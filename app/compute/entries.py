@@ -1,0 +1,52 @@
+"""What the ledger keeps of an answer: request and answer as they were, and how they are read again."""
+
+import json
+from collections.abc import Mapping
+
+from app.compute.answers import Json, encoded
+from app.compute.messages import Question
+from app.errors import Erased
+from app.recourse.features import FeatureSpace
+from app.store.chain import PersonalData
+from app.store.ledger import NewRecord, Record
+
+
+def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:
+    """A request as it was resolved: the record by feature, and the question with every parameter."""
+    return {
+        "applicant": space.record(question.factual_raw),
+        "question": question.to_json(),
+        "deadline_ms": deadline_ms,
+    }
+
+
+def entry_of(answer: Json, request: Json, job: str | None = None, *, sent: bytes | None = None) -> NewRecord:
+    """The ledger's entry for an answer that is about to be sent; `sent` is its bytes, where they are known."""
+    model = answer["model"]
+    return NewRecord(
+        id=answer["id"],
+        at=answer["created_at"],
+        expires_at=answer["expires_at"],
+        model=model["id"],
+        version=model["version"],
+        sha256=model["sha256"],
+        status=answer["status"],
+        personal_data=PersonalData(
+            reference=answer["reference"],
+            job=job,
+            request=encoded(request),
+            answer=encoded(answer) if sent is None else sent,
+        ),
+    )
+
+
+def personal_data(record: Record) -> PersonalData:
+    """The personal data of an entry. Raises `Erased`."""
+    if record.personal_data is None:
+        raise Erased(f"{Erased.__doc__} It was erased at {record.erased_at}.")
+    return record.personal_data
+
+
+def promised(record: Record) -> list[Mapping[str, object]]:
+    """The records that the answer of an entry gave. Raises `Erased`."""
+    return [one["applicant"] for one in json.loads(personal_data(record).answer)["counterfactuals"]]

@@ -1,0 +1,196 @@
+"""The questions that child processes compute, as records that go through a pipe or are kept in a database."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import TypeAdapter
+
+from app.compute.answers import Json
+from app.recourse.actions.constraints import Constraints
+from app.recourse.certificate import CertificateParams
+from app.recourse.frontier import FUTURE_VALIDITY
+from app.recourse.method import MethodParams
+from app.recourse.plans.corrections import CorrectionParams
+from app.recourse.problem import Robustness
+from app.recourse.solve import METHODS
+from app.registry.registry import Registry
+from app.registry.version import RegisteredModel
+from app.remote_hosts import RemoteHost
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """Where models are and how far they are trusted, and where the ledger is."""
+
+    root: str
+    trust_pickle: bool
+    remote_hosts: tuple[RemoteHost, ...] = ()
+    ledger: str = field(default="", repr=False)
+    """The address of its database, which may hold a password."""
+
+    @classmethod
+    def of(cls, settings: "Settings", *, ledger: str = "") -> "Store":
+        """What the settings say about models, and the address of the ledger."""
+        return cls(
+            root=str(settings.models_store.absolute()),
+            trust_pickle=settings.trust_pickle,
+            remote_hosts=settings.remote_hosts,
+            ledger=ledger,
+        )
+
+    def open(self) -> Registry:
+        """The registry: one in each process, so that what it has read of versions is read once."""
+        return _registry(self)
+
+
+@cache
+def _registry(store: Store) -> Registry:
+    return Registry(Path(store.root), trust_pickle=store.trust_pickle, remote_hosts=store.remote_hosts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRef:
+    """Exactly one registration of a model; another one under the same name is another reference."""
+
+    store: Store
+    name: str
+    """`id@version`"""
+    sha256: str
+    registered_at: str
+
+    @classmethod
+    def of(cls, store: Store, model: RegisteredModel) -> "ModelRef":
+        """The reference to a registered model."""
+        return cls(
+            store=store,
+            name=model.name,
+            sha256=model.sha256,
+            registered_at=model.registered_at.isoformat(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One applicant, and under which conditions something is asked about them."""
+
+    factual_raw: Float[np.ndarray, "p"] = field(default_factory=lambda: np.empty(0))
+    """The applicant's raw row; empty until the record has been checked against the model's schema."""
+    constraints: Constraints = field(default_factory=Constraints)
+    """Decide what the certificate's local model is about, and which records are legal."""
+    cost_weights: Mapping[str, float] = field(default_factory=dict)
+    certificate: CertificateParams = field(default_factory=CertificateParams)
+    seed: int = 0
+
+    def to_json(self) -> Json:
+        """Plain data, to be kept in a database; `from_json` is its inverse."""
+        return {f.name: _stored(getattr(self, f.name)) for f in fields(self)}
+
+    @classmethod
+    def from_json(cls, data: Json) -> Self:
+        """The question that `to_json` described; what a job of an earlier release lacks has its default."""
+        read = {f.name: READ.get(f.name, _as_it_is)(data[f.name]) for f in fields(cls) if f.name in data}
+        if "params" in read:
+            params: Any = METHODS[data["method"]].params
+            read["params"] = _reader(params).validate_python(data["params"])
+        return cls(**read)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Case):
+    """What the applicant could change, by one method."""
+
+    method: str
+    params: MethodParams
+    robustness: Robustness = field(default_factory=Robustness)
+
+    @property
+    def needs_future_models(self) -> bool:
+        """Whether it can be answered only for a model that has future models."""
+        return self.robustness.future_validity is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierQuestion(Question):
+    """The same at several values of one parameter of the method."""
+
+    parameter: str
+    """One of the method's knobs."""
+    values: tuple[float, ...]
+    """Distinct, each within the limits of the parameter."""
+
+    @property
+    def needs_future_models(self) -> bool:
+        """As for every question, and where the frontier is over future validity."""
+        return self.parameter == FUTURE_VALIDITY or self.robustness.future_validity is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidityQuestion(Case):
+    """The certificates of records that the caller supplies."""
+
+    rows_raw: Float[np.ndarray, "n p"] = field(default_factory=lambda: np.empty((0, 0)))
+    """Their raw rows; empty until the records have been checked against the model's schema."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectionQuestion(ValidityQuestion):
+    """A correction of the plan that these records form."""
+
+    correction: CorrectionParams
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_dataclass(value):
+        record: Any = type(value)
+        return _reader(record).dump_python(value, mode="json")
+    return value
+
+
+@cache
+def _reader(record: Any) -> TypeAdapter[Any]:
+    """Made once for each record: making one takes longer than an answer."""
+    return TypeAdapter(record)
+
+
+def _array(values: Any) -> Float[np.ndarray, "..."]:
+    return np.array(values, dtype=float)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+READ: Mapping[str, Callable[[Any], Any]] = {
+    "factual_raw": _array,
+    "rows_raw": _array,
+    "constraints": _reader(Constraints).validate_python,
+    "robustness": _reader(Robustness).validate_python,
+    "certificate": _reader(CertificateParams).validate_python,
+    "correction": _reader(CorrectionParams).validate_python,
+    "values": tuple,
+}
+"""How fields are read from plain data; `params` by the method's own record, others as they are."""
+
+
+def job_payload(ref: ModelRef, question: Case, frame: Json) -> Json:
+    """The input of a job, without the store: the server that computes decides where models are and which to trust."""
+    return {"model": model_payload(ref), "question": question.to_json(), "frame": frame}
+
+
+def model_payload(ref: ModelRef) -> Json:
+    """A reference as plain data, without the store."""
+    model = asdict(ref)
+    del model["store"]
+    return model

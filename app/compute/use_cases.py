@@ -1,0 +1,370 @@
+"""What can be asked about one applicant: `USE_CASES`, with what each computes in a child process and what it answers.
+
+To add a use case, add its answer, its two functions and its line in the table; jobs and service follow.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.compute import tasks
+from app.compute.answers import (
+    CorrectedMember,
+    CorrectedPlan,
+    CounterfactualAnswer,
+    Decision,
+    Frame,
+    Json,
+    ModelVersion,
+    Nearest,
+    Plan,
+    Point,
+    Timestamp,
+    corrected_member,
+    corrected_plan,
+    counterfactual_answer,
+    counterfactual_answers,
+    decision,
+    nearest_answer,
+    plain,
+    plan_answer,
+)
+from app.compute.messages import (
+    Case,
+    CorrectionQuestion,
+    FrontierQuestion,
+    ModelRef,
+    Question,
+    Store,
+    ValidityQuestion,
+)
+from app.futures.store import load_futures
+from app.recourse.actions.action_set import ActionSet, action_set
+from app.recourse.assess import Assessment, assess
+from app.recourse.certificate import CertificateParams
+from app.recourse.correct import Correction, CorrectionStatus, correct
+from app.recourse.frontier import Frontier, FrontierPoint, frontier
+from app.recourse.models.black_box import BlackBox
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import (
+    OUTCOMES,
+    SENTENCES,
+    AnswerPart,
+    Diagnostics,
+    MemberOutcome,
+    Reason,
+    RecourseResult,
+    Relaxation,
+    Status,
+    SurrogateReport,
+)
+from app.recourse.solve import METHODS, solve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseCase:
+    """One kind of question about an applicant."""
+
+    question: type[Case]
+    compute: Callable[[RecourseProblem, Any, float], Any]
+    """The core's result, in a child; the number is the time in seconds for joint bounds of a plan."""
+    render: Callable[[Frame, ActionSet, Any], AnswerPart]
+    """The answer, from the frame and the core's result."""
+    prefix: str | None = None
+    """Begins the ids of its answers; None where they have none."""
+    job_s: float | None = None
+    """Time for a job; None for the deadline of the request."""
+    stopped: Callable[[Frame, float], AnswerPart] | None = None
+    """The answer where the computation was stopped after so many milliseconds; None where that is an error."""
+
+
+def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float, *, deadline_s: float) -> Json:
+    """The whole answer of a use case, as clients get it; runs in a child.
+
+    Joint bounds of a plan that take longer than `plan_s` are left as a bracket.
+    """
+    began, use_case = time.perf_counter(), USE_CASES[name]
+    asked = problem(ref, question, deadline_s)
+    found = use_case.compute(asked, question, plan_s)
+    # The core has counted its own time; loading other versions and future models takes time as well.
+    elapsed_ms = 1e3 * (time.perf_counter() - began)
+    found = replace(found, diagnostics=replace(found.diagnostics, elapsed_ms=elapsed_ms))
+    rendered: Json = plain(use_case.render(frame, asked.action_set, found))
+    return rendered
+
+
+def prepare(store: Store) -> dict[str, str]:
+    """As `tasks.prepare`; a child that is told to do this has imported the use cases before the first request."""
+    return tasks.prepare(store)
+
+
+def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem:
+    """The question as the core takes it; the time counts from now."""
+    deadline = time.monotonic() + deadline_s
+    model = tasks.load(ref)
+    others = question.params.other_models().values() if isinstance(question, Question) else ()
+    return RecourseProblem(
+        black_box=model.black_box,
+        reference=model.reference,
+        action_set=action_set(
+            model.black_box.space,
+            question.factual_raw,
+            constraints=question.constraints,
+            rules=model.rules,
+            cost_weights=question.cost_weights,
+        ),
+        siblings=tuple(sibling.by(deadline) for sibling in _siblings(ref, question.certificate)),
+        others={name: tasks.load(_named(ref.store, name)).black_box for name in others},
+        futures=load_futures(model.registered),
+        future_validity=question.robustness.future_validity if isinstance(question, Question) else None,
+        seed=question.seed,
+        deadline=deadline,
+    )
+
+
+def _named(store: Store, name: str) -> ModelRef:
+    return ModelRef.of(store, store.open().find(name, include_inactive=True))
+
+
+def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, ...]:
+    """The model's other active versions with the same columns, where the certificate asks for them."""
+    if not (certificate.ensemble or certificate.moments == "ensemble"):
+        return ()
+    own = tasks.load(ref).registered
+    others = [m for m in ref.store.open().list() if m.id == own.id and m.version != own.version and m.active]
+    return tuple(tasks.load_sibling(ModelRef.of(ref.store, m)) for m in others if m.space.same_columns(own.space))
+
+
+# --- recourse --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecourseAnswer(AnswerPart):
+    """The answer; the model itself accepted every record in `counterfactuals`."""
+
+    id: str
+    status: Status
+    reference: str | None
+    model: ModelVersion
+    method: Json
+    """The method with every parameter, defaults filled in."""
+    factual: Decision | None
+    """The model's decision on the applicant's record; null where the time ran out before the model was asked."""
+    counterfactuals: tuple[CounterfactualAnswer, ...]
+    """Ranked; empty unless `status` is `found`."""
+    reason: Reason | None
+    """Why nothing was found."""
+    detail: str | None
+    """The reason as a sentence."""
+    nearest: Nearest | None
+    relax: Relaxation | None
+    plan: Plan | None
+    """All counterfactuals together, for methods that return several."""
+    surrogate: SurrogateReport | None
+    diagnostics: Diagnostics
+    warnings: tuple[str, ...]
+    seed: int
+    stored: bool
+    """Whether the answer is in the ledger, under its `id`."""
+    created_at: Timestamp
+    expires_at: Timestamp
+    """The answer is intended to hold until then, for this version of the model."""
+
+
+def _recourse(asked: RecourseProblem, question: Question, plan_s: float) -> RecourseResult:
+    return solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
+
+
+def recourse_answer(frame: Frame, action_set: ActionSet, found: RecourseResult) -> RecourseAnswer:
+    """The answer to one question."""
+    verdict = found.verdict
+    return RecourseAnswer(
+        **frame.known(),
+        status=found.status,
+        factual=decision(found.factual_score, found.factual_probability),
+        counterfactuals=counterfactual_answers(action_set, found.counterfactuals),
+        reason=verdict.reason if verdict else None,
+        detail=verdict.sentence if verdict else None,
+        nearest=nearest_answer(action_set, verdict.nearest) if verdict and verdict.nearest else None,
+        relax=verdict.relax if verdict else None,
+        plan=plan_answer(found.plan),
+        surrogate=found.surrogate,
+        diagnostics=found.diagnostics,
+        warnings=found.warnings,
+    )
+
+
+def out_of_time(frame: Frame, elapsed_ms: float) -> RecourseAnswer:
+    """The answer where the computation was stopped at its deadline from outside, so that nothing is known."""
+    return RecourseAnswer(
+        **frame.known(),
+        status=Status.NOT_FOUND,
+        factual=None,
+        counterfactuals=(),
+        reason=Reason.DEADLINE,
+        detail=SENTENCES[Reason.DEADLINE],
+        nearest=None,
+        relax=None,
+        plan=None,
+        surrogate=None,
+        diagnostics=Diagnostics(model_calls=None, model_rows=None, elapsed_ms=elapsed_ms),
+        warnings=("The computation did not end at its deadline by itself and was stopped.",),
+    )
+
+
+# --- frontier --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierAnswer(AnswerPart):
+    """The cost-robustness curve; the model itself accepted every record in it."""
+
+    reference: str | None
+    model: ModelVersion
+    method: Json
+    """The method with every parameter, as in the request; each point has its own value of `parameter`."""
+    parameter: str
+    factual: Decision
+    points: tuple[Point, ...]
+    """In the order of the values. The cost of points that are not dominated grows with robustness."""
+    diagnostics: Diagnostics
+    """Of all points together."""
+    warnings: tuple[str, ...]
+    seed: int
+
+
+def _frontier(asked: RecourseProblem, question: FrontierQuestion, _plan_s: float) -> Frontier:
+    method = METHODS[question.method]
+    return frontier(asked, method, question.params, question.parameter, question.values, question.certificate)
+
+
+def _frontier_answer(frame: Frame, action_set: ActionSet, found: Frontier) -> FrontierAnswer:
+    first = found.points[0].result
+    return FrontierAnswer(
+        **frame.known("reference", "model", "method", "seed"),
+        parameter=found.parameter,
+        factual=decision(first.factual_score, first.factual_probability),
+        points=tuple(_point(action_set, point) for point in found.points),
+        diagnostics=found.diagnostics,
+        warnings=tuple(dict.fromkeys(warning for point in found.points for warning in point.result.warnings)),
+    )
+
+
+def _point(action_set: ActionSet, point: FrontierPoint) -> Point:
+    result, verdict = point.result, point.result.verdict
+    best = counterfactual_answer(action_set, 1, result.counterfactuals[0]) if result.counterfactuals else None
+    return Point(
+        value=point.value,
+        status=result.status,
+        cost=best.cost.total if best else None,
+        dominated=point.dominated,
+        counterfactual=best,
+        reason=verdict.reason if verdict else None,
+        detail=verdict.sentence if verdict else None,
+    )
+
+
+# --- validity --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidityAnswer(AnswerPart):
+    """The certificates of exactly the records given, favourable or not."""
+
+    model: ModelVersion
+    factual: Decision
+    counterfactuals: tuple[CounterfactualAnswer, ...]
+    """In the order of the request."""
+    plan: Plan | None
+    """Null where there is no certificate; `warnings` says why."""
+    diagnostics: Diagnostics
+    warnings: tuple[str, ...]
+    seed: int
+
+
+def _validity(asked: RecourseProblem, question: ValidityQuestion, plan_s: float) -> Assessment:
+    return assess(asked, question.rows_raw, question.certificate, plan_s=plan_s)
+
+
+def _validity_answer(frame: Frame, action_set: ActionSet, found: Assessment) -> ValidityAnswer:
+    return ValidityAnswer(
+        **frame.known("model", "seed"),
+        factual=decision(found.factual_score, found.factual_probability),
+        counterfactuals=counterfactual_answers(action_set, found.judged),
+        plan=plan_answer(found.plan),
+        diagnostics=found.diagnostics,
+        warnings=found.warnings,
+    )
+
+
+# --- correction ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectAnswer(AnswerPart):
+    """The plan with those members corrected whose correction raises its validity; never less valid than before."""
+
+    id: str
+    status: CorrectionStatus
+    """`corrected`: at least one member; `unchanged`: no correction raises the validity; `not_found`: see `reason`."""
+    model: ModelVersion
+    reason: Reason | None
+    detail: str | None
+    """The reason as a sentence."""
+    relax: Relaxation | None
+    factual: Decision
+    counterfactuals: tuple[CorrectedMember, ...]
+    """In the order of the request."""
+    plan: CorrectedPlan | None
+    """Null where there is no certificate; `warnings` says why."""
+    diagnostics: Diagnostics
+    warnings: tuple[str, ...]
+    seed: int
+    created_at: Timestamp
+
+
+LIMITED = {
+    Reason.INFEASIBLE_CONSTRAINTS: MemberOutcome.INFEASIBLE,
+    Reason.TARGET_NOT_REACHED: MemberOutcome.REFUSED,
+}
+"""Reasons with another sentence here: what a correction cannot reach within its limits may exist beyond them."""
+
+
+def _correct(asked: RecourseProblem, question: CorrectionQuestion, plan_s: float) -> Correction:
+    return correct(asked, question.rows_raw, question.correction, question.certificate, plan_s=plan_s)
+
+
+def _correct_answer(frame: Frame, action_set: ActionSet, found: Correction) -> CorrectAnswer:
+    outcome = LIMITED.get(found.reason) if found.reason else None
+    ranked = counterfactual_answers(action_set, found.members)
+    return CorrectAnswer(
+        **frame.known("id", "model", "seed", "created_at"),
+        status=found.status,
+        reason=found.reason,
+        detail=OUTCOMES[outcome] if outcome else found.reason and SENTENCES[found.reason],
+        relax=found.relax,
+        factual=decision(found.factual_score, found.factual_probability),
+        counterfactuals=tuple(map(corrected_member, ranked, found.outcomes)),
+        plan=corrected_plan(found.before, found.plan),
+        diagnostics=found.diagnostics,
+        warnings=found.warnings,
+    )
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+RECOURSE, VALIDITY = "recourse", "validity"
+
+BOUNDS_S = 300.0
+"""Time for a job of joint bounds, in seconds."""
+
+USE_CASES: Mapping[str, UseCase] = {
+    RECOURSE: UseCase(question=Question, compute=_recourse, render=recourse_answer, prefix="rec", stopped=out_of_time),
+    "frontier": UseCase(question=FrontierQuestion, compute=_frontier, render=_frontier_answer),
+    VALIDITY: UseCase(question=ValidityQuestion, compute=_validity, render=_validity_answer, job_s=BOUNDS_S),
+    "correction": UseCase(
+        question=CorrectionQuestion, compute=_correct, render=_correct_answer, prefix="cor", job_s=BOUNDS_S
+    ),
+}
+"""Every use case, by the name of its jobs."""

@@ -1,0 +1,78 @@
+"""``calibration.json`` of a version: the correction of what is told about future models, from earlier versions.
+
+It is beside the manifest of the version that answers, so that a question reads it without the ledger. It is replaced in
+one step, and may be missing: then nothing is corrected.
+"""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from annotated_types import Interval, Len
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError, model_validator
+
+from app.observability import log
+from app.recourse.models.calibration import Calibration
+from app.registry.files import write_atomic
+from app.registry.manifest import CALIBRATION
+
+Shares = Annotated[tuple[Annotated[float, Interval(ge=0, le=1)], ...], Len(1, 1000)]
+
+
+class Correction(BaseModel):
+    """What `Calibration` says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    told: Shares
+    by: Shares
+    promises: NonNegativeInt
+    retrainings: NonNegativeInt
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "Correction":
+        if len(self.told) != len(self.by) or any(b <= a for a, b in zip(self.told, self.told[1:], strict=False)):
+            raise ValueError("told must be ascending and as long as by")
+        return self
+
+
+class CalibrationRecord(BaseModel):
+    """Contents of ``calibration.json``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1] = 1
+    correction: Correction | None
+    """None where earlier retrainings broke no more than was told, or too few promises were checked."""
+
+
+def read_calibration(directory: Path) -> Calibration | None:
+    """The correction for answers of a version; None where there is none, or it is damaged, which is logged."""
+    try:
+        found = os.stat(directory / CALIBRATION)
+    except OSError:
+        return None
+    return _read(directory, (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+@lru_cache(maxsize=256)
+def _read(directory: Path, stamp: tuple[int, int, int]) -> Calibration | None:  # noqa: ARG001
+    try:
+        record = CalibrationRecord.model_validate_json((directory / CALIBRATION).read_bytes())
+    except (OSError, ValidationError):
+        name = f"{directory.parent.name}@{directory.name}"
+        log.error("calibration-unusable", model=name, detail=f"{CALIBRATION} is damaged")
+        return None
+    return None if record.correction is None else Calibration(**record.correction.model_dump())
+
+
+def write_calibration(directory: Path, calibration: Calibration | None) -> None:
+    """Let this be the correction for answers of a version; nothing is written where it is already. Raises `OSError`."""
+    correction = None
+    if calibration is not None:
+        correction = Correction(**{name: getattr(calibration, name) for name in Correction.model_fields})
+    content = CalibrationRecord(correction=correction).model_dump_json(indent=2).encode() + b"\n"
+    path = directory / CALIBRATION
+    if (path.read_bytes() if path.exists() else None) != content:
+        write_atomic(path, content)

@@ -1,0 +1,193 @@
+"""What a rehearsal is going to make: what was asked for, the source that can make it, and its tuned recipe."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, ValidationError
+
+from app.errors import ModelRefused, ModelUnusable, RehearsalFailed
+from app.futures.boosted import LightgbmRecipe, XgboostRecipe
+from app.futures.command import CommandRecipe
+from app.futures.estimator import EstimatorRecipe
+from app.futures.linear import LinearRecipe
+from app.futures.network import NetworkRecipe
+from app.futures.recipe import PILOT, Recipe, Tuned
+from app.futures.records import Drawn, Records, samples
+from app.futures.stacks import Kind
+from app.futures.stand_in import StandInRecipe
+from app.futures.store import PLAN, Json, Part, Source
+from app.futures.supplied import SuppliedRecipe
+from app.observability import log
+from app.recourse.models.black_box import BlackBox
+from app.registry.artifact import Format
+from app.registry.files import inside, write_atomic
+from app.registry.manifest import PARTIAL, Manifest
+from app.registry.version import LoadedModel, RegisteredModel
+
+PILOTS = 8
+"""Bootstraps that recipes are tuned on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What future models are to be made."""
+
+    source: Literal["auto", "retrained", "stand_in", "none"] = "auto"
+    records: Drawn = "fresh"
+    search: int = 60
+    held_back: int = 60
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What only an operator can give, on the machine itself."""
+
+    command: str | None = None
+    """Trains a model; see `app.futures.command`."""
+    timeout_s: float = 3600.0
+    """For one run of the command."""
+    data: Path | None = None
+    """Newer records to train on, instead of the reference."""
+    folder: Path | None = None
+    """Models that are there already; see `app.futures.supplied`."""
+    threads: int = 1
+    """Of the training of boosted trees."""
+
+
+class Plan(Part):
+    """Contents of ``plan.json``."""
+
+    asked: Json
+    """What the rehearsal follows from; another one does not go on with its models."""
+    source: Source
+    recipe: str
+    tuned: Tuned
+    search: int
+    held_back: int
+    created_at: AwareDatetime
+
+
+def choices_of(model: RegisteredModel, **changes: Any) -> Choices:
+    """The manifest's choices, with those changed that are not None."""
+    own = Choices(**model.manifest.futures.model_dump())
+    return replace(own, **{name: value for name, value in changes.items() if value is not None})
+
+
+def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sha256: str | None) -> Json:
+    """All that the models of a rehearsal follow from."""
+    return {
+        "model": loaded.registered.sha256,
+        "source": choices.source,
+        "records": choices.records,
+        "search": choices.search,
+        "held_back": choices.held_back,
+        "seed": choices.seed,
+        "command": material.command,
+        "folder": None if material.folder is None else str(material.folder.resolve()),
+        "data": data_sha256,
+    }
+
+
+def read_plan(directory: Path) -> Plan | None:
+    """The plan of a rehearsal that was interrupted; None where there is none."""
+    try:
+        return Plan.model_validate_json((directory / PLAN).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def planned(
+    loaded: LoadedModel, records: Records, choices: Choices, material: Material, asked: Json
+) -> tuple[Plan, Recipe]:
+    """The first source that can make models, tuned."""
+    sources = _sources(loaded, records, choices, material)
+    pilots = samples(records, choices.records, choices.seed, range(PILOT, PILOT + PILOTS))
+    for source in sources:
+        try:
+            recipe = recipe_of(source, loaded, records, material)
+            tuned = recipe.tune(records, pilots)
+        except (RehearsalFailed, ModelRefused, ModelUnusable) as error:
+            if source == sources[-1]:
+                raise
+            log.warning("recipe-failed", model=loaded.registered.name, source=source, detail=error.sentence)
+            continue
+        search, held_back = choices.search, choices.held_back
+        if isinstance(recipe, SuppliedRecipe):
+            count = min(len(recipe.paths), search + held_back)
+            search = max(1, round(count * search / (search + held_back)))
+            held_back = count - search
+        plan = Plan(
+            asked=asked, source=source, recipe=recipe.name, tuned=tuned, search=search, held_back=held_back,
+            created_at=datetime.now(UTC),
+        )  # fmt: skip
+        return plan, recipe
+    raise AssertionError("there is always a source")
+
+
+def _sources(loaded: LoadedModel, records: Records, choices: Choices, material: Material) -> list[Source]:
+    """The sources that may be tried, the best first."""
+    if material.command is not None:
+        return ["command"]
+    if material.folder is not None:
+        return ["supplied"]
+    if choices.source == "none":
+        raise RehearsalFailed("The manifest wants no future models; name a source to make some all the same.")
+    retrained: list[Source] = ["retrained"] if loaded.registered.manifest.artifact.format in OWN else []
+    if choices.source == "stand_in" or (records.labels == "own_decisions" and choices.source == "auto"):
+        return ["stand_in"]
+    if choices.source == "auto":
+        return [*retrained, "stand_in"]
+    if not retrained:
+        raise RehearsalFailed(f"A model of the format {loaded.registered.manifest.artifact.format} is not retrained.")
+    if records.labels == "own_decisions":
+        raise RehearsalFailed("Retraining needs the true outcomes: name their column in the manifest, as `label`.")
+    return retrained
+
+
+OWN = (Format.LINEAR, Format.TORCH, Format.SKLEARN, Format.XGBOOST, Format.LIGHTGBM)
+"""Formats of models that can be retrained."""
+
+
+def recipe_of(source: Source, loaded: LoadedModel, records: Records, material: Material) -> Recipe:
+    """The recipe of a source; raises RehearsalFailed where the model has none such."""
+    registered = loaded.registered
+    if source == "command":
+        assert material.command is not None
+        _refuse_endpoint(registered)
+        data = material.data or inside(registered.directory, registered.manifest.reference)
+        return CommandRecipe(loaded, material.command, data, timeout_s=material.timeout_s)
+    if source == "supplied":
+        assert material.folder is not None
+        _refuse_endpoint(registered)
+        return SuppliedRecipe(loaded, material.folder)
+    if source == "stand_in":
+        return StandInRecipe(
+            loaded, lambda manifest, content: _black_box(loaded, manifest, content), threads=material.threads
+        )
+    manifest = registered.manifest
+    makers: dict[Format, Callable[[], Recipe]] = {
+        Format.LINEAR: lambda: LinearRecipe(loaded, manifest),
+        Format.TORCH: lambda: NetworkRecipe.of_model(loaded, records),
+        Format.SKLEARN: lambda: EstimatorRecipe.of_model(loaded),
+        Format.XGBOOST: lambda: XgboostRecipe(loaded, manifest, threads=material.threads),
+        Format.LIGHTGBM: lambda: LightgbmRecipe(loaded, manifest, threads=material.threads),
+    }
+    return makers[manifest.artifact.format]()
+
+
+def _refuse_endpoint(model: RegisteredModel) -> None:
+    if model.manifest.artifact.format is Format.HTTP:
+        raise RehearsalFailed("A remote model has no file that other files could stand for.")
+
+
+def _black_box(loaded: LoadedModel, manifest: Manifest, content: bytes) -> BlackBox:
+    """A model that is not kept."""
+    directory = loaded.registered.directory / PARTIAL
+    name = f"pilot{PurePosixPath(manifest.file.path).suffix}"
+    write_atomic(directory / name, content)
+    kind = Kind(manifest=manifest, space=loaded.registered.space, trust=loaded.registered.trust)
+    return kind.member(directory, name, content)

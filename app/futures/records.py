@@ -1,0 +1,124 @@
+"""What future models are trained on: labelled records, and bootstraps of them.
+
+Seen from today's model, the next one differs by the sampling errors of both: trained on new records of the same
+source, its weights vary twice as much about today's as those of a bootstrap of all records vary about their mean. A
+bootstrap of half the records has that spread. It is the default, ``records: fresh``; ``records: same`` draws as many
+as there are, which describes a retraining on the same records.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from app.errors import RehearsalFailed
+from app.recourse.models.black_box import favourable
+from app.registry.files import inside
+from app.registry.reference import outcome, read_reference
+from app.registry.version import LoadedModel
+
+Drawn: TypeAlias = Literal["fresh", "same"]
+"""How large the bootstraps are: half of the records, or as many as there are."""
+
+Labels: TypeAlias = Literal["outcomes", "own_decisions"]
+"""What the records are labelled with: what came of them, or what today's model decides about them."""
+
+LEAST = 10
+"""Records of each label without which no future models are made."""
+
+LEAST_DRAWN = 2
+"""Records of each label in a bootstrap; one with fewer is drawn again."""
+
+MOST_DRAWN = 50_000
+"""Records in a bootstrap, which bounds the time and memory of training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Records to train on."""
+
+    rows_raw: Float[np.ndarray, "n p"]
+    favourable: Bool[np.ndarray, "n"]
+    """Their labels."""
+    labels: Labels
+    of_reference: bool
+    """Whether these are the reference records, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What one future model is made from."""
+
+    index: int
+    """Number of the model, from 0: first those of the search set, then those that are held back."""
+    chosen: Int[np.ndarray, "m"]
+    """Records that were drawn, with repetitions."""
+    seed: int
+    """Of everything else that is random about its training."""
+
+
+def reference_records(model: LoadedModel) -> Records:
+    """The reference records with the manifest's label; without one, with the model's own decisions.
+
+    Raises
+    ------
+    RehearsalFailed : too few records of either label
+    """
+    manifest, reference = model.registered.manifest, model.reference
+    if manifest.label is None:
+        return _checked(reference.rows_raw, favourable(reference.scores), "own_decisions", of_reference=True)
+    path = inside(model.registered.directory, manifest.reference)
+    column, faults = read_reference(path, [outcome(manifest.label)])
+    if column is None:
+        raise RehearsalFailed(f'The column "{manifest.label}" of the reference records cannot be read.', faults=faults)
+    return _checked(reference.rows_raw, column[:, 0] == 1.0, "outcomes", of_reference=True)
+
+
+def newer_records(model: LoadedModel, path: Path) -> Records:
+    """Records of a CSV with the reference's columns, the manifest's label among them.
+
+    Without a label in the manifest, the model's own decisions are the labels.
+
+    Raises
+    ------
+    RehearsalFailed : the file cannot be read, with every fault; too few records of either label
+    """
+    features, label = model.registered.space.features, model.registered.manifest.label
+    table, faults = read_reference(path, features if label is None else (*features, outcome(label)))
+    if table is None:
+        raise RehearsalFailed(f"The records in {path} cannot be used.", faults=faults)
+    if label is None:
+        decisions = favourable(model.black_box.score_raw(table))
+        return _checked(table, decisions, "own_decisions", of_reference=False)
+    rows_raw = np.ascontiguousarray(table[:, :-1])
+    return _checked(rows_raw, table[:, -1] == 1.0, "outcomes", of_reference=False)
+
+
+def _checked(
+    rows_raw: Float[np.ndarray, "n p"], labels: Bool[np.ndarray, "n"], kind: Labels, *, of_reference: bool
+) -> Records:
+    fewest = int(min(labels.sum(), (~labels).sum()))
+    if fewest < LEAST:
+        word = "true outcome" if kind == "outcomes" else "decision of the model"
+        raise RehearsalFailed(f"At least {LEAST} records with each {word} are needed; there are {fewest} with one.")
+    return Records(rows_raw=rows_raw, favourable=labels, labels=kind, of_reference=of_reference)
+
+
+def sample(records: Records, drawn: Drawn, seed: int, index: int) -> Sample:
+    """The bootstrap and the seed of one future model; depends on nothing but the arguments."""
+    rng = np.random.default_rng([seed, index])
+    n = len(records.favourable)
+    size = min((n + 1) // 2 if drawn == "fresh" else n, MOST_DRAWN)
+    while True:
+        chosen = rng.integers(n, size=size)
+        yes = int(records.favourable[chosen].sum())
+        if LEAST_DRAWN <= yes <= size - LEAST_DRAWN:
+            return Sample(index=index, chosen=chosen, seed=int(rng.integers(2**31)))
+
+
+def samples(records: Records, drawn: Drawn, seed: int, indices: Sequence[int]) -> list[Sample]:
+    """`sample` for several indices."""
+    return [sample(records, drawn, seed, index) for index in indices]

@@ -1,0 +1,349 @@
+"""A rehearsal: the next trainings of a model, carried out beforehand.
+
+It can be interrupted at any moment, by a signal that cannot be caught too. Every model is written when it is made,
+next to a plan that holds all that chance decides; the next rehearsal with the same choices goes on behind the last
+one. The two sets are installed together, at the end, in one step; until then what was there before is in use.
+"""
+
+import fcntl
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float
+from pydantic import ValidationError
+from scipy.stats import rankdata
+
+from app.errors import ModelRefused, ModelUnusable, RecourseError, RehearsalFailed, RehearsalRunning
+from app.futures.plan import Choices, Material, Plan, asked_for, planned, read_plan, recipe_of
+from app.futures.recipe import Recipe
+from app.futures.records import Records, Sample, newer_records, reference_records, samples
+from app.futures.stacks import Kind, pack
+from app.futures.store import FAILED, PLAN, RECORD, Described, Failure, FuturesRecord, Part, SetRecord
+from app.observability import log
+from app.recourse.models.black_box import BlackBox
+from app.registry.files import digest, flush_directory, write, write_atomic
+from app.registry.manifest import FUTURES, PARTIAL
+from app.registry.version import LoadedModel, RegisteredModel
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Receives how many models are made, and of how many."""
+
+MEMBERS, PACKED = "members", "packed"
+"""Directories of a rehearsal: its models, and the sets as they will be installed."""
+
+CHANCE = 0.5
+"""Area under the ROC curve of a model that is no better than chance; one that is better is so by a standard error."""
+
+CONTRARY = 0.5
+"""Share of reference records that future models must decide as today's model does, on average."""
+
+EXAMINED = 20_000
+"""Records on which a model is examined, at most."""
+
+ENOUGH = 10
+"""Models of which more than half may not be dropped."""
+
+
+class Check(Part):
+    """What was found out about a model that was made."""
+
+    auc: float
+    """Area under the ROC curve on records that it has not seen; NaN is kept as 0."""
+    agreement: float
+    """Share of the reference records that it has not seen and decides as today's model does."""
+    dropped: bool
+    seconds: float
+
+
+def rehearse(
+    model: RegisteredModel, choices: Choices, material: Material | None = None, *, progress: Progress | None = None
+) -> FuturesRecord:
+    """Make the future models of a version, or go on making them.
+
+    Raises
+    ------
+    RehearsalFailed : they cannot be made; the reason is kept for `store.status`. What was there before stays in use.
+    RehearsalRunning : another process is making them
+    ModelUnusable : the model itself cannot be loaded
+    """
+    material = material or Material()
+    with _alone(model):
+        partial = model.directory / PARTIAL
+        try:
+            (partial / FAILED).unlink(missing_ok=True)
+            loaded = model.load()
+            return _Rehearsal.begun(loaded, choices, material).run(progress or (lambda _done, _total: None))
+        except OSError as error:
+            failed = RehearsalFailed(f"The future models cannot be written: {error}")
+            raise _noted(partial, failed) from error
+        except RecourseError as error:
+            raise _noted(partial, error) from error
+
+
+def begin(model: RegisteredModel) -> None:
+    """Let a version be seen to have future models on their way, before any process makes them."""
+    (model.directory / PARTIAL).mkdir(exist_ok=True)
+    (model.directory / PARTIAL / FAILED).unlink(missing_ok=True)
+
+
+def abandon(model: RegisteredModel) -> None:
+    """Undo `begin`, where nothing has been made since."""
+    with suppress(OSError):
+        (model.directory / PARTIAL).rmdir()
+
+
+def _noted(partial: Path, error: RecourseError) -> RecourseError:
+    """The same error, kept beside what was made."""
+    try:
+        partial.mkdir(exist_ok=True)
+        write_atomic(partial / FAILED, Failure(detail=error.sentence).model_dump_json().encode())
+    except OSError:
+        log.error("rehearsal-failed", detail=error.sentence)
+    return error
+
+
+@contextmanager
+def _alone(model: RegisteredModel) -> Iterator[None]:
+    """Keeps other processes from making future models of the same version; ends with the process."""
+    try:
+        descriptor = os.open(model.directory, os.O_RDONLY)
+    except OSError as error:
+        raise ModelUnusable(f"{model.name} cannot be used: {error}", model=model.name) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise RehearsalRunning(f"The future models of {model.name} are being made by another process.") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Rehearsal:
+    loaded: LoadedModel
+    choices: Choices
+    records: Records
+    recipe: Recipe
+    plan: Plan
+    data_sha256: str | None
+
+    @property
+    def registered(self) -> RegisteredModel:
+        return self.loaded.registered
+
+    @property
+    def partial(self) -> Path:
+        return self.registered.directory / PARTIAL
+
+    @property
+    def kind(self) -> Kind:
+        manifest = self.recipe.manifest(self.plan.tuned)
+        return Kind(manifest=manifest, space=self.registered.space, trust=self.registered.trust)
+
+    # --- the plan ---
+
+    @classmethod
+    def begun(cls, loaded: LoadedModel, choices: Choices, material: Material) -> "_Rehearsal":
+        """One that was interrupted, or a new one, tuned and with its plan on disk."""
+        data = None if material.data is None else material.data
+        records = reference_records(loaded) if data is None else newer_records(loaded, data)
+        data_sha256 = None if data is None else digest(data)
+        asked = asked_for(loaded, choices, material, data_sha256)
+        partial = loaded.registered.directory / PARTIAL
+        plan = read_plan(partial)
+        if plan is not None and plan.asked == asked:
+            recipe = recipe_of(plan.source, loaded, records, material)
+        else:
+            shutil.rmtree(partial, ignore_errors=True)
+            (partial / MEMBERS).mkdir(parents=True)
+            plan, recipe = planned(loaded, records, choices, material, asked)
+            write_atomic(partial / PLAN, plan.model_dump_json(indent=2).encode())
+        return cls(loaded=loaded, choices=choices, records=records, recipe=recipe, plan=plan, data_sha256=data_sha256)
+
+    # --- the models ---
+
+    def run(self, progress: Progress) -> FuturesRecord:
+        """Make what is missing, and install everything."""
+        total = self.plan.search + self.plan.held_back
+        checks = {i: check for i in range(total) if (check := self._made(i)) is not None}
+        progress(len(checks), total)
+        missing = [i for i in range(total) if i not in checks]
+        for at in range(0, len(missing), self.recipe.block):
+            for i, check in self._make(missing[at : at + self.recipe.block]):
+                checks[i] = check
+            self._refuse_chance(checks)
+            progress(len(checks), total)
+        return self._install(checks)
+
+    def _path(self, index: int) -> Path:
+        suffix = PurePosixPath(self.kind.manifest.file.path).suffix
+        return self.partial / MEMBERS / f"{index:05d}{suffix}"
+
+    def _made(self, index: int) -> Check | None:
+        try:
+            return Check.model_validate_json(self._path(index).with_name(f"{index:05d}.check").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def _make(self, indices: Sequence[int]) -> Iterator[tuple[int, Check]]:
+        began = time.monotonic()
+        drawn = samples(self.records, self.choices.records, self.choices.seed, indices)
+        contents = self.recipe.make(self.records, drawn, self.plan.tuned)
+        seconds = (time.monotonic() - began) / len(indices)
+        for sample, content in zip(drawn, contents, strict=True):
+            path = self._path(sample.index)
+            write_atomic(path, content)
+            check = self._checked(path, content, sample, seconds)
+            # Last: a model without it is made again.
+            write_atomic(path.with_name(f"{sample.index:05d}.check"), check.model_dump_json().encode())
+            yield sample.index, check
+
+    def _checked(self, path: Path, content: bytes, sample: Sample, seconds: float) -> Check:
+        try:
+            member = self.kind.member(path.parent, path.name, content)
+        except ModelRefused as error:
+            detail = f"Future model {sample.index} cannot be used as {self.registered.name} is"
+            raise RehearsalFailed(detail, faults=error.faults) from error
+        own, reference = self.records, self.loaded.reference
+        trained_on = sample.chosen if self.plan.source not in ("supplied",) else np.zeros(0, dtype=np.int64)
+        unseen = _unseen(len(own.favourable), trained_on)
+        scores = _member_scores(member, own.rows_raw[unseen])
+        auc = area(scores, own.favourable[unseen])
+        if own.of_reference:
+            alike = (scores >= 0.0) == (reference.scores[unseen] >= 0.0)
+        else:
+            some = _unseen(len(reference.scores), np.zeros(0, dtype=np.int64))
+            alike = (_member_scores(member, reference.rows_raw[some]) >= 0.0) == (reference.scores[some] >= 0.0)
+        dropped = not auc > CHANCE + area_error(own.favourable[unseen])
+        return Check(auc=auc, agreement=float(alike.mean()), dropped=dropped, seconds=seconds)
+
+    def _refuse_chance(self, checks: dict[int, Check]) -> None:
+        dropped = sum(check.dropped for check in checks.values())
+        if len(checks) >= min(ENOUGH, self.plan.search + self.plan.held_back) and 2 * dropped > len(checks):
+            raise RehearsalFailed(
+                f"{dropped} of {len(checks)} future models are no better than chance on records that they have not "
+                "seen, or give no finite output."
+            )
+
+    # --- the end ---
+
+    def _install(self, checks: dict[int, Check]) -> FuturesRecord:
+        packed = self.partial / PACKED
+        shutil.rmtree(packed, ignore_errors=True)
+        search = self._pack(packed, "search", range(self.plan.search), checks)
+        everything = range(self.plan.search, self.plan.search + self.plan.held_back)
+        held_back = self._pack(packed, "held_back", everything, checks)
+        kept = [check for check in checks.values() if not check.dropped]
+        agreement = float(np.mean([check.agreement for check in kept]))
+        if agreement < CONTRARY:
+            raise RehearsalFailed(
+                f"Future models decide only {agreement:.0%} of the reference records as {self.registered.name} does; "
+                "does the label say 1 for the favourable outcome?"
+            )
+        record = FuturesRecord(
+            created_at=datetime.now(UTC),
+            name=_name(search, held_back),
+            model_sha256=self.registered.sha256,
+            source=self.plan.source,
+            recipe=self.plan.recipe,
+            tuned=self.plan.tuned,
+            records=self.choices.records,
+            data_sha256=self.data_sha256,
+            labels=self.records.labels,
+            seed=self.choices.seed,
+            described=Described.of(self.kind.manifest),
+            search=search,
+            held_back=held_back,
+            agreement=round(agreement, 4),
+            seconds=round(sum(check.seconds for check in checks.values()), 3),
+        )
+        _replace(self.registered.directory, packed, record)
+        shutil.rmtree(self.partial, ignore_errors=True)
+        return record
+
+    def _pack(
+        self, packed: Path, name: Literal["search", "held_back"], indices: Sequence[int], checks: dict[int, Check]
+    ) -> SetRecord:
+        kept = [i for i in indices if not checks[i].dropped]
+        if 2 * len(kept) < len(indices):
+            raise RehearsalFailed(
+                f"Of {len(indices)} future models {len(indices) - len(kept)} are no better than chance."
+            )
+        stack, files = pack(self.kind, [self._path(i).read_bytes() for i in kept])
+        directory = packed / name
+        directory.mkdir(parents=True)
+        digests = {file: write(directory / file, content) for file, content in files.items()}
+        flush_directory(directory)
+        return SetRecord(
+            models=len(kept),
+            dropped=len(indices) - len(kept),
+            stack=stack,
+            digests=digests,
+            sizes={file: len(content) for file, content in files.items()},
+        )
+
+
+def _unseen(count: int, chosen: np.ndarray) -> np.ndarray:
+    """Indices of records that were not drawn, some of them where they are many."""
+    found = np.setdiff1d(np.arange(count), chosen)
+    return found[:: max(1, -(-len(found) // EXAMINED))]
+
+
+def _member_scores(member: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+    try:
+        return member.score_raw(rows_raw)
+    except RecourseError:
+        return np.full(len(rows_raw), np.nan)
+
+
+def area(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> float:
+    """Area under the ROC curve; 0 where a score is not finite, NaN-free, 0.5 where one of the labels is missing."""
+    if not np.isfinite(scores).all():
+        return 0.0
+    yes = int(favourable.sum())
+    no = len(favourable) - yes
+    if not yes or not no:
+        return CHANCE
+    ranks = rankdata(scores)
+    return float((ranks[favourable].sum() - yes * (yes + 1) / 2) / (yes * no))
+
+
+def area_error(favourable: Bool[np.ndarray, "n"]) -> float:
+    """Standard error of that area for scores that have nothing to do with the labels; 0 where one label is missing."""
+    yes = int(favourable.sum())
+    no = len(favourable) - yes
+    return math.sqrt((yes + no + 1) / (12.0 * yes * no)) if yes and no else 0.0
+
+
+def _name(search: SetRecord, held_back: SetRecord) -> str:
+    digests = [*sorted(search.digests.items()), *sorted(held_back.digests.items())]
+    return sha256(repr(digests).encode()).hexdigest()[:16]
+
+
+def _replace(directory: Path, packed: Path, record: FuturesRecord) -> None:
+    """Let these be the future models of a version; readers see the old ones or the new ones."""
+    futures = directory / FUTURES
+    futures.mkdir(exist_ok=True)
+    target = futures / record.name
+    flush_directory(packed)
+    if target.exists():  # the same files: in use, or installed by a rehearsal that was killed right here
+        shutil.rmtree(packed)
+    else:
+        packed.rename(target)
+    flush_directory(futures)
+    write_atomic(futures / RECORD, record.model_dump_json(indent=2).encode() + b"\n")
+    for other in futures.iterdir():
+        if other.is_dir() and other.name != record.name:
+            shutil.rmtree(other, ignore_errors=True)

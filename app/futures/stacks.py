@@ -1,0 +1,285 @@
+"""Many models of one kind, packed into few files and scored by few calls.
+
+Networks are kept as stacked weights, linear models as one matrix, boosted trees as one ensemble of many classes. Models
+of other kinds are kept as they are, and asked one after the other.
+
+Scores are those of the models' own black boxes, in the units of `app.recourse.models.black_box`: favourable iff >= 0.
+Boosted trees and networks may differ from them in the last bits of single precision.
+"""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import ModelOutputInvalid
+from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import LOGIT_LIMIT, BlackBox, Output
+from app.recourse.models.committee import ScoreAll
+from app.registry.adapters import ADAPTERS
+from app.registry.adapters.linear_model import read_weights
+from app.registry.adapters.optional_import import library
+from app.registry.adapters.torch_model import ACTIVATIONS, read_network
+from app.registry.artifact import Activation, Format
+from app.registry.manifest import Manifest
+from app.registry.trust import Trust
+
+Files = dict[str, bytes]
+"""Contents by name."""
+
+CACHED = 1 << 18
+"""Numbers of the widest hidden layer that are computed at a time: they stay in the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What members have in common."""
+
+    manifest: Manifest
+    """Describes each of them, but for its digest."""
+    space: FeatureSpace
+    trust: Trust
+
+    @property
+    def offset(self) -> float:
+        """Logit of the smallest favourable output."""
+        if self.manifest.output is Output.PROBABILITY:
+            return float(np.log(self.manifest.threshold) - np.log1p(-self.manifest.threshold))
+        return self.manifest.threshold
+
+    def member(self, directory: Path, path: str, content: bytes) -> BlackBox:
+        """The black box of one member, whose file has been written.
+
+        Raises
+        ------
+        ModelRefused, ModelUnusable : as `app.registry.adapters.Load`
+        """
+        artifact = self.manifest.file.model_copy(update={"path": path, "sha256": sha256(content).hexdigest()})
+        manifest = self.manifest.model_copy(update={"artifact": artifact})
+        return ADAPTERS[artifact.format].load(manifest, directory, self.space, self.trust)
+
+
+class Stack(Protocol):
+    """How members of one kind are kept together."""
+
+    def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
+        """The files of all of them; None where these members cannot be kept so."""
+
+    def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:
+        """What scores all members of such files, which are in a directory."""
+
+
+def scores_of(logits: Float[np.ndarray, "n k"], offset: float) -> Float[np.ndarray, "n k"]:
+    """Scores of logits; NaN where one is not finite."""
+    scores = np.clip(logits - offset, -LOGIT_LIMIT, LOGIT_LIMIT)
+    if not np.isfinite(scores).all() or not np.isfinite(logits).all():
+        scores[~np.isfinite(logits)] = np.nan
+    return scores
+
+
+def _arrays(content: bytes) -> dict[str, np.ndarray]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _npz(**arrays: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+class LinearStack:
+    """Weights and intercepts as one matrix."""
+
+    def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
+        """Contract in `Stack`; a linear probability model is no logit."""
+        read = [read_weights(kind.manifest, content, kind.space) for content in members]
+        if kind.manifest.output is Output.PROBABILITY and any(file.link != "logit" for _, _, file in read):
+            return None
+        weights = np.array([w for w, _, _ in read])
+        return {"linear.npz": _npz(weights=weights, intercepts=np.array([c for _, c, _ in read]))}
+
+    def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
+        """Contract in `Stack`."""
+        arrays = _arrays(files["linear.npz"])
+        weights, intercepts, offset = arrays["weights"].T.copy(), arrays["intercepts"], kind.offset
+        return lambda X: scores_of(X @ weights + intercepts, offset)
+
+
+class NetworkStack:
+    """Layers with a leading axis of networks."""
+
+    def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
+        """Contract in `Stack`."""
+        networks = [read_network(kind.manifest, content, kind.space) for content in members]
+        count = len(networks[0].layers)
+        arrays = {}
+        for i in range(count):
+            arrays[f"weights{i}"] = np.stack([network.layers[i][0] for network in networks])
+            arrays[f"biases{i}"] = np.stack([network.layers[i][1] for network in networks])
+        return {"network.npz": _npz(**arrays)}
+
+    def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
+        """Contract in `Stack`."""
+        arrays = _arrays(files["network.npz"])
+        architecture = kind.manifest.file.architecture
+        assert architecture is not None
+        layers = [(arrays[f"weights{i}"], arrays[f"biases{i}"]) for i in range(len(arrays) // 2)]
+        network, offset = StackedNetwork(layers, architecture.activation), kind.offset
+        return lambda X: scores_of(network.logits(X), offset)
+
+
+class StackedNetwork:
+    """Networks of one architecture that are asked the same points.
+
+    Parameters
+    ----------
+    layers : weights (k, inputs, outputs) and biases (k, outputs); the last has one output, the favourable logit
+    """
+
+    def __init__(self, layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: Activation) -> None:
+        first, biases = layers[0]
+        self.count, self.inputs, self.width = first.shape
+        self.dtype = first.dtype
+        # All networks see the same points: their first layers are one product.
+        self.first = np.ascontiguousarray(first.transpose(1, 0, 2).reshape(self.inputs, -1))
+        self.first_biases = biases.reshape(-1)
+        self.rest = [(weights, biases[:, None, :]) for weights, biases in layers[1:]]
+        self.activate = ACTIVATIONS[activation][0]
+        self.rows = max(16, CACHED // (self.count * max(weights.shape[2] for weights, _ in layers)))
+
+    def logits(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
+        """Favourable logits; not finite where sums overflow."""
+        points = np.asarray(X, dtype=self.dtype)
+        found = np.empty((len(points), self.count))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for at in range(0, len(points), self.rows):
+                found[at : at + self.rows] = self._block(points[at : at + self.rows])
+        return found
+
+    def _block(self, points: Float[np.ndarray, "b d"]) -> Float[np.ndarray, "b k"]:
+        H = points @ self.first
+        H += self.first_biases
+        if not self.rest:
+            return H
+        H = self.activate(H).reshape(len(points), self.count, self.width).transpose(1, 0, 2)
+        for weights, biases in self.rest[:-1]:
+            H = H @ weights
+            H += biases
+            H = self.activate(H)
+        weights, biases = self.rest[-1]
+        return np.asarray(((H @ weights)[:, :, 0] + biases[:, :, 0]).T)
+
+
+class XgboostStack:
+    """One ensemble of XGBoost with a class for each member."""
+
+    def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
+        """Contract in `Stack`; XGBoost knows no fewer than two classes."""
+        from app.registry.adapters.xgboost_model import merged, read_trees
+
+        if len(members) < 2:
+            return None
+        content, base = merged([read_trees(content, kind.space) for content in members])
+        return {"trees.ubj": content, "base.npz": _npz(base=base)}
+
+    def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
+        """Contract in `Stack`."""
+        with library("xgboost"):
+            import xgboost
+        booster = xgboost.Booster({"nthread": 1})
+        booster.load_model(bytearray(files["trees.ubj"]))
+        base = _arrays(files["base.npz"])["base"]
+        sign, offset = 1.0 if kind.manifest.favourable else -1.0, kind.offset
+
+        def margins(X: np.ndarray) -> np.ndarray:
+            return np.asarray(booster.inplace_predict(X, predict_type="margin", validate_features=False), dtype=float)
+
+        return _answering(lambda X: scores_of(sign * (margins(X) + base), offset), len(base))
+
+
+class LightgbmStack:
+    """One ensemble of LightGBM with a class for each member."""
+
+    def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
+        """Contract in `Stack`; LightGBM knows no fewer than two classes."""
+        from app.registry.adapters.lightgbm_model import merged, read_trees
+
+        if len(members) < 2:
+            return None
+        read = [read_trees(content, kind.space) for content in members]
+        slopes = np.array([slope for _, slope in read])
+        return {"trees.txt": merged([file for file, _ in read], kind.space.d), "slopes.npz": _npz(slopes=slopes)}
+
+    def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
+        """Contract in `Stack`."""
+        with library("lightgbm"):
+            import lightgbm
+        booster = lightgbm.Booster(model_str=files["trees.txt"].decode())
+        slopes = _arrays(files["slopes.npz"])["slopes"] * (1.0 if kind.manifest.favourable else -1.0)
+        offset = kind.offset
+
+        def score(X: np.ndarray) -> np.ndarray:
+            return scores_of(slopes * booster.predict(X, raw_score=True, num_threads=1), offset)
+
+        return _answering(score, len(slopes))
+
+
+class Apart:
+    """Members as they are, asked one after the other."""
+
+    def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
+        """Contract in `Stack`."""
+        suffix = PurePosixPath(kind.manifest.file.path).suffix
+        return {f"{i:04d}{suffix}": content for i, content in enumerate(members)}
+
+    def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:
+        """Contract in `Stack`."""
+        members = [kind.member(directory, name, files[name]) for name in sorted(files)]
+        return _answering(lambda rows: np.column_stack([_scores(member, rows) for member in members]), len(members))
+
+
+def _scores(member: BlackBox, rows: np.ndarray) -> Float[np.ndarray, "n"]:
+    try:
+        return member.score_of(np.asarray(member.predict(rows), dtype=float))
+    except ModelOutputInvalid:
+        return np.full(len(rows), np.nan)
+
+
+def _answering(score: Callable[[np.ndarray], Any], count: int) -> ScoreAll:
+    """The same function, which need not be able to answer about no rows."""
+    return lambda rows: np.asarray(score(rows)) if len(rows) else np.zeros((0, count))
+
+
+STACKS: dict[str, Stack] = {
+    "linear": LinearStack(),
+    "network": NetworkStack(),
+    "xgboost": XgboostStack(),
+    "lightgbm": LightgbmStack(),
+    "apart": Apart(),
+}
+"""By the name that is kept with the files."""
+
+OF_FORMAT = {
+    Format.LINEAR: "linear",
+    Format.TORCH: "network",
+    Format.XGBOOST: "xgboost",
+    Format.LIGHTGBM: "lightgbm",
+}
+"""The stack of each format; `apart` for the others."""
+
+
+def pack(kind: Kind, members: Sequence[bytes]) -> tuple[str, Files]:
+    """Name of the stack that keeps these members, and its files."""
+    name = OF_FORMAT.get(kind.manifest.artifact.format, "apart")
+    files = STACKS[name].pack(kind, members)
+    if files is None:
+        name = "apart"
+        files = STACKS[name].pack(kind, members)
+    assert files is not None
+    return name, files

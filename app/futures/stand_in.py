@@ -1,0 +1,165 @@
+"""Models that stand in for the next ones of a model that cannot be retrained: a graph, a remote model, a failed recipe.
+
+Boosted trees, networks and logistic regressions are fitted to the label, and the family is taken that agrees most
+with today's model on reference records that it has not seen. Each decides at the threshold at which its family
+accepts as many of these as today's model does: a model's own threshold means little to a family that is calibrated
+otherwise.
+
+Without a label they are fitted to the model's own decisions, which understates what retraining changes.
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from app.errors import ModelRefused, ModelUnusable, RehearsalFailed
+from app.futures.boosted import LightgbmRecipe, XgboostRecipe
+from app.futures.estimator import EstimatorRecipe
+from app.futures.linear import LinearRecipe
+from app.futures.network import NetworkRecipe, model_loss
+from app.futures.recipe import Recipe, Tuned
+from app.futures.records import Records, Sample
+from app.observability import log
+from app.recourse.models.black_box import BlackBox, Input, Output, sigmoid
+from app.registry.artifact import Activation, Architecture, Artifact, Format
+from app.registry.manifest import Manifest
+from app.registry.version import LoadedModel
+
+HIDDEN = (20, 20)
+"""Widths of the hidden layers of a network that stands in for something else."""
+
+PILOTS = 3
+"""Models of each family that are compared with today's."""
+
+NONE = "0" * 64
+"""Digest of a file that is not there yet."""
+
+
+class StandInRecipe:
+    """The family that agrees most with today's model.
+
+    Parameters
+    ----------
+    score : makes a black box of a file and its description
+    """
+
+    name = "stand_in"
+    block = 10
+
+    def __init__(self, model: LoadedModel, score: Any, *, threads: int = 1) -> None:
+        self.model = model
+        self.score = score
+        self.threads = threads
+
+    def families(self, records: Records) -> dict[str, Recipe]:
+        """The recipes that can be tried with what is installed."""
+        model = self.model
+        found: dict[str, Recipe] = {"linear": LinearRecipe(model, self._described(Format.LINEAR), compare=False)}
+        if find_spec("safetensors") is not None:
+            target = model_loss(model, records) if model.black_box.output is not Output.LABEL else None
+            found["network"] = NetworkRecipe(model, self._described(Format.TORCH), target)
+        if find_spec("xgboost") is not None:
+            described = self._described(Format.XGBOOST)
+            found["boosted"] = XgboostRecipe(model, described, threads=self.threads, stand_in=True)
+        elif find_spec("lightgbm") is not None:
+            described = self._described(Format.LIGHTGBM)
+            found["boosted"] = LightgbmRecipe(model, described, threads=self.threads, stand_in=True)
+        elif find_spec("sklearn") is not None and find_spec("skops") is not None:
+            found["boosted"] = _histograms(model, self._described(Format.SKLEARN))
+        return found
+
+    def manifest(self, tuned: Tuned) -> Manifest:
+        """Contract in `Recipe`."""
+        described = self._described(Format(tuned["format"]))
+        return described.model_copy(update={"threshold": tuned["threshold"]})
+
+    def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:
+        """The family, its threshold and what it needs. Contract in `Recipe`."""
+        tried: dict[str, Tuned] = {}
+        for name, recipe in self.families(records).items():
+            try:
+                tried[name] = self._try(recipe, records, pilots[:PILOTS])
+            except (RehearsalFailed, ModelRefused, ModelUnusable) as error:
+                log.warning("stand-in-failed", model=self.model.registered.name, family=name, detail=error.detail)
+        if not tried:
+            raise RehearsalFailed("No family of models could be fitted to the label.")
+        best = max(tried, key=lambda name: tried[name]["agreement"])
+        return {"family": best, "tried": {name: found["agreement"] for name, found in tried.items()}, **tried[best]}
+
+    def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
+        """Models of the family. Contract in `Recipe`."""
+        return self.families(records)[tuned["family"]].make(records, samples, tuned["recipe"])
+
+    def _try(self, recipe: Recipe, records: Records, pilots: Sequence[Sample]) -> Tuned:
+        inner = recipe.tune(records, pilots)
+        described = recipe.manifest(inner)
+        reference = self.model.reference
+        accepted = reference.scores >= 0.0
+        logits, today = [], []
+        for sample, content in zip(pilots, recipe.make(records, pilots, inner), strict=True):
+            unseen = _unseen(records, sample, len(accepted))
+            member: BlackBox = self.score(described, content)
+            logits.append(member.score_raw(reference.rows_raw[unseen]) + member.offset)
+            today.append(accepted[unseen])
+        threshold = _threshold(np.concatenate(logits), np.concatenate(today))
+        alike = [float(((z >= threshold) == yes).mean()) for z, yes in zip(logits, today, strict=True)]
+        return {
+            "format": described.artifact.format.value,
+            "threshold": float(np.clip(sigmoid(threshold), 1e-9, 1.0 - 1e-9)),
+            "agreement": round(float(np.mean(alike)), 4),
+            "recipe": inner,
+        }
+
+    def _described(self, kind: Format) -> Manifest:
+        """A model of another format over the same encoded columns."""
+        space = self.model.registered.space
+        own = self.model.registered.manifest
+        architecture = None
+        if kind is Format.TORCH:
+            stated = own.artifact.architecture if isinstance(own.artifact, Artifact) else None
+            architecture = stated or Architecture(type="mlp", layers=(space.d, *HIDDEN, 1), activation=Activation.RELU)
+        artifact = Artifact(format=kind, path=PATHS[kind], sha256=NONE, architecture=architecture)
+        return own.model_copy(
+            update={
+                "artifact": artifact,
+                "input": Input.ENCODED,
+                "output": Output.PROBABILITY,
+                "favourable": 1,
+                "threshold": 0.5,
+                "label": None,
+            }
+        )
+
+
+PATHS = {
+    Format.LINEAR: "model.json",
+    Format.TORCH: "model.safetensors",
+    Format.XGBOOST: "model.json",
+    Format.LIGHTGBM: "model.txt",
+    Format.SKLEARN: "model.skops",
+}
+"""Names of files of each format."""
+
+
+def _histograms(model: LoadedModel, manifest: Manifest) -> EstimatorRecipe:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    estimator = HistGradientBoostingClassifier(early_stopping=False)
+    estimator.classes_ = np.array([0, 1])  # of the labels that it will be fitted to
+    return EstimatorRecipe(model, manifest, estimator)
+
+
+def _unseen(records: Records, sample: Sample, count: int) -> np.ndarray:
+    """Indices of reference records that a model was not trained on."""
+    everything = np.arange(count)
+    return np.setdiff1d(everything, sample.chosen) if records.of_reference else everything
+
+
+def _threshold(logits: Float[np.ndarray, "n"], accepted: Bool[np.ndarray, "n"]) -> float:
+    """The logit from which as large a share is accepted."""
+    if not np.isfinite(logits).all():
+        raise RehearsalFailed("A stand-in gives no finite output.")
+    return float(np.quantile(logits, 1.0 - accepted.mean()))

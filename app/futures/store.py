@@ -1,0 +1,253 @@
+"""Where future models are kept, what is known about them without loading any, and loading them.
+
+In the directory of a version:
+
+* ``futures/futures.json`` says what there is; it is replaced in one step, and names
+* ``futures/{name}/search/`` and ``futures/{name}/held_back/``, the packed models of each set (`stacks`);
+* ``futures.partial/`` is a rehearsal on its way: its plan, each model that is made, and, where it failed, why.
+"""
+
+import os
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError
+
+from app.errors import ModelRefused, ModelUnusable, RecourseError
+from app.futures.calibration import read_calibration
+from app.futures.records import Drawn, Labels
+from app.futures.stacks import STACKS, Kind
+from app.observability import log
+from app.recourse.models.black_box import Input, Output
+from app.recourse.models.committee import FutureModels, Futures
+from app.registry.artifact import Artifact
+from app.registry.files import digest
+from app.registry.manifest import FUTURES, PARTIAL, Manifest
+from app.registry.version import RegisteredModel
+
+RECORD, PLAN, FAILED = "futures.json", "plan.json", "failed.json"
+SETS: tuple[Literal["search"], Literal["held_back"]] = ("search", "held_back")
+
+Source: TypeAlias = Literal["retrained", "command", "supplied", "stand_in"]
+Json: TypeAlias = dict[str, Any]
+
+IN_MEMORY = 8
+"""Versions whose future models one process keeps loaded."""
+
+
+class Part(BaseModel):
+    """What is kept as JSON."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Described(Part):
+    """What the manifest of a future model says, where it can differ from the model's own."""
+
+    artifact: Artifact
+    input: Input
+    output: Output
+    favourable: bool | int | str
+    threshold: FiniteFloat
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Described":
+        """The parts of a manifest."""
+        return cls(
+            artifact=manifest.file,
+            input=manifest.input,
+            output=manifest.output,
+            favourable=manifest.favourable,
+            threshold=manifest.threshold,
+        )
+
+    def manifest(self, own: Manifest) -> Manifest:
+        """The manifest of a future model of a model."""
+        return own.model_copy(update={name: getattr(self, name) for name in type(self).model_fields})
+
+
+class SetRecord(Part):
+    """One of the two sets."""
+
+    models: int
+    dropped: int
+    """Models that were made and are no better than chance."""
+    stack: str
+    digests: dict[str, str]
+    """SHA-256 of each file, by its name."""
+    sizes: dict[str, int]
+    """Bytes of each file."""
+
+
+class FuturesRecord(Part):
+    """Contents of ``futures.json``."""
+
+    schema_version: Literal[1] = 1
+    created_at: AwareDatetime
+    name: str
+    """Directory of the files; follows from their digests."""
+    model_sha256: str
+    """Digest of today's model."""
+    source: Source
+    recipe: str
+    tuned: Json
+    """What the recipe found out before it began."""
+    records: Drawn
+    """How large the bootstraps are."""
+    data_sha256: str | None
+    """Digest of newer records that the models were trained on; None where these are the reference records."""
+    labels: Labels
+    seed: int
+    described: Described
+    search: SetRecord
+    held_back: SetRecord
+    agreement: FiniteFloat
+    """Share of reference records that a future model has not seen and decides as today's does; mean over the models."""
+    seconds: FiniteFloat
+    """Time that making the models took."""
+
+
+def status(model: RegisteredModel) -> Json:
+    """What is known about the future models of a version, without loading any.
+
+    ``status`` is ``none``, ``pending``, ``ready`` or ``failed``; ``detail`` says why it failed. What was ready stays
+    ready while others are made, and where that fails.
+    """
+    found = _found(model)
+    if found is not None and not _damage(model, found):
+        return {
+            "status": "ready",
+            "source": found.source,
+            "search": found.search.models,
+            "held_back": found.held_back.models,
+            "agreement": found.agreement,
+            "records": found.records,
+            "labels": found.labels,
+            "dropped": found.search.dropped + found.held_back.dropped,
+            "created_at": found.created_at.isoformat(),
+            "detail": None,
+        }
+    nothing = dict.fromkeys(
+        ("source", "search", "held_back", "agreement", "records", "labels", "dropped", "created_at")
+    )
+    partial = model.directory / PARTIAL
+    failed = failure(model)
+    if failed is not None:
+        return {"status": "failed", **nothing, "detail": failed}
+    if partial.exists():
+        return {"status": "pending", **nothing, "detail": None}
+    if found is not None or (model.directory / FUTURES / RECORD).exists():
+        return {"status": "failed", **nothing, "detail": "the files of the future models are damaged"}
+    return {"status": "none", **nothing, "detail": None}
+
+
+def failure(model: RegisteredModel) -> str | None:
+    """Why the last rehearsal of a version failed; None if it did not, or is on its way again."""
+    try:
+        content = (model.directory / PARTIAL / FAILED).read_bytes()
+        return Failure.model_validate_json(content).detail
+    except (OSError, ValidationError):
+        return None
+
+
+class Failure(Part):
+    """Contents of ``failed.json``."""
+
+    detail: str
+
+
+def read_record(directory: Path) -> FuturesRecord | None:
+    """What ``futures.json`` of a version says; None where there is none, or it is damaged."""
+    stamp = _stamp(directory / FUTURES / RECORD)
+    return None if stamp is None else _read(directory, stamp)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=256)
+def _read(directory: Path, stamp: tuple[int, int, int]) -> FuturesRecord | None:  # noqa: ARG001
+    try:
+        return FuturesRecord.model_validate_json((directory / FUTURES / RECORD).read_bytes())
+    except (OSError, ValidationError):
+        log.error(
+            "futures-unusable", model=f"{directory.parent.name}@{directory.name}", detail="futures.json is damaged"
+        )
+        return None
+
+
+def _found(model: RegisteredModel) -> FuturesRecord | None:
+    found = read_record(model.directory)
+    return found if found is not None and found.model_sha256 == model.sha256 else None
+
+
+def _damage(model: RegisteredModel, record: FuturesRecord) -> bool:
+    """Whether a file is missing or has another size; digests are compared where files are loaded."""
+    where = model.directory / FUTURES / record.name
+    for name in SETS:
+        for file, size in getattr(record, name).sizes.items():
+            stamp = _stamp(where / name / file)
+            if stamp is None or stamp[1] != size:
+                return True
+    return False
+
+
+# --- loading ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    directory: Path
+    stamp: tuple[int, int, int]
+    model: RegisteredModel = field(compare=False)
+
+
+def load_futures(model: RegisteredModel) -> Futures | None:
+    """The future models of a version; None where there are none, or none that can be used, which is logged.
+
+    What was loaded is kept until ``futures.json`` is another file, so that it can be asked for with every question. The
+    correction that belongs to them is the one in ``calibration.json`` now.
+    """
+    stamp = _stamp(model.directory / FUTURES / RECORD)
+    futures = None if stamp is None else _load(_Key(model.directory, stamp, model))
+    if futures is None or (calibration := read_calibration(model.directory)) is None:
+        return futures
+    return replace(futures, calibration=calibration)
+
+
+@lru_cache(maxsize=IN_MEMORY)
+def _load(key: _Key) -> Futures | None:
+    model = key.model
+    record = _found(model)
+    if record is None:
+        return None
+    try:
+        search, held_back = (_set(model, record, name) for name in SETS)
+    except (RecourseError, OSError, ValueError, KeyError) as error:
+        # Whatever is wrong with them, the model itself can be used.
+        detail = error.sentence if isinstance(error, RecourseError) else f"{type(error).__name__}: {error}"
+        log.error("futures-unusable", model=model.name, detail=detail)
+        return None
+    return Futures(search=search, held_back=held_back, source=record.source)
+
+
+def _set(model: RegisteredModel, record: FuturesRecord, name: Literal["search", "held_back"]) -> FutureModels:
+    found: SetRecord = getattr(record, name)
+    directory = model.directory / FUTURES / record.name / name
+    for file, expected in found.digests.items():
+        if digest(directory / file) != expected:
+            raise ModelUnusable(f"{directory / file} has changed since it was made")
+    files = {file: (directory / file).read_bytes() for file in found.digests}
+    kind = Kind(manifest=record.described.manifest(model.manifest), space=model.space, trust=model.trust)
+    try:
+        score_all = STACKS[found.stack].open(kind, directory, files)
+    except ModelRefused as error:
+        raise ModelUnusable(f"a model in {directory} cannot be loaded", faults=error.faults) from error
+    return FutureModels(space=model.space, count=found.models, score_all=score_all, input=record.described.input)

@@ -1,0 +1,1 @@
+"""Batches: their lines, chunks and groups."""

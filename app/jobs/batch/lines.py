@@ -1,0 +1,67 @@
+"""The results of a batch: one line of JSON for each row, an answer or an error."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from app.compute.answers import Frame, Json, ModelVersion, encoded, plain
+from app.compute.use_cases import RecourseAnswer, out_of_time
+from app.errors import RecourseError
+from app.jobs.ids import new_id
+from app.store.timestamps import timestamp
+
+GROUP = 20
+"""Rows that a child computes at once, and that share model calls."""
+
+SEEDS = 2**53
+"""Number of seeds, from 0: whole numbers that JSON readers represent exactly."""
+
+REFUSED = '{"refused":'
+"""Start of the line of a row with an error; an answer starts with its id."""
+
+
+def line_of(found: Json) -> str:
+    """A line, in the same bytes as a direct answer."""
+    return encoded(found).decode()
+
+
+def refused(row: Json, error: RecourseError) -> str:
+    """The line of a row without an answer; `refusal` reads it."""
+    return line_of({"refused": error.to_dict(), "reference": row.get("reference")})
+
+
+def refusal(line: str) -> tuple[RecourseError, str | None] | None:
+    """The error and the reference in the line of a row without an answer; None for an answer."""
+    if not line.startswith(REFUSED):
+        return None
+    row = json.loads(line)
+    return RecourseError.from_dict(row["refused"]), row["reference"]
+
+
+def answered(answer: RecourseAnswer) -> str:
+    """The line of an answer."""
+    return line_of(plain(answer))
+
+
+def frame(payload: Json, offset: int) -> Frame:
+    """What is known about the answer to row `offset` of the payload's rows: its own id, seed and times."""
+    common, created = payload["frame"], datetime.now(UTC)
+    return Frame(
+        id=new_id("rec"),
+        reference=payload["rows"][offset].get("reference"),
+        model=ModelVersion(**common["model"]),
+        method=common["method"],
+        seed=seed(payload, offset),
+        stored=payload["store"],
+        created_at=timestamp(created),
+        expires_at=timestamp(created + timedelta(days=common["valid_days"])),
+    )
+
+
+def stopped(payload: Json, offset: int, elapsed_ms: float) -> str:
+    """The line of a row whose computation had to be stopped from outside."""
+    return answered(out_of_time(frame(payload, offset), elapsed_ms))
+
+
+def seed(payload: Json, offset: int) -> int:
+    """The seed of a row: that of the batch plus the position of the row, modulo `SEEDS`."""
+    return (int(payload["question"]["seed"]) + int(payload["first"]) + offset) % SEEDS

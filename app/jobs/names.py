@@ -1,0 +1,22 @@
+"""Names of queues and workflows in the database; importable without the code that runs them."""
+
+QUEUE = "bounds"
+"""Queue of jobs that wait for a child of the lane."""
+
+BATCHES = "batches"
+"""Queue of batches, which wait for their chunks."""
+
+CHUNKS = "chunks"
+"""Queue of chunks, which wait for a child of the lane."""
+
+WORKFLOW = "run_job"
+
+BATCH_WORKFLOW = "run_batch"
+
+JOBS = (WORKFLOW, BATCH_WORKFLOW)
+"""Workflows that are jobs; chunks are parts of a job."""
+
+APPLICATION = "recourse"
+
+VERSION = "jobs-1"
+"""Raised by hand when stored jobs can no longer be resumed: DBOS recovers only jobs of its own version."""

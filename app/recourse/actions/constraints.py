@@ -1,0 +1,155 @@
+"""The constraints of a request, and whether they fit a model."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge
+
+from app.errors import ConstraintClash, Fault, InvalidRequest
+from app.recourse.features import LARGEST, Change, Feature, FeatureSpace, escape
+
+CHEAPEST, DEAREST = 1e-6, 1e6
+"""Limits of a request's factor on the cost of a feature; beyond them small costs are lost to rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Limits of one feature in an answer, in raw units; categories of an ordinal feature by name."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    min: float | str | None = None
+    """Smallest value in an answer."""
+    max: float | str | None = None
+    """Largest value in an answer."""
+
+
+class Direction(StrEnum):
+    """The only direction in which a feature may move."""
+
+    INCREASE = "increase"
+    DECREASE = "decrease"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """Limits of this applicant's changes; they tighten the model's own actionability, never loosen it."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    immutable: tuple[str, ...] = ()
+    """Features that stay as they are."""
+    direction: Mapping[str, Direction] = field(default_factory=dict)
+    """Features that may only increase or only decrease."""
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    """Limits per feature, in raw units."""
+    max_changes: Annotated[int, Ge(1)] | None = None
+    """Largest number of features that change."""
+
+
+def check_constraints(
+    space: FeatureSpace,
+    constraints: Constraints,
+    cost_weights: Mapping[str, float],
+    *,
+    constraints_at: str = "/constraints",
+    weights_at: str = "/cost_weights",
+) -> None:
+    """Check that constraints and weights fit a model, for any applicant.
+
+    Parameters
+    ----------
+    constraints_at, weights_at : where they stand in the caller's input; pointers of faults start with these
+
+    Raises
+    ------
+    InvalidRequest : a constraint or weight names an unknown feature or a value that is not in the schema
+    ConstraintClash : a constraint would allow what the model's own actionability forbids
+    Both carry every fault.
+    """
+    invalid, clashes = constraint_faults(space, constraints)
+    invalid = [fault.under(constraints_at) for fault in invalid]
+    invalid += [fault.under(weights_at) for fault in weight_faults(space, cost_weights)]
+    if invalid:
+        raise InvalidRequest("The constraints do not fit the feature schema of the model.", faults=invalid)
+    if clashes:
+        raise ConstraintClash(faults=[fault.under(constraints_at) for fault in clashes])
+
+
+def constraint_faults(space: FeatureSpace, constraints: Constraints) -> tuple[list[Fault], list[Fault]]:
+    """Faults of constraints that do not fit a model, and of those that loosen its actionability; pointers into them."""
+    invalid: list[Fault] = []
+    clashes: list[Fault] = []
+
+    def look_up(name: str, pointer: str) -> Feature | None:
+        j = space.index(name)
+        if j is None:
+            invalid.append(_unknown(space, pointer))
+            return None
+        return space.features[j]
+
+    for i, name in enumerate(constraints.immutable):
+        look_up(name, f"/immutable/{i}")
+    for name, direction in constraints.direction.items():
+        pointer = f"/direction/{escape(name)}"
+        feature = look_up(name, pointer)
+        if feature is None:
+            continue
+        if feature.is_group:
+            invalid.append(Fault(pointer, "is categorical: its values have no order"))
+        elif feature.change is Change.NONE:
+            clashes.append(Fault(pointer, "cannot change at all in this model"))
+        elif feature.change is not Change.ANY and feature.change.value != direction.value:
+            clashes.append(Fault(pointer, f"can only {feature.change} in this model"))
+    for name, bounds in constraints.bounds.items():
+        pointer = f"/bounds/{escape(name)}"
+        feature = look_up(name, pointer)
+        if feature is None:
+            continue
+        if feature.is_group:
+            invalid.append(Fault(pointer, "is categorical: use immutable"))
+            continue
+        numbers: dict[str, float] = {}
+        for key, value in (("min", bounds.min), ("max", bounds.max)):
+            if value is None:
+                continue
+            try:
+                numbers[key] = _bound_number(feature, value)
+            except ValueError as error:
+                invalid.append(Fault(f"{pointer}/{key}", str(error)))
+                continue
+            low, high = feature.range_raw
+            if not low <= numbers[key] <= high:
+                clashes.append(Fault(f"{pointer}/{key}", f"lies outside the model's own range {low:g} to {high:g}"))
+        if numbers.get("min", -math.inf) > numbers.get("max", math.inf):
+            invalid.append(Fault(pointer, "min must not be above max"))
+    return invalid, clashes
+
+
+def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fault]:
+    """Weights of unknown features or outside their limits; pointers into the weights."""
+    faults: list[Fault] = []
+    for name, weight in weights.items():
+        pointer = f"/{escape(name)}"
+        if space.index(name) is None:
+            faults.append(_unknown(space, pointer))
+        elif not CHEAPEST <= weight <= DEAREST:
+            faults.append(Fault(pointer, f"must be a number from {CHEAPEST:g} to {DEAREST:g}"))
+    return faults
+
+
+def _unknown(space: FeatureSpace, pointer: str) -> Fault:
+    return Fault(pointer, "is not a feature of this model; the features are " + ", ".join(space.names))
+
+
+def _bound_number(feature: Feature, value: float | str) -> float:
+    if feature.is_number:
+        if isinstance(value, str | bool) or not abs(value) <= LARGEST:
+            raise ValueError(f"must be a number between {-LARGEST:g} and {LARGEST:g}")
+        return float(value)
+    if value not in feature.levels:
+        raise ValueError("must be one of " + ", ".join(str(level) for level in feature.levels))
+    return float(feature.levels.index(value))

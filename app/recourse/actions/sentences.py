@@ -1,0 +1,132 @@
+"""The difference between two records in words: "Reduce the credit amount from 5,951 DM to 2,100 DM."."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.features import Feature, FeatureType, RawValue
+
+SIGNIFICANT_DIGITS = 6
+"""Digits shown of a number whose feature states no `decimals`."""
+
+MOST_PLACES = 15
+"""Numbers with more digits before the point, or zeros after it, are written with an exponent."""
+
+COUNTED_UNITS = frozenset({"years", "months", "weeks", "days", "hours"})
+"""Units that lose their plural for one."""
+
+CURRENCY_SIGNS = frozenset("$€£¥")
+"""Units written before the number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureChange:
+    """One feature that differs between the factual and a counterfactual."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"use_attribute_docstrings": True}
+
+    feature: str
+    from_: RawValue
+    to: RawValue
+    delta: float | int | None
+    """`to - from` without rounding noise; null where the values are not numbers."""
+    unit: str | None
+    text: str
+    """What to do, as a sentence."""
+
+
+def changes(
+    features: Sequence[Feature], factual_raw: Float[np.ndarray, "p"], row_raw: Float[np.ndarray, "p"]
+) -> tuple[FeatureChange, ...]:
+    """What a person has to change to get from one raw row to another, in the order of the schema."""
+    return tuple(
+        _change(features[j], float(factual_raw[j]), float(row_raw[j]))
+        for j in np.flatnonzero(factual_raw != row_raw).tolist()
+    )
+
+
+def _change(feature: Feature, before_raw: float, after_raw: float) -> FeatureChange:
+    before, after = feature.value(before_raw), feature.value(after_raw)
+    before_text, after_text = _texts(feature, before_raw, after_raw)
+    return FeatureChange(
+        feature=feature.name,
+        from_=before,
+        to=after,
+        delta=_delta(feature, before_raw, after_raw),
+        unit=feature.unit,
+        text=f"{_verb(feature, after_raw > before_raw)} the {_label(feature)} from {before_text} to {after_text}.",
+    )
+
+
+def _delta(feature: Feature, before_raw: float, after_raw: float) -> float | int | None:
+    if not feature.is_number:
+        return None
+    difference = _decimal(after_raw) - _decimal(before_raw)
+    return int(difference) if feature.type is FeatureType.INTEGER else float(difference)
+
+
+def _verb(feature: Feature, upwards: bool) -> str:
+    if feature.action:
+        return feature.action
+    if feature.is_number:
+        return "Increase" if upwards else "Reduce"
+    if feature.type is FeatureType.ORDINAL:
+        return "Raise" if upwards else "Lower"
+    return "Change"
+
+
+def _label(feature: Feature) -> str:
+    """The label as it reads inside a sentence: "credit amount", but "LTV ratio"."""
+    label = feature.label or feature.name.replace("_", " ")
+    return label[0].lower() + label[1:] if label[1:2].islower() else label
+
+
+def _texts(feature: Feature, before_raw: float, after_raw: float) -> tuple[str, str]:
+    if not feature.is_number:
+        before, after = (_level(feature.value(raw)) for raw in (before_raw, after_raw))
+        # "from under 1 year to 1 to 3 years" would be hard to read.
+        return (f'"{before}"', f'"{after}"') if " " in before + after else (before, after)
+    digits = (_rounded(feature, before_raw), _rounded(feature, after_raw))
+    if digits[0] == digits[1]:
+        # Rounding for display must not hide the change.
+        digits = (_decimal(before_raw), _decimal(after_raw))
+    return _with_unit(digits[0], feature.unit), _with_unit(digits[1], feature.unit)
+
+
+def _level(value: RawValue) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _decimal(number_raw: float) -> Decimal:
+    """The number as it prints, so that 0.3 - 0.1 is 0.2."""
+    return Decimal(repr(number_raw))
+
+
+def _rounded(feature: Feature, number_raw: float) -> Decimal:
+    number = _decimal(number_raw)
+    if number.adjusted() >= MOST_PLACES:
+        return number
+    if feature.type is FeatureType.INTEGER:
+        return round(number, 0)
+    if feature.decimals is not None:
+        return round(number, feature.decimals)
+    # Significant digits, but never fewer than the whole part has.
+    places = max(0, SIGNIFICANT_DIGITS - 1 - number.adjusted())
+    return round(number, places).normalize()
+
+
+def _with_unit(number: Decimal, unit: str | None) -> str:
+    digits = f"{number:,f}" if abs(number.adjusted()) < MOST_PLACES else f"{float(number):g}"
+    if unit is None:
+        return digits
+    if unit == "%":
+        return f"{digits}%"
+    if unit in CURRENCY_SIGNS:
+        return f"-{unit}{digits[1:]}" if digits.startswith("-") else f"{unit}{digits}"
+    if unit in COUNTED_UNITS and abs(number) == 1:
+        return f"{digits} {unit[:-1]}"
+    return f"{digits} {unit}"

@@ -1,0 +1,109 @@
+"""Records that no method proposed, for answers in which the proposals were refused or there were none.
+
+Favourable reference records made legal for this person, extreme changes of one or two features, and, where the model
+refuses these too, the constraint that binds.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import DegenerateSurrogate
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.models.black_box import favourable
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import Relaxation
+from app.recourse.search.cheapest import Search
+from app.recourse.surrogate.class_moments import class_moments
+from app.recourse.surrogate.mpm import fit
+
+REFERENCES = 20
+"""Favourable reference records that are tried."""
+MAX_PAIRS = 3000
+"""Pairs of extreme changes that are tried with them."""
+RELAXATION_RECORDS = 200
+"""Reference records of each decision that the search for the binding constraint uses."""
+FALLBACK_WARNING = (
+    "The method's own constraint cannot be met, or the model refused every record that meets it. This answer comes "
+    "from adapted reference records or extreme changes of one or two features: the model accepts it, but it may not be "
+    "robust."
+)
+
+NEAREST_WARNING = (
+    "The method's own constraint cannot be met, or the model refused every record that meets it. Of the records that "
+    "were tried and that the model accepts, this answer comes nearest to the constraint."
+)
+
+
+def fallback_rows(
+    problem: RecourseProblem, rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]
+) -> Float[np.ndarray, "m p"]:
+    """Different legal raw rows to verify where a method's proposals do not suffice.
+
+    Parameters
+    ----------
+    rank : how favourable raw rows are expected to be; only the order counts
+    """
+    return np.unique(np.concatenate([_reference_rows(problem, rank), _corners(problem.action_set)]), axis=0)
+
+
+def _reference_rows(
+    problem: RecourseProblem, rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]
+) -> Float[np.ndarray, "n p"]:
+    """Favourable reference records made legal for this person, nearest first, and the way to each.
+
+    A reference record usually differs in many features; the way makes its changes one after another, highest rank
+    first, so that a record with few changes is found where one exists.
+    """
+    actions, fact = problem.action_set, problem.factual_raw
+    p = actions.space.p
+    rows = actions.snap(problem.reference.rows_favourable_raw)
+    rows = rows[actions.cost(rows).argsort(kind="stable")[:REFERENCES]]
+    ways = []
+    for row_raw in rows:
+        single = np.where(np.eye(p, dtype=bool), row_raw, fact)
+        order = np.argsort(-rank(single), kind="stable")
+        taken = np.tri(p, dtype=bool)[:, np.argsort(order, kind="stable")]
+        ways.append(np.where(taken, row_raw, fact))
+    return np.concatenate(ways) if ways else np.empty((0, p))
+
+
+def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
+    """Records in which one or two features change as far as they can: under a cap on changes these reach furthest."""
+    space = actions.space
+    singles = [
+        (j, value)
+        for j in np.flatnonzero(actions.movable).tolist()
+        for value in (
+            range(len(space.features[j].levels))
+            if space.features[j].is_group
+            else (actions.lower_raw[j], actions.upper_raw[j])
+        )
+        if np.isfinite(value) and value != actions.factual_raw[j]
+    ]
+    pairs = [(one, other) for k, one in enumerate(singles) for other in singles[k + 1 :] if one[0] != other[0]]
+    chosen = [(one, one) for one in singles] + pairs[:MAX_PAIRS]
+    rows = np.tile(actions.start_raw, (len(chosen), 1))
+    for row_raw, moves in zip(rows, chosen, strict=True):
+        for j, value in moves:
+            row_raw[j] = value
+    return rows
+
+
+def relaxation(problem: RecourseProblem) -> Relaxation | None:
+    """The constraint whose removal helps most, also among features that cannot change and so vary in no sample.
+
+    Uses a minimax machine of the nearest reference records of both decisions, whose scores are known, so no model is
+    called. None where these records determine no machine, or no single constraint helps.
+    """
+    reference = problem.reference
+    accepted = favourable(reference.scores)
+    distance = ((reference.X - problem.x0) ** 2).sum(axis=1)
+    order = distance.argsort(kind="stable")
+    near = np.concatenate([order[accepted[order]][:RELAXATION_RECORDS], order[~accepted[order]][:RELAXATION_RECORDS]])
+    try:
+        search = Search(fit(class_moments(reference.X[near], accepted[near]), "none").model, problem.action_set)
+    except DegenerateSurrogate:
+        return None
+    return search.relaxation(max(search.start_score, 0.0))

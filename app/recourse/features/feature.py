@@ -1,0 +1,233 @@
+"""One feature: its values, its labels, and how a person can change it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, TypeAlias
+
+import numpy as np
+from annotated_types import Ge, Gt, Le, Len
+from jaxtyping import Float
+
+from app.errors import Fault
+
+LARGEST = 1e16
+"""Largest absolute number in a record; whole numbers stay below 2^53, where doubles are exact."""
+
+RawValue: TypeAlias = float | int | str | bool
+Record: TypeAlias = dict[str, RawValue]
+
+
+class FeatureType(StrEnum):
+    """What the values of a feature are."""
+
+    CONTINUOUS = "continuous"
+    INTEGER = "integer"
+    ORDINAL = "ordinal"
+    CATEGORICAL = "categorical"
+    BINARY = "binary"
+
+
+class Change(StrEnum):
+    """In which direction a person can move a feature."""
+
+    ANY = "any"
+    INCREASE = "increase"
+    DECREASE = "decrease"
+    NONE = "none"
+
+
+NUMBERS = frozenset({FeatureType.CONTINUOUS, FeatureType.INTEGER})
+"""Types whose raw value is the number itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """One column of a model's input: its values, its labels, and how a person can change it."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    name: Annotated[str, Len(1, 100)]
+    """Key of the feature in a record."""
+    type: FeatureType
+    """`continuous`, `integer`, `ordinal` (ordered categories), `categorical` or `binary`."""
+    label: str | None = None
+    """What a person calls it; the name when absent."""
+    unit: str | None = None
+    """Unit of the raw number, for people."""
+    action: str | None = None
+    """Verb for the sentence that describes a change, e.g. `Pay back`."""
+    categories: tuple[Annotated[str, Len(1, 100)], ...] = ()
+    """Legal values; from lowest to highest for ordinal features; two for a binary one (`false`, `true` when absent)."""
+    min: float | None = None
+    """Smallest legal raw number."""
+    max: float | None = None
+    """Largest legal raw number."""
+    step: Annotated[float, Gt(0)] | None = None
+    """Advice moves an integer along `min + k * step`; facts may lie between."""
+    decimals: Annotated[int, Ge(0), Le(9)] | None = None
+    """Digits after the point in advice (continuous features)."""
+    change: Change = Change.ANY
+    """What the person can do: `any`, `increase`, `decrease` or `none`."""
+    cost: Annotated[float, Gt(0)] = 1.0
+    """Cost of one encoded unit, or of one change of category."""
+    noise: bool = True
+    """False for a feature that is always implemented exactly."""
+    center: float | None = None
+    """Encoded = (raw - center) / scale; fitted on the reference data when absent."""
+    scale: Annotated[float, Gt(0)] | None = None
+    """See `center`."""
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return self.label or self.name
+
+    @property
+    def levels(self) -> tuple[RawValue, ...]:
+        """Legal values of a feature that is not a number, by index."""
+        if self.type is FeatureType.BINARY and not self.categories:
+            return (False, True)
+        return self.categories
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the raw value is the number itself."""
+        return self.type in NUMBERS
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the feature is encoded as one column per category."""
+        return self.type is FeatureType.CATEGORICAL
+
+    @property
+    def range_raw(self) -> tuple[float, float]:
+        """Smallest and largest legal raw number or index; infinite where the schema sets no limit."""
+        if not self.is_number:
+            return 0.0, len(self.levels) - 1.0
+        return (-math.inf if self.min is None else self.min), (math.inf if self.max is None else self.max)
+
+    @property
+    def lattice_raw(self) -> tuple[float, float]:
+        """Step between raw values and one of these; the step is 0 where any number is allowed."""
+        if self.type is FeatureType.CONTINUOUS:
+            return (0.0 if self.decimals is None else 10.0**-self.decimals), 0.0
+        return (self.step or 1.0), (self.min if self.is_number and self.min is not None else 0.0)
+
+    def faults(self) -> list[str]:
+        """Faults of the description itself."""
+        numbers = {key: getattr(self, key) for key in ("min", "max", "step", "center", "scale", "cost")}
+        found = [f"{key} must be finite" for key, value in numbers.items() if not math.isfinite(value or 0.0)]
+        if found:
+            return found
+        if self.is_number:
+            if self.categories:
+                found.append(f"a {self.type} feature has no categories")
+            if self.min is not None and self.max is not None and self.min >= self.max:
+                found.append(f"min {self.min:g} must be below max {self.max:g}")
+        else:
+            if self.type is FeatureType.BINARY and len(self.categories) not in (0, 2):
+                found.append("a binary feature has two categories, or none for false and true")
+            elif self.type is not FeatureType.BINARY and len(self.categories) < 2:
+                found.append(f"a {self.type} feature needs at least two categories")
+            if len(set(self.categories)) < len(self.categories):
+                found.append("categories must differ from each other")
+            for key in ("min", "max"):
+                if getattr(self, key) is not None:
+                    found.append(f"{key} belongs to numeric features")
+        if self.step is not None and (self.type is not FeatureType.INTEGER or self.step != int(self.step)):
+            found.append("step is a whole number and belongs to integer features")
+        if self.type is FeatureType.INTEGER:
+            found += [
+                f"{key} of an integer feature is a whole number"
+                for key in ("min", "max")
+                if (limit := getattr(self, key)) is not None and limit != int(limit)
+            ]
+        if self.decimals is not None and self.type is not FeatureType.CONTINUOUS:
+            found.append("decimals belongs to continuous features")
+        if self.is_group and self.change in (Change.INCREASE, Change.DECREASE):
+            found.append("categories without an order cannot increase or decrease; use any or none")
+        if self.is_group and (self.center is not None or self.scale is not None):
+            found.append("center and scale belong to features that are encoded as one number")
+        if (self.center is None) != (self.scale is None):
+            found.append("center and scale are given together or not at all")
+        return found
+
+    def parse(self, value: object) -> float:
+        """The raw number of a JSON value.
+
+        Raises
+        ------
+        ValueError : the sentence says what was expected; it never repeats the value, which is applicant data.
+        """
+        if not self.is_number:
+            for index, level in enumerate(self.levels):
+                if type(value) is type(level) and value == level:
+                    return float(index)
+            raise ValueError("must be one of " + ", ".join(_json(level) for level in self.levels))
+        expected = "a whole number" if self.type is FeatureType.INTEGER else "a number"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"must be {expected}")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise ValueError(f"must be {expected}, and finite")
+        if self.type is FeatureType.INTEGER and (number != int(number) or abs(number) > 2**53):
+            raise ValueError(f"must be {expected}")
+        if abs(number) > LARGEST:
+            raise ValueError(f"must be between {-LARGEST:g} and {LARGEST:g}")
+        low, high = self.range_raw
+        if number < low:
+            raise ValueError(f"must be at least {low:g}")
+        if number > high:
+            raise ValueError(f"must be at most {high:g}")
+        return number
+
+    def value(self, number_raw: float) -> RawValue:
+        """The JSON value of a raw number; inverse of `parse`."""
+        if not self.is_number:
+            return self.levels[int(number_raw)]
+        return int(number_raw) if self.type is FeatureType.INTEGER else float(number_raw)
+
+
+def _json(value: RawValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"'
+
+
+def schema_faults(features: Sequence[Feature]) -> list[Fault]:
+    """Faults of a feature schema; pointers are ``/features/{index}``."""
+    faults = [Fault(f"/features/{j}", text) for j, feature in enumerate(features) for text in feature.faults()]
+    seen: set[str] = set()
+    for j, feature in enumerate(features):
+        if feature.name in seen:
+            faults.append(Fault(f"/features/{j}/name", f'"{feature.name}" is the name of an earlier feature'))
+        seen.add(feature.name)
+    return faults
+
+
+def parse_column(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.ndarray, "n"], list[tuple[int, str]]]:
+    """Raw numbers of a column of text (a CSV), and the rows that do not parse with the reason."""
+    values = np.zeros(len(texts))
+    faults: list[tuple[int, str]] = []
+    for i, text in enumerate(texts):
+        try:
+            values[i] = feature.parse(_from_text(feature, text))
+        except ValueError as error:
+            faults.append((i, str(error)))
+    return values, faults
+
+
+def _from_text(feature: Feature, text: Any) -> object:
+    if not isinstance(text, str):
+        return text
+    if feature.is_number:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+    if feature.type is FeatureType.BINARY and not feature.categories:
+        return {"true": True, "false": False, "1": True, "0": False}.get(text.lower(), text)
+    return text

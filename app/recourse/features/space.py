@@ -1,0 +1,200 @@
+"""The two spaces a record lives in: raw rows and encoded points."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from app.errors import Fault, InvalidRecord
+from app.recourse.features.feature import Feature, FeatureType, Record
+
+
+class FeatureSpace:
+    """An ordered feature schema with fitted scales; translates between records, raw rows and encoded points.
+
+    Parameters
+    ----------
+    features : in the model's column order; each one that is encoded as a number has `center` and `scale`.
+    """
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self.features = tuple(features)
+        self.names = tuple(feature.name for feature in self.features)
+        self.p = len(self.features)
+        spans: list[slice] = []
+        columns: list[str] = []
+        for feature in self.features:
+            names = [f"{feature.name}={c}" for c in feature.categories] if feature.is_group else [feature.name]
+            spans.append(slice(len(columns), len(columns) + len(names)))
+            columns += names
+        self.spans = tuple(spans)
+        self.columns = tuple(columns)
+        self.d = len(columns)
+        numeric = [j for j, feature in enumerate(self.features) if not feature.is_group]
+        groups = [j for j, feature in enumerate(self.features) if feature.is_group]
+        if any(self.features[j].center is None or self.features[j].scale is None for j in numeric):
+            raise ValueError("every feature that is encoded as a number needs center and scale; see `fit_encoding`")
+        self.numeric: Int[np.ndarray, m] = np.array(numeric, dtype=np.intp)
+        """Indices of features that are encoded as one number."""
+        self.numeric_columns: Int[np.ndarray, m] = np.array([spans[j].start for j in numeric], dtype=np.intp)
+        self.groups: Int[np.ndarray, g] = np.array(groups, dtype=np.intp)
+        """Indices of features that are encoded as one column per category."""
+        self.group_starts: Int[np.ndarray, g] = np.array([spans[j].start for j in groups], dtype=np.intp)
+        self.center_raw: Float[np.ndarray, m] = np.array([self.features[j].center for j in numeric], dtype=float)
+        self.scale_raw: Float[np.ndarray, m] = np.array([self.features[j].scale for j in numeric], dtype=float)
+
+    @cached_property
+    def feature_of_column(self) -> Int[np.ndarray, "d"]:
+        """Index of the feature that each encoded column belongs to."""
+        return np.repeat(np.arange(self.p), [span.stop - span.start for span in self.spans])
+
+    @cached_property
+    def lattice_raw(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
+        """`Feature.lattice_raw` of all features: steps and anchors."""
+        step, anchor = np.array([feature.lattice_raw for feature in self.features], dtype=float).reshape(-1, 2).T
+        return step, anchor
+
+    @cached_property
+    def whole(self) -> Int[np.ndarray, "k"]:
+        """Indices of features whose raw number is whole: all but continuous ones."""
+        kinds = [j for j, feature in enumerate(self.features) if feature.type is not FeatureType.CONTINUOUS]
+        return np.array(kinds, dtype=np.intp)
+
+    @cached_property
+    def whole_numeric(self) -> Int[np.ndarray, "k"]:
+        """Of the features encoded as one number, those whose raw number is whole."""
+        return np.intersect1d(self.whole, self.numeric)
+
+    @cached_property
+    def limits_raw(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
+        """Smallest and largest legal raw number of each feature."""
+        low, high = zip(*(feature.range_raw for feature in self.features), strict=True)
+        return np.array(low), np.array(high)
+
+    def encode(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n d"]:
+        """Encoded points of raw rows."""
+        X = np.zeros((len(rows_raw), self.d))
+        X[:, self.numeric_columns] = (rows_raw[:, self.numeric] - self.center_raw) / self.scale_raw
+        if self.groups.size:
+            hot = self.group_starts + rows_raw[:, self.groups].astype(np.intp)
+            X[np.arange(len(X))[:, None], hot] = 1.0
+        return X
+
+    def decode(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n p"]:
+        """The legal raw row nearest to each encoded point: whole numbers rounded, limits kept, the largest category."""
+        rows_raw = np.empty((len(X), self.p))
+        rows_raw[:, self.numeric] = X[:, self.numeric_columns] * self.scale_raw + self.center_raw
+        rows_raw[:, self.whole_numeric] = np.rint(rows_raw[:, self.whole_numeric])
+        for j in self.groups:
+            rows_raw[:, j] = X[:, self.spans[j]].argmax(axis=1)
+        return np.clip(rows_raw, *self.limits_raw)
+
+    def same_columns(self, other: "FeatureSpace") -> bool:
+        """Whether another schema has the same features with the same values; scales may differ."""
+        return self.columns == other.columns and all(
+            (mine.type, mine.levels) == (theirs.type, theirs.levels)
+            for mine, theirs in zip(self.features, other.features, strict=True)
+        )
+
+    def recode(self, X: Float[np.ndarray, "n d"], other: "FeatureSpace") -> Float[np.ndarray, "n d"]:
+        """Points of another space with the same columns, in the scales of this one."""
+        recoded = X.copy()
+        raw = X[:, other.numeric_columns] * other.scale_raw + other.center_raw
+        recoded[:, self.numeric_columns] = (raw - self.center_raw) / self.scale_raw
+        return recoded
+
+    def read(self, record: Mapping[str, object], *, pointer: str = "") -> Float[np.ndarray, "p"]:
+        """The raw row of a JSON record.
+
+        Parameters
+        ----------
+        pointer : where the record stands in the caller's input; pointers of faults start with it
+
+        Raises
+        ------
+        InvalidRecord : with every fault and its pointer
+        """
+        row_raw, faults = self._read(record, pointer)
+        if faults:
+            raise InvalidRecord(faults=faults)
+        return row_raw
+
+    def read_many(self, records: Iterable[Mapping[str, object]], *, pointer: str) -> Float[np.ndarray, "n p"]:
+        """The raw rows of JSON records; pointers are ``{pointer}/{index}/{feature}``. Errors as in `read`."""
+        rows: list[Float[np.ndarray, p]] = []
+        faults: list[Fault] = []
+        for index, record in enumerate(records):
+            row_raw, found = self._read(record, f"{pointer}/{index}")
+            rows.append(row_raw)
+            faults += found
+        if faults:
+            raise InvalidRecord(faults=faults)
+        return np.array(rows).reshape(len(rows), self.p)
+
+    def _read(self, record: Mapping[str, object], pointer: str) -> tuple[Float[np.ndarray, "p"], list[Fault]]:
+        row_raw = np.zeros(self.p)
+        faults: list[Fault] = []
+        for j, feature in enumerate(self.features):
+            if feature.name not in record:
+                faults.append(Fault(f"{pointer}/{escape(feature.name)}", "is missing"))
+                continue
+            try:
+                row_raw[j] = feature.parse(record[feature.name])
+            except ValueError as error:
+                faults.append(Fault(f"{pointer}/{escape(feature.name)}", str(error)))
+        unknown = [name for name in record if name not in self._index]
+        faults += [
+            Fault(f"{pointer}/{escape(name[:100])}", "is not a feature of this model; its features are "
+                  + ", ".join(self.names)) for name in unknown[:20]
+        ]  # fmt: skip
+        return row_raw, faults
+
+    def record(self, row_raw: Float[np.ndarray, "p"]) -> Record:
+        """The JSON record of a raw row; `read` gives the same row back, to the last bit."""
+        return {f.name: f.value(float(v)) for f, v in zip(self.features, row_raw, strict=True)}
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {name: j for j, name in enumerate(self.names)}
+
+    def index(self, name: str) -> int | None:
+        """Position of a feature, None for a name that is not in the schema."""
+        return self._index.get(name)
+
+
+def escape(name: str) -> str:
+    """A key as a JSON pointer token."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+Encoding: TypeAlias = Literal["standard", "minmax", "none"]
+
+
+def fit_encoding(
+    features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"], encoding: Encoding
+) -> tuple[Feature, ...]:
+    """Features with `center` and `scale`; those that have them keep them.
+
+    `standard` is mean and standard deviation of the reference data (population form), `minmax` maps its range to
+    [0, 1], `none` keeps raw numbers. A constant column gets scale 1. Ordinals are fitted on their index; a binary is
+    always 0 or 1.
+    """
+    fitted: list[Feature] = []
+    for j, feature in enumerate(features):
+        column = rows_raw[:, j]
+        if feature.is_group or feature.center is not None:
+            fitted.append(feature)
+            continue
+        if encoding == "none" or feature.type is FeatureType.BINARY:
+            center, scale = 0.0, 1.0
+        elif column.min() == column.max():  # the computed deviation of equal numbers need not be zero
+            center, scale = float(column[0]), 1.0
+        elif encoding == "standard":
+            center, scale = float(column.mean()), float(column.std())
+        else:
+            center, scale = float(column.min()), float(np.ptp(column))
+        fitted.append(replace(feature, center=center, scale=scale if scale > 0 else 1.0))
+    return tuple(fitted)

@@ -1,0 +1,1 @@
+"""Models as the core sees them: one score per point."""

@@ -1,0 +1,257 @@
+"""The black box: the core sees any model as one score per point.
+
+`score` is in logit space, favourable iff it is >= 0: ``logit(p) - logit(threshold)`` for a model that gives
+probabilities. A model that gives only labels scores +1 or -1.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.special import expit
+
+from app.errors import BudgetExceeded, DeadlineExceeded, ModelOutputInvalid
+from app.recourse.features import FeatureSpace
+from app.recourse.models.tree_boxes import Boxes
+
+Predict: TypeAlias = Callable[[np.ndarray], np.ndarray]
+
+LOGIT_LIMIT = 40.0
+"""Scores are clipped here: a probability of exactly 0 or 1 has a finite score."""
+
+
+LAST_BITS = 1e-9
+"""Scores of a smooth model nearer to 0 than this may change sign when they are computed again."""
+ROUNDING = 1e-12
+"""Tolerance of probabilities outside [0, 1], as averages over an ensemble may be."""
+
+
+class Input(StrEnum):
+    """What the model takes."""
+
+    ENCODED = "encoded"
+    RAW = "raw"
+
+
+class Output(StrEnum):
+    """What the model gives, for the favourable class."""
+
+    PROBABILITY = "probability"
+    LOGIT = "logit"
+    LABEL = "label"
+
+
+def logit(probability: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
+    """log(p / (1 - p)), clipped to +-`LOGIT_LIMIT`; NaN stays NaN."""
+    p = np.asarray(probability, dtype=float)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.minimum(np.maximum(np.log(p) - np.log1p(-p), -LOGIT_LIMIT), LOGIT_LIMIT))
+
+
+def sigmoid(value: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
+    """Inverse of `logit`."""
+    return np.asarray(expit(value))
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """A model that answers over a network: it may be slow, and its requests cost money."""
+
+    @property
+    def max_calls(self) -> int:
+        """Largest number of requests of one answer."""
+
+    @property
+    def max_rows(self) -> int:
+        """Largest number of records in all requests of one answer."""
+
+    def price(self, rows: int) -> tuple[int, int]:
+        """Requests and records that are sent to score so many records."""
+
+    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
+        """As `BlackBox.predict`, but raises DeadlineExceeded at a `time.monotonic()`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlackBox:
+    """A model behind one function, in the units of the core.
+
+    `predict` maps encoded points ``(n, d)`` or raw rows ``(n, p)``, as `input` says, to ``(n,)`` outputs. `gradient`,
+    where the model offers one, maps encoded points to the gradient of the *score*, ``(n, d)``.
+    """
+
+    space: FeatureSpace
+    predict: Predict
+    input: Input = Input.ENCODED
+    output: Output = Output.PROBABILITY
+    threshold: float = 0.5
+    """Smallest favourable output: a probability in (0, 1), or a logit. Not used for labels."""
+    gradient: Predict | None = None
+    linear: bool = False
+    """Whether the score is a linear function of the encoded point, so that its gradient determines it."""
+    piecewise_linear: bool = False
+    """Whether the gradient is piecewise constant."""
+    rowwise: bool = False
+    """Whether several applicants can share a call: the output for a row does not depend on the other rows, to the last
+    bit, or the call goes over a network, where saved calls matter more than the last bit."""
+    boxes: Boxes | None = None
+    """The leaves, where the model is a single decision tree over encoded points; their scores are those of `score`."""
+    remote: Remote | None = None
+
+    def by(self, deadline: float | None) -> "BlackBox":
+        """The same model; a remote one gives up at `deadline`, a `time.monotonic()`."""
+        remote = self.remote
+        if remote is None or deadline is None:
+            return self
+        return replace(self, predict=lambda rows: remote.predict_by(rows, deadline))
+
+    @property
+    def fractional(self) -> bool:
+        """Whether the model can score points that are no legal record, such as half a category."""
+        return self.input is Input.ENCODED
+
+    def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        """Scores of encoded points; NaN where the model gave no finite answer."""
+        return self._to_score(X if self.fractional else self.space.decode(X))
+
+    def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """Scores of raw rows, exactly as a record of them would be scored; NaN as in `score`."""
+        return self._to_score(self.space.encode(rows_raw) if self.fractional else rows_raw)
+
+    def accepts(self, scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        """Which decisions are favourable, independent of the number of rows in a call.
+
+        Sums of a smooth model differ in the last bits with the number of rows; no answer may depend on these.
+        """
+        settled = self.rowwise or self.gradient is None
+        return favourable(scores) if settled else np.asarray(scores >= LAST_BITS)
+
+    def probability(self, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"] | None:
+        """Probability of the favourable class for scores of this model; None for a model that gives labels."""
+        return None if self.output is Output.LABEL else sigmoid(scores + self.offset)
+
+    def probability_of(self, score: float) -> float | None:
+        """`probability` of one score; None also for a score of NaN."""
+        probabilities = self.probability(np.array([score]))
+        return None if probabilities is None or math.isnan(score) else float(probabilities[0])
+
+    @property
+    def offset(self) -> float:
+        """Logit of the smallest favourable output."""
+        if self.output is not Output.PROBABILITY:
+            return self.threshold
+        return math.log(self.threshold) - math.log1p(-self.threshold)
+
+    def _to_score(self, model_input: np.ndarray) -> Float[np.ndarray, "n"]:
+        output = np.asarray(self.predict(model_input), dtype=float)
+        if output.shape != (len(model_input),):
+            raise ModelOutputInvalid(
+                f"the model gave an output of shape {output.shape} for {len(model_input)} records; "
+                "it must give one number per record"
+            )
+        return self.score_of(output)
+
+    def score_of(self, output: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        """Scores of outputs; NaN as in `score`.
+
+        Raises
+        ------
+        ModelOutputInvalid : a probability is outside [0, 1]
+        """
+        finite = np.isfinite(output)
+        silent = not finite.all()
+        if silent:
+            output = np.where(finite, output, 0.5)
+        if self.output is Output.LABEL:
+            score = np.where(output > 0.5, 1.0, -1.0)
+        else:
+            if self.output is Output.PROBABILITY:
+                if output.size and (output.min() < -ROUNDING or output.max() > 1.0 + ROUNDING):
+                    raise ModelOutputInvalid("the model gave a probability outside [0, 1]")
+                score = logit(np.minimum(np.maximum(output, 0.0), 1.0)) - self.offset
+            else:
+                with np.errstate(over="ignore"):
+                    beyond = output - self.threshold
+                score = np.minimum(np.maximum(beyond, -LOGIT_LIMIT), LOGIT_LIMIT)
+            # Rounding in the logit must not change a decision, so the model's own comparison decides.
+            turned = (score >= 0.0) != (output >= self.threshold)
+            if turned.any():
+                score[turned] = np.where(output[turned] >= self.threshold, 0.0, -np.finfo(float).tiny)
+        if silent:
+            score[~finite] = np.nan
+        return score
+
+
+class Meter:
+    """A black box with counters, a deadline, and the budget of a remote model.
+
+    Parameters
+    ----------
+    deadline : `time.monotonic()` after which no call starts; None for no deadline
+    """
+
+    def __init__(self, black_box: BlackBox, deadline: float | None = None) -> None:
+        self.black_box = black_box.by(deadline)
+        self.deadline = deadline
+        self.calls = 0
+        self.rows = 0
+        self.silent = 0
+        """Rows for which the model gave no finite answer."""
+        self._sent_calls = self._sent_rows = 0
+
+    def score(self, X: Float[np.ndarray, "n d"], *, further: bool = False) -> Float[np.ndarray, "n"]:
+        """As `BlackBox.score`; raises DeadlineExceeded, BudgetExceeded.
+
+        Parameters
+        ----------
+        further : whether these points continue the previous call; for models that are not remote
+        """
+        assert not (further and self.black_box.remote)
+        return self._count(self.black_box.score, X, calls=0 if further else 1)
+
+    def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """As `BlackBox.score_raw`; raises DeadlineExceeded, BudgetExceeded."""
+        return self._count(self.black_box.score_raw, rows_raw)
+
+    def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """The gradient of the score, counted as a call; for models that offer one. Raises DeadlineExceeded."""
+        assert self.black_box.gradient is not None
+        self.check()
+        self.calls += 1
+        self.rows += len(X)
+        return self.black_box.gradient(X)
+
+    def check(self) -> None:
+        """Raise DeadlineExceeded when the deadline has passed."""
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise DeadlineExceeded
+
+    def _count(self, score: Predict, rows: np.ndarray, *, calls: int = 1) -> Float[np.ndarray, "n"]:
+        self.check()
+        self._spend(len(rows))
+        self.calls += calls
+        self.rows += len(rows)
+        scores = score(rows)
+        self.silent += int(np.isnan(scores).sum())
+        return scores
+
+    def _spend(self, rows: int) -> None:
+        """Raise BudgetExceeded if the call would exceed the budget; nothing is sent then."""
+        remote = self.black_box.remote
+        if remote is None:
+            return
+        calls, sent = remote.price(rows)
+        if self._sent_calls + calls > remote.max_calls or self._sent_rows + sent > remote.max_rows:
+            raise BudgetExceeded
+        self._sent_calls += calls
+        self._sent_rows += sent
+
+
+def favourable(scores: Float[np.ndarray, "*n"]) -> Bool[np.ndarray, "*n"]:
+    """Decisions of scores; a NaN is never favourable."""
+    return np.asarray(scores >= 0.0)

@@ -1,0 +1,107 @@
+"""How what was told about future models compares with what later versions of the model did, and a correction.
+
+A *promise* is one counterfactual with the share of held-back future models that accept it, which is what was told. The
+next version of the model keeps it or breaks it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.optimize import isotonic_regression
+from scipy.special import gammaincc
+
+FEWEST_PROMISES = 50
+"""Checked promises without which nothing is corrected."""
+
+SIGNIFICANCE = 0.05
+"""Largest chance of a correction where retrainings are as the future models are."""
+
+GROUP, MOST_GROUPS = 25, 10
+"""Promises in a group of similar ones, at least on average, and the largest number of groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retraining:
+    """The promises of one version, checked by the next."""
+
+    told: Float[np.ndarray, "n"]
+    kept: Bool[np.ndarray, "n"]
+    rivals: Float[np.ndarray, "k"]
+    """Share of these promises that each held-back future model of the version accepts; empty where there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A correction of what is told, from promises of earlier versions."""
+
+    told: tuple[float, ...]
+    """Ascending, without duplicates; at least one."""
+    by: tuple[float, ...]
+    """How much to subtract there, >= 0; linear in between, constant beyond the ends."""
+    promises: int
+    """Checked promises behind it."""
+    retrainings: int
+    """Next versions that checked them."""
+
+    def corrected(self, probability: float) -> float:
+        """What is told after the correction, in [0, `probability`]; it never falls where `probability` grows."""
+        return max(0.0, probability - float(np.interp(probability, self.told, self.by)))
+
+
+def calibrate(retrainings: Sequence[Retraining]) -> Calibration | None:
+    """The correction that past retrainings call for; None where they broke no more than was told.
+
+    Two steps. *Whether*: under the null hypothesis a version is followed by a model like its held-back future models,
+    so among these the next version's share of kept promises has a uniform rank, however much its decisions about
+    different people depend on each other. The conformal p-values of all retrainings are combined by Fisher's method.
+    *How much*: the share of kept promises as an isotonic function of what was told, where it is below that.
+
+    Parameters
+    ----------
+    retrainings : those without `rivals` are left out
+
+    Notes
+    -----
+    The null hypothesis is rejected in error with probability at most `SIGNIFICANCE`. Once it is rejected, a corrected
+    probability is kept at least as often as it says on average over retrainings like the past ones, up to the error of
+    estimating this from `promises`; with few retrainings that error is dominated by their number.
+
+    References
+    ----------
+    Vovk, Gammerman, Shafer, Algorithmic Learning in a Random World, 2005 (p-values from ranks).
+    """
+    usable = [one for one in retrainings if len(one.rivals) and len(one.told)]
+    count = sum(len(one.told) for one in usable)
+    if count < FEWEST_PROMISES or not _broke_more(usable):
+        return None
+    told, kept = np.concatenate([one.told for one in usable]), np.concatenate([one.kept for one in usable])
+    means, shares, sizes = _groups(told, kept)
+    fitted = isotonic_regression(shares, weights=sizes).x
+    by = np.maximum(means - fitted, 0.0)
+    return Calibration(told=tuple(means.tolist()), by=tuple(by.tolist()), promises=count, retrainings=len(usable))
+
+
+def rank(retraining: Retraining) -> float:
+    """The conformal p-value of the next version among the held-back models: small where it keeps less than these."""
+    rivals = retraining.rivals
+    return float(1 + (rivals <= retraining.kept.mean()).sum()) / (1 + len(rivals))
+
+
+def _broke_more(retrainings: Sequence[Retraining]) -> bool:
+    # -2 sum(log p) has a chi-squared distribution with 2 m degrees of freedom.
+    logs = -float(np.log([rank(one) for one in retrainings]).sum())
+    return bool(gammaincc(len(retrainings), logs) <= SIGNIFICANCE)
+
+
+def _groups(
+    told: Float[np.ndarray, "n"], kept: Bool[np.ndarray, "n"]
+) -> tuple[Float[np.ndarray, "g"], Float[np.ndarray, "g"], Float[np.ndarray, "g"]]:
+    """Mean of what was told, share kept and size of groups of similar promises; equal ones are in one group."""
+    groups = min(MOST_GROUPS, max(1, len(told) // GROUP))
+    _, at, counts = np.unique(told, return_inverse=True, return_counts=True)
+    first = np.cumsum(counts) - counts
+    _, group = np.unique((first * groups // len(told))[at], return_inverse=True)
+    sizes = np.bincount(group).astype(float)
+    return np.bincount(group, told) / sizes, np.bincount(group, kept.astype(float)) / sizes, sizes

@@ -1,0 +1,57 @@
+"""Future models: models that the lender might have after its next training.
+
+Two disjoint sets belong to a model. The *search set* helps to find a record; the *held-back set* takes part in no
+search, so the share of it that accepts a record is an unbiased estimate, with a binomial interval.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import Input
+from app.recourse.models.calibration import Calibration
+
+ScoreAll: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""From model input, ``(n, d)`` encoded or ``(n, p)`` raw, to scores ``(n, k)`` of k models; NaN where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FutureModels:
+    """Several future models that are scored together."""
+
+    space: FeatureSpace
+    count: int
+    """How many models there are, k."""
+    score_all: ScoreAll
+    input: Input = Input.ENCODED
+    """What `score_all` takes."""
+
+    def scores(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
+        """Score of each encoded point by each model; favourable iff >= 0, NaN where a model gives none."""
+        return self.score_all(X if self.input is Input.ENCODED else self.space.decode(X))
+
+    def scores_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
+        """The same for raw rows, exactly as a record of them is scored."""
+        return self.score_all(self.space.encode(rows_raw) if self.input is Input.ENCODED else rows_raw)
+
+    def shares(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """Share of the models that accept each raw row, in [0, 1]."""
+        return (self.scores_raw(rows_raw) >= 0.0).mean(axis=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Futures:
+    """The future models of one registered model."""
+
+    search: FutureModels
+    """Takes part in searches."""
+    held_back: FutureModels
+    """Takes part in no search; measures the validity of a record."""
+    source: str
+    """How the models came about: `retrained`, `command`, `supplied` or `stand_in`."""
+    calibration: Calibration | None = None
+    """Correction of the measured validity, from earlier versions; None where they call for none."""

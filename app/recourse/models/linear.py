@@ -1,0 +1,53 @@
+"""Linear decisions ``f(x) = w.x + c``, favourable iff ``f(x) >= 0``, and distributions of them."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import DegenerateSurrogate
+
+
+@dataclass(frozen=True, slots=True)
+class LinearModel:
+    """Weights and intercept in encoded space."""
+
+    w: Float[np.ndarray, "d"]
+    c: float
+
+    def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        """``w.x + c`` of each point."""
+        return X @ self.w + self.c
+
+    def unit(self) -> "LinearModel":
+        """The same decisions with ``|w|_2 = 1``, so that scores are distances to the hyperplane.
+
+        Raises
+        ------
+        DegenerateSurrogate : ``w`` is zero or not finite, the model decides the same everywhere.
+        """
+        norm = float(np.linalg.norm(self.w))
+        if not norm > 0.0 or not math.isfinite(norm) or not math.isfinite(self.c):
+            raise DegenerateSurrogate
+        return LinearModel(self.w / norm, self.c / norm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightMoments:
+    """Mean and covariance of uncertain linear models ``theta = (w, c)``, intercept last; the mean has length 1."""
+
+    mean: Float[np.ndarray, "m"]
+    root: Float[np.ndarray, "m q"]
+    """The covariance is ``root @ root.T``."""
+    kind: str
+    """Their source: a `MomentsKind`."""
+
+    def project(self, points: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+        """Mean and standard deviation of the score of each homogeneous point."""
+        return points @ self.mean, np.sqrt(((points @ self.root) ** 2).sum(axis=1))
+
+
+def homogeneous(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n m"]:
+    """Points with a 1 appended, so that ``theta.x`` is the whole score."""
+    return np.concatenate([X, np.ones((len(X), 1))], axis=1)

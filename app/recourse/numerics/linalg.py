@@ -1,0 +1,114 @@
+"""Linear algebra that several packages use."""
+
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import lapack
+
+RANK_TOLERANCE = 1e-12
+"""Eigenvalues below this share of the largest are zero."""
+SAME = 1e-12
+"""Distances below this count as zero."""
+
+
+DiagonalPair: TypeAlias = tuple[
+    Float[np.ndarray, "d k"], Float[np.ndarray, "k"], Float[np.ndarray, "k"], Float[np.ndarray, "d"] | None
+]
+"""``V, s, t, outside`` of `diagonalise_pair`."""
+
+
+def diagonalise_pair(
+    S: Float[np.ndarray, "d d"], T: Float[np.ndarray, "d d"], a: Float[np.ndarray, "d"]
+) -> DiagonalPair:
+    """Coordinates of the range of ``S + T`` in which both positive semidefinite matrices are diagonal.
+
+    Returns
+    -------
+    V, s, t : ``V'SV = diag(s)``, ``V'TV = diag(t)``, ``s + t = 1``
+    outside : the part of `a` outside the range of ``S + T``; None where `a` lies inside
+    """
+    total = S + T
+    t, V, failed = lapack.dsygvd(T, total)
+    if not failed and float((V * V).sum(axis=0).max()) * float(total.diagonal().max()) < 1.0 / RANK_TOLERANCE:
+        t = np.minimum(np.maximum(t, 0.0), 1.0)
+        return V, 1.0 - t, t, None
+    values, vectors = np.linalg.eigh(total)
+    keep = values > RANK_TOLERANCE * max(float(values[-1]), np.finfo(float).tiny)
+    inside = vectors[:, keep]
+    outside = a - inside @ (inside.T @ a)
+    if np.linalg.norm(outside) > 1e-9 * np.linalg.norm(a):
+        return np.empty((len(a), 0)), np.empty(0), np.empty(0), outside
+    half = inside / np.sqrt(values[keep])
+    t, rotation = np.linalg.eigh(half.T @ T @ half)
+    t = np.minimum(np.maximum(t, 0.0), 1.0)
+    return half @ rotation, 1.0 - t, t, None
+
+
+@lru_cache(maxsize=16)
+def standard_normal(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
+    """`n` draws of `d` independent standard normal numbers; kept, because most requests have the same seed."""
+    draws = np.random.default_rng(seed).standard_normal((n, d))
+    draws.flags.writeable = False
+    return draws
+
+
+def distances(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "n k"]:
+    """L2, between all rows of one and all rows of the other."""
+    between = X[:, None] - Y[None]
+    return np.sqrt(np.einsum("nkd,nkd->nk", between, between))
+
+
+def diversity(X: Float[np.ndarray, "n d"]) -> float:
+    """Determinant of ``1/(1 + distance)``: 0 for equal members, towards 1 for distant ones."""
+    return float(np.linalg.det(1.0 / (1.0 + distances(X, X))))
+
+
+def proximity(X: Float[np.ndarray, "n d"], x0: Float[np.ndarray, "d"]) -> float:
+    """Mean distance to the factual."""
+    return float(np.sqrt(((X - x0) ** 2).sum(axis=1)).mean())
+
+
+def project(
+    X: Float[np.ndarray, "n k"],
+    normal: Float[np.ndarray, "k"],
+    need: Float[np.ndarray, "n"],
+    lower: Float[np.ndarray, "n k"],
+    upper: Float[np.ndarray, "n k"],
+) -> Float[np.ndarray, "n k"]:
+    """The nearest points of ``{x : normal.x >= need, lower <= x <= upper}``; exact.
+
+    The answer is ``clip(x + t normal)`` for the least ``t >= 0`` that meets the need, and ``normal.x(t)`` is monotone
+    and linear between the values of ``t`` where a coordinate enters or leaves its range: sort, sum up, interpolate.
+
+    Returns
+    -------
+    (n, k); where the box does not reach the half-space, the point of the box that comes nearest to it
+    """
+    projected = np.clip(X, lower, upper)
+    short = np.flatnonzero(projected @ normal < need)
+    if not short.size or not normal.any():
+        return projected
+    used = normal != 0.0
+    a, x = normal[used], X[short][:, used]
+    low, high = lower[short][:, used], upper[short][:, used]
+    leave = np.maximum((np.where(a > 0.0, high, low) - x) / a, 0.0)
+    enter = np.clip((np.where(a > 0.0, low, high) - x) / a, 0.0, leave)
+    missing = need[short] - projected[short] @ normal
+    finite = np.where(np.isfinite(leave), leave, enter).max(axis=1)
+    last = finite + missing / (a**2).min()  # beyond which no coordinate has to move; instead of infinity
+    times = np.concatenate([np.minimum(enter, last[:, None]), np.minimum(leave, last[:, None])], axis=1)
+    order = times.argsort(axis=1)
+    times = np.take_along_axis(times, order, axis=1)
+    slopes = np.concatenate([a**2, -(a**2)])[order].cumsum(axis=1)
+    gained = (slopes[:, :-1] * np.diff(times, axis=1)).cumsum(axis=1)
+    enough = gained >= missing[:, None]
+    k = np.where(enough.any(axis=1), enough.argmax(axis=1), gained.shape[1] - 1)
+    rows = np.arange(len(short))
+    before = np.where(k > 0, gained[rows, k - 1], 0.0)
+    slope = slopes[rows, k]
+    t = times[rows, k] + np.where(slope > 0.0, (missing - before) / np.where(slope > 0.0, slope, 1.0), 0.0)
+    t = np.where(enough.any(axis=1), t, times[:, -1])
+    projected[short] = np.clip(X[short] + t[:, None] * normal, lower[short], upper[short])
+    return projected

@@ -1,0 +1,133 @@
+"""The only caller of optimisation solvers."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy import sparse
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from app.errors import DeadlineExceeded, SolverFailed
+
+_OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
+
+
+def mixed_integer_program(
+    cost: Float[np.ndarray, "n"],
+    A: Float[np.ndarray, "m n"],
+    lower: Float[np.ndarray, "m"],
+    upper: Float[np.ndarray, "m"],
+    *,
+    limit: Float[np.ndarray, "n"],
+    integer: Bool[np.ndarray, "n"],
+    time_limit_s: float | None = None,
+) -> Float[np.ndarray, "n"] | None:
+    """``argmin cost.x`` subject to ``lower <= A x <= upper``, ``0 <= x <= limit``, chosen entries whole; by HiGHS.
+
+    Returns
+    -------
+    (n,), optimal, or the best known at the time limit; None where the constraints are infeasible
+
+    Raises
+    ------
+    DeadlineExceeded : no answer was known at the time limit
+    SolverFailed : the solver ended without an answer
+    """
+    if not len(cost):  # the solver refuses a program without variables
+        return cost if ((lower <= 1e-9) & (upper >= -1e-9)).all() else None
+    give_up = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
+    constraints = LinearConstraint(A, lower, upper)
+    # HiGHS sometimes fails after its own presolve, but solves the program without it.
+    for presolve in (True, False):
+        options = {"mip_rel_gap": 1e-6, "presolve": presolve, "time_limit": max(give_up - time.monotonic(), 1e-3)}
+        answer = milp(
+            cost, constraints=constraints, bounds=Bounds(0.0, limit), integrality=integer.astype(int), options=options
+        )
+        if answer.status in (_OPTIMAL, _LIMIT, _INFEASIBLE):
+            break
+    else:
+        raise SolverFailed(f"The mixed-integer solver ended without an answer: {answer.message}")
+    if answer.status == _INFEASIBLE:
+        return None
+    if answer.x is None:
+        raise DeadlineExceeded("The mixed-integer solver found no answer within its time limit.")
+    x = np.asarray(answer.x, dtype=float)
+    x[integer] = np.rint(x[integer])
+    # Whole numbers are whole up to a tolerance that the continuous ones may exploit, so solve for these again.
+    fixed = Bounds(np.where(integer, x, 0.0), np.where(integer, x, limit))
+    settled = milp(cost, constraints=constraints, bounds=fixed)
+    return x if settled.x is None else np.where(integer, x, settled.x)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bracketed:
+    """Proven bounds on the optimal value of a minimisation, and where it is taken."""
+
+    lower: float
+    """From the dual side, lowered by its residuals."""
+    upper: float
+    """From the primal side, raised by its residuals."""
+    x: Float[np.ndarray, "n"]
+    """The solver's optimum; feasible up to its accuracy."""
+
+
+def cone_program(
+    cost: Float[np.ndarray, "n"],
+    entries: tuple[Float[np.ndarray, "k"], tuple[Int[np.ndarray, "k"], Int[np.ndarray, "k"]]],
+    offset: Float[np.ndarray, "m"],
+    cones: list[tuple[str, int]],
+    *,
+    time_limit_s: float,
+) -> Bracketed | None:
+    """``min cost.x`` subject to ``offset - A x`` in the product of the cones, by Clarabel.
+
+    Parameters
+    ----------
+    entries : values and (row, column) of A
+    cones : in the order of the rows; ("zero", rows), ("nonnegative", rows), ("second_order", rows), whose first row is
+        at least the length of the others, or ("semidefinite", n), whose rows are the upper triangle, column by column,
+        off-diagonal entries times sqrt(2)
+
+    Returns
+    -------
+    None where the constraints are infeasible
+
+    Raises
+    ------
+    DeadlineExceeded : it did not converge within the time limit
+    SolverFailed : it ended without an answer
+    """
+    import clarabel
+
+    kinds = {
+        "zero": clarabel.ZeroConeT,
+        "nonnegative": clarabel.NonnegativeConeT,
+        "second_order": clarabel.SecondOrderConeT,
+        "semidefinite": clarabel.PSDTriangleConeT,
+    }
+    A = sparse.csc_matrix(entries, shape=(len(offset), len(cost)))
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.time_limit = time_limit_s
+    settings.max_threads = 1
+    nothing = sparse.csc_matrix((len(cost), len(cost)))
+    answer = clarabel.DefaultSolver(
+        nothing, cost, A, offset, [kinds[kind](size) for kind, size in cones], settings
+    ).solve()
+    if str(answer.status) in ("PrimalInfeasible", "AlmostPrimalInfeasible"):
+        return None
+    if str(answer.status) == "MaxTime":
+        raise DeadlineExceeded("The cone solver found no answer within its time limit.")
+    if str(answer.status) not in ("Solved", "AlmostSolved"):
+        raise SolverFailed(f"The cone solver ended without an answer: {answer.status}")
+    x, z, s = (np.asarray(vector) for vector in (answer.x, answer.z, answer.s))
+    # For every feasible x': cost.x' >= -offset.z + (cost + A'z).x', and the solver's own x bounds the size of x'.
+    stationarity = float(np.abs(cost + A.T @ z).max())
+    feasibility = float(np.abs(A @ x + s - offset).max())
+    return Bracketed(
+        lower=-float(offset @ z) - 2.0 * stationarity * (1.0 + float(np.abs(x).sum())),
+        upper=float(cost @ x) + 2.0 * feasibility * (1.0 + float(np.abs(z).sum())),
+        x=x,
+    )

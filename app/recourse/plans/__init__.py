@@ -1,0 +1,1 @@
+"""Several counterfactuals judged together."""

@@ -1,0 +1,349 @@
+"""Corrections of a given plan, so that it stays valid together when the model is retrained (paper 4).
+
+*Requirement*: every member is moved to the nearest legal record that the mean of the retrained models accepts with a
+margin, ``x <- x - min(0, mu.x~ - eps) mu_w / |mu_w|^2`` where nothing else limits it; features only, never the bias.
+
+*Mahalanobis*: of the members that a worst distribution of models is most likely to lose (the largest ``lambda_j`` of
+the program for the joint lower bound), each is moved within a ball so that the mean is as many standard deviations
+away from refusing it as can be: ``max mu.x~ / |Sigma^1/2 x~|``, as a cone program in ``v = t x~``, ``mu.v = 1``
+(theorem 3.1), with ranges and linear rules of the action set in the same homogeneous form.
+
+Both optima are points; the answer is a legal record, rounded away from the boundary and then moved by single features
+(`app.recourse.search.local_moves`) while that helps. `keep_better` drops corrections that do not raise the joint lower
+bound, because a member that is better by itself can make the plan worse.
+
+References
+----------
+Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR 2022, section 3.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+import numpy as np
+from annotated_types import Interval
+from jaxtyping import Bool, Float, Int
+
+from app.errors import DeadlineExceeded, SolverFailed
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
+from app.recourse.numerics.linalg import project
+from app.recourse.numerics.solvers import cone_program
+from app.recourse.result import MemberOutcome, Relaxation
+from app.recourse.robustness.gelbrich import PlanBounds, plan_bounds, validity_bounds
+from app.recourse.search.cheapest import Search
+from app.recourse.search.local_moves import SingleMoves
+
+CorrectionKind: TypeAlias = Literal["requirement", "mahalanobis"]
+
+STEPS = 100
+"""Largest number of single moves of a corrected member."""
+PENALTY = 1e6
+"""Penalty of a unit beyond a limit."""
+SLACK = 1e-9
+"""Tolerance of a limit, for rounding."""
+GAIN = 1e-7
+"""Improvements of the joint lower bound below this are the solver's accuracy."""
+LEAST_DEVIATION = 1e-12
+"""Least deviation of a score under retraining; avoids division by zero for a certain model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectionParams:
+    """Aim and limits of a correction."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    kind: CorrectionKind = "mahalanobis"
+    """`requirement`: the mean of the retrained models accepts every member with the margin. `mahalanobis`: the members
+    most at risk are moved a little, to where most retrained models accept them."""
+    margin: Annotated[float, Interval(ge=0, le=100)] = 0.1
+    """For `requirement`: least score of each member under the mean of the retrained models, whose weights have length
+    1."""
+    count: Annotated[int, Interval(ge=1, le=20)] = 3
+    """For `mahalanobis`: how many members may change, those most at risk first."""
+    max_shift: Annotated[float, Interval(gt=0, le=100)] = 0.1
+    """For `mahalanobis`: how far a member may be moved, L2 distance in encoded units."""
+
+    @property
+    def gain(self) -> float:
+        """By how much the joint lower bound has to rise for a correction to be made."""
+        return GAIN if self.kind == "mahalanobis" else 0.0
+
+
+class Corrector:
+    """Corrects members of plans for one applicant, under given moments of retrained models.
+
+    Raises
+    ------
+    DegenerateSurrogate : the mean of the models decides the same everywhere
+    """
+
+    def __init__(
+        self, action_set: ActionSet, moments: WeightMoments, params: CorrectionParams, *, until: float = math.inf
+    ) -> None:
+        self.actions, self.moments, self.params, self.until = action_set, moments, params, until
+        self.moves = SingleMoves(action_set)
+        mean = moments.mean
+        self.length = float(np.linalg.norm(mean[:-1]))
+        deadline = None if math.isinf(until) else until
+        self.search = Search(LinearModel(mean[:-1], float(mean[-1])).unit(), action_set, deadline=deadline)
+        self.covariance = moments.root @ moments.root.T
+
+    def outcomes(self, rows_raw: Float[np.ndarray, "n p"], before: PlanBounds) -> list[MemberOutcome | None]:
+        """The outcome of members that are not corrected; None for those to correct."""
+        scores = self._scores(rows_raw)
+        if self.params.kind == "requirement":
+            return [MemberOutcome.MET if score >= self.params.margin - SLACK else None for score in scores]
+        # Where the mean refuses a member there is no worst distribution to ask: the weakest members are most at risk.
+        risk = -self._ratios(rows_raw) if before.lost is None else np.array(before.lost)
+        chosen = (-risk).argsort(kind="stable")[: self.params.count]
+        return [None if j in chosen else MemberOutcome.NOT_SELECTED for j in range(len(rows_raw))]
+
+    def candidates(
+        self, row_raw: Float[np.ndarray, "p"], extra_margins: Float[np.ndarray, "k"]
+    ) -> Float[np.ndarray, "m p"]:
+        """Legal corrections of one member, the best first; none where no legal record meets the aim.
+
+        Parameters
+        ----------
+        extra_margins : (k,), >= 0; by how much `requirement` goes beyond its margin, for models that refuse the first
+        """
+        if self.params.kind == "requirement":
+            rows = [self.requirement(row_raw, self.params.margin + extra) for extra in extra_margins.tolist()]
+        else:
+            rows = [self.mahalanobis(row_raw, self.params.max_shift * share) for share in (1.0, 0.5)]
+        return np.array([row for row in rows if row is not None]).reshape(-1, len(row_raw))
+
+    def relaxation(self) -> Relaxation | None:
+        """The constraint whose removal helps the requirement most."""
+        return self.search.relaxation(self.params.margin / self.length)
+
+    def requirement(self, row_raw: Float[np.ndarray, "p"], margin: float) -> Float[np.ndarray, "p"] | None:
+        """The legal row nearest to a member that the mean accepts with a margin; None where there is none.
+
+        Numbers are projected exactly and rounded away from the boundary; categories change only by single moves.
+        """
+        space, mean = self.actions.space, self.moments.mean
+        x = space.encode(row_raw[None])[0]
+        columns, lower, upper = self._box(row_raw)
+        fixed = x.copy()
+        fixed[columns] = 0.0
+        need = margin - float(fixed @ mean[:-1] + mean[-1])
+        moved = x.copy()
+        moved[columns] = project(x[columns][None], mean[columns], np.array([need]), lower[None], upper[None])[0]
+        starts = [self._rounded(row_raw, moved, columns), *self.search.rows(np.array([margin / self.length]))]
+        return self._settled(
+            starts,
+            worth=lambda rows: -np.sqrt(((space.encode(rows) - x) ** 2).sum(axis=1)),
+            miss=lambda rows: margin - self._scores(rows),
+        )
+
+    def mahalanobis(self, row_raw: Float[np.ndarray, "p"], shift: float) -> Float[np.ndarray, "p"] | None:
+        """The legal row within `shift` of a member whose score under the mean is most deviations above 0.
+
+        None where the mean accepts no row so near.
+
+        Raises
+        ------
+        DeadlineExceeded, SolverFailed : as `mixed_integer_program`
+        """
+        A, space = self.actions, self.actions.space
+        x = space.encode(row_raw[None])[0]
+        columns = self._box(row_raw)[0]
+        point = self.mahalanobis_point(row_raw, shift)
+        starts = [row_raw, A.snap(row_raw[None])[0]]
+        if point is not None:
+            # Rounded away from the boundary, or else as little as possible.
+            starts += [self._rounded(row_raw, point, columns), self._rounded(row_raw, point, columns, away=False)]
+        return self._settled(
+            starts,
+            worth=self._ratios,
+            miss=lambda rows: np.maximum(
+                np.sqrt(((space.encode(rows) - x) ** 2).sum(axis=1)) - shift, -self._scores(rows)
+            ),
+        )
+
+    def mahalanobis_point(self, row_raw: Float[np.ndarray, "p"], shift: float) -> Float[np.ndarray, "d"] | None:
+        """The optimum of theorem 3.1 with ranges and rules, categories as they are; None where it is infeasible.
+
+        Unknowns ``(v, t, s)``: ``v = t x`` in the columns that can move, ``s >= |Sigma^1/2 x~| t``.
+        """
+        A, space = self.actions, self.actions.space
+        x = space.encode(row_raw[None])[0]
+        columns, lower, upper = self._box(row_raw)
+        k = len(columns)
+        embed = np.zeros((len(x) + 1, k + 1))  # (v, t) -> t x~
+        embed[columns, np.arange(k)] = 1.0
+        embed[:, k] = np.append(x, 1.0)
+        embed[columns, k] = 0.0
+        root = np.linalg.qr(self.moments.root.T @ embed, mode="r")
+        nothing = np.zeros((len(root), 1))
+        blocks: list[tuple[str, Float[np.ndarray, "r c"], float]] = [
+            ("zero", np.append(self.moments.mean @ embed, 0.0)[None], -1.0),
+            ("second_order", np.vstack([np.eye(k + 2)[k + 1], np.hstack([root, nothing])]), 0.0),
+        ]
+        ball = np.zeros((k + 1, k + 2))
+        ball[0, k] = shift
+        ball[1:, :k], ball[1:, k] = np.eye(k), -x[columns]
+        blocks.append(("second_order", ball, 0.0))
+        above, below = np.isfinite(lower), np.isfinite(upper)
+        ranges = np.zeros((2 * k, k + 2))
+        ranges[:k, :k], ranges[:k, k] = np.eye(k), -np.where(above, lower, 0.0)
+        ranges[k:, :k], ranges[k:, k] = -np.eye(k), np.where(below, upper, 0.0)
+        blocks.append(("nonnegative", np.vstack([ranges[np.concatenate([above, below])], np.eye(k + 2)[k]]), 0.0))
+        numeric = np.searchsorted(space.numeric_columns, columns)
+        for rule in A.rules:
+            slope = np.array(rule.coefficients_raw)
+            moving = space.numeric[numeric]
+            rest = rule.limit - slope @ row_raw + slope[moving] @ (row_raw[moving] - space.center_raw[numeric])
+            room = np.concatenate([-slope[moving] * space.scale_raw[numeric], [rest, 0.0]])
+            blocks.append(("zero" if rule.equality else "nonnegative", room[None], 0.0))
+        rows = np.vstack([block for _, block, _ in blocks])
+        offset = np.concatenate([np.full(len(block), at) for _, block, at in blocks])
+        where = (np.nonzero(rows)[0], np.nonzero(rows)[1])
+        answer = cone_program(
+            np.eye(k + 2)[k + 1],
+            (-rows[where], where),
+            offset,
+            [(kind, len(block)) for kind, block, _ in blocks],
+            time_limit_s=max(self.until - time.monotonic(), 1e-3),
+        )
+        if answer is None or answer.x[k] <= 0.0:
+            return None
+        point = x.copy()
+        point[columns] = answer.x[:k] / answer.x[k]
+        return point
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        return homogeneous(self.actions.space.encode(rows_raw)) @ self.moments.mean
+
+    def _ratios(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        points = homogeneous(self.actions.space.encode(rows_raw))
+        variance = ((points @ self.covariance) * points).sum(axis=1)
+        return points @ self.moments.mean / np.sqrt(np.maximum(variance, LEAST_DEVIATION**2))
+
+    def _box(
+        self, row_raw: Float[np.ndarray, "p"]
+    ) -> tuple[Int[np.ndarray, "k"], Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
+        """Columns of the numbers that can move, and their ranges; under a cap, of those that have moved already."""
+        A, space = self.actions, self.actions.space
+        free = A.movable[space.numeric]
+        if A.max_changes is not None:
+            free = free & (row_raw != A.factual_raw)[space.numeric]
+        j, center, scale = space.numeric[free], space.center_raw[free], space.scale_raw[free]
+        return space.numeric_columns[free], (A.lower_raw[j] - center) / scale, (A.upper_raw[j] - center) / scale
+
+    def _rounded(
+        self,
+        row_raw: Float[np.ndarray, "p"],
+        x: Float[np.ndarray, "d"],
+        columns: Int[np.ndarray, "k"],
+        *,
+        away: bool = True,
+    ) -> Float[np.ndarray, "p"]:
+        """The member with the numbers of a point, on their lattices: away from the boundary, or the nearest."""
+        A, space = self.actions, self.actions.space
+        numeric = np.searchsorted(space.numeric_columns, columns)
+        j = space.numeric[numeric]
+        moved = row_raw.copy()
+        moved[j] = x[columns] * space.scale_raw[numeric] + space.center_raw[numeric]
+        still = np.abs(moved - row_raw) <= SLACK * (1.0 + np.abs(row_raw))
+        moved = np.clip(np.where(still, row_raw, moved), A.lower_raw, A.upper_raw)
+        toward = moved.copy()
+        if away:
+            slope = self.moments.mean[columns]
+            toward[j] = np.where(slope > 0.0, np.inf, np.where(slope < 0.0, -np.inf, moved[j]))
+        return A.round(moved[None], toward_raw=toward[None])[0]
+
+    def _settled(
+        self,
+        starts: Sequence[Float[np.ndarray, "p"]],
+        *,
+        worth: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]],
+        miss: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]],
+    ) -> Float[np.ndarray, "p"] | None:
+        """The best result of single moves from each legal start; None where all miss their limit."""
+
+        def value(rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+            return PENALTY * np.maximum(miss(rows) - SLACK, 0.0) - worth(rows)
+
+        legal = [row for row in starts if self.actions.contains(row[None])[0]]
+        ends = [self.moves.descend(row, value, steps=STEPS, until=self.until) for row in legal]
+        kept = np.array([row for row in ends if miss(row[None])[0] <= SLACK])
+        return kept[worth(kept).argmax()] if len(kept) else None
+
+
+def keep_better(
+    action_set: ActionSet,
+    rows_raw: Float[np.ndarray, "n p"],
+    proposed: Sequence[Float[np.ndarray, "p"] | None],
+    moments: WeightMoments,
+    radius: float,
+    before: PlanBounds,
+    *,
+    gain: float,
+    time_limit_s: float,
+) -> tuple[Bool[np.ndarray, "n"], PlanBounds]:
+    """Which of the proposed changes to make, so that the joint lower bound rises by `gain` at least; the new bounds.
+
+    All of them if possible; else those that help their own member least are dropped, one after another. A change that
+    makes two members equal is dropped. Where the bound before is not tight, none of the bounds that the plan can
+    have had may be above the new one.
+
+    Parameters
+    ----------
+    time_limit_s : for all programs together
+    """
+    until = time.monotonic() + time_limit_s
+
+    def points(plan: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
+        return homogeneous(action_set.space.encode(plan))
+
+    own = validity_bounds(points(rows_raw), moments, radius)[0]
+    least = (before.lower if before.exact else float(own.min())) + gain
+    made = np.zeros(len(rows_raw), dtype=bool)
+    plan = rows_raw.copy()
+    for k, row in enumerate(proposed):
+        if row is not None and not (plan == row).all(axis=1).any():
+            plan[k], made[k] = row, True
+    rise = validity_bounds(points(plan), moments, radius)[0] - own
+    for k in rise.argsort(kind="stable"):
+        if made[k]:
+            after = plan_bounds(points(plan), moments, radius, time_limit_s=until - time.monotonic())
+            if after.lower >= least:
+                return made, after
+            plan[k], made[k] = rows_raw[k], False
+    return made, before
+
+
+def corrected(
+    action_set: ActionSet,
+    rows_raw: Float[np.ndarray, "n p"],
+    moments: WeightMoments,
+    radius: float,
+    params: CorrectionParams,
+    *,
+    until: float,
+) -> Float[np.ndarray, "n p"]:
+    """A plan after its correction, as far as that raises its joint lower bound in time; not yet verified."""
+    corrector = Corrector(action_set, moments, params, until=until)
+    points = homogeneous(action_set.space.encode(rows_raw))
+    before = plan_bounds(points, moments, radius, time_limit_s=until - time.monotonic())
+    try:
+        options = [
+            corrector.candidates(row, np.zeros(1)) if outcome is None else rows_raw[:0]
+            for row, outcome in zip(rows_raw, corrector.outcomes(rows_raw, before), strict=True)
+        ]
+    except (DeadlineExceeded, SolverFailed):  # the plan needs no correction
+        return rows_raw
+    proposed = [rows[0] if len(rows) else None for rows in options]
+    made, _ = keep_better(
+        action_set, rows_raw, proposed, moments, radius, before, gain=params.gain, time_limit_s=until - time.monotonic()
+    )
+    return np.array([new if change else old for old, new, change in zip(rows_raw, proposed, made, strict=True)])

@@ -1,0 +1,288 @@
+"""Plans of several counterfactuals: near the factual, far from each other, and valid together (paper 4, section 4).
+
+``min  proximity mean_j c(x_j, x0) + validity(plan) - diversity det K,  K_ij = 1 / (1 + c(x_i, x_j))``, with ``c`` the
+L2 distance in encoded space, over legal records on the favourable side of given hyperplanes. Each method
+has its own `Validity`.
+
+Numbers are continuous while Adam moves all members of several plans at once, each iterate projected exactly onto the
+side of the hyperplane and the box of the action set; categories are whole throughout, and change where the objective of
+the whole plan says so. Then numbers are rounded to their lattice, and single moves of single features under the
+same objective repair the effect of rounding.
+
+Differences from paper 4 and its code: they project and then clamp to [0, 1], which can undo the projection, and leave
+categories fractional.
+
+References
+----------
+Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR 2022, section 4.
+Mothilal, Sharma, Tan, "Explaining Machine Learning Classifiers through Diverse Counterfactual Explanations", FAT* 2020.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.method import PlanCandidates
+from app.recourse.models.linear import LinearModel, homogeneous
+from app.recourse.numerics.linalg import project
+from app.recourse.plans.objective import PlanObjective
+from app.recourse.problem import RecourseProblem
+from app.recourse.search.cheapest import Search
+from app.recourse.search.local_moves import SingleMoves
+
+FUNNEL = (8, 4, 2)
+"""Plans that are improved side by side, from different starts: how many there are in each round. A round moves numbers
+by Adam and then, in the best plans, categories by single moves."""
+ITERATIONS = 60
+"""Adam's steps per round."""
+RATE = 0.05
+"""Adam's first step along a column, as a share of the typical distance between reference records along it."""
+SWEEPS = 12
+"""Largest number of passes over all members by single moves."""
+STEPS = 4
+"""Single moves of one member before the next member is moved."""
+NEAR = 50
+"""Favourable reference records behind the starts."""
+EXTRA_MARGINS = np.array([1.0, 3.0, 9.0])
+"""Extra margins of further members over the plan's, in units of one that makes a difference."""
+
+
+def propose(
+    problem: RecourseProblem,
+    objective: PlanObjective,
+    count: int,
+    *,
+    extra_margin_unit: float,
+    adjust: Callable[[Float[np.ndarray, "j p"], float], Float[np.ndarray, "j p"]] = lambda plan_raw, until: plan_raw,  # noqa: ARG005
+) -> PlanCandidates:
+    """The best plan found, and members with an extra margin to replace those that the black box refuses.
+
+    Parameters
+    ----------
+    extra_margin_unit : an extra margin that makes a difference, encoded units
+    adjust : a last change to the plan, given `time.monotonic()` at which it has to end
+
+    Raises
+    ------
+    DegenerateSurrogate : the first hyperplane has no direction
+    DeadlineExceeded, SolverFailed : as `mixed_integer_program`, before it had found one legal row
+    """
+    normal, need = objective.sides.normals[0], float(objective.sides.needs[0])
+    length = float(np.linalg.norm(normal[:-1]))
+    model = LinearModel(normal[:-1], float(normal[-1])).unit()
+    search = Search(model, problem.action_set, deadline=problem.deadline)
+    cheapest = search.rows(np.array([need / length]))
+    rows_raw, wanted = cheapest, cheapest
+    plans = PlanSearch(problem, objective, count)
+    if len(cheapest):
+        plan = plans.best(cheapest[0])
+        wanted = adjust(plan, plans.until)
+        rows_raw = np.concatenate([wanted, plan, plans.further(wanted, EXTRA_MARGINS * extra_margin_unit)])
+        rows_raw = rows_raw[np.sort(np.unique(rows_raw, axis=0, return_index=True)[1])]
+    return PlanCandidates(
+        count=count,
+        rows_raw=rows_raw,
+        choose=lambda rows: plans.choose(rows, wanted),
+        rank=lambda rows: homogeneous(problem.action_set.space.encode(rows)) @ normal,
+        relax=lambda: search.relaxation(need / length),
+    )
+
+
+class PlanSearch:
+    """Searches plans for one applicant."""
+
+    def __init__(self, problem: RecourseProblem, objective: PlanObjective, count: int) -> None:
+        self.problem, self.objective, self.count = problem, objective, count
+        self.actions: ActionSet = problem.action_set
+        self.encode: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n d"]] = self.actions.space.encode
+        self.moves = SingleMoves(self.actions)
+        # Half of the time: verification and certificates need the rest.
+        now = time.monotonic()
+        self.until = math.inf if problem.deadline is None else now + 0.5 * (problem.deadline - now)
+
+    def best(self, anchor_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "j p"]:
+        """The best plan found: legal raw rows, distinct where there are enough.
+
+        Parameters
+        ----------
+        anchor_raw : a legal row on the favourable side
+        """
+        plans = [self._legal(rows, anchor_raw) for rows in self._starts(anchor_raw)]
+        for kept in (*FUNNEL[1:], 1):
+            if self._late():
+                return min(plans, key=self._value)
+            plans = sorted(self._moved_numbers(np.array(plans), anchor_raw), key=self._value)[:kept]
+            plans = [self._settled(rows, sweeps=1, levels_only=True) for rows in plans]
+        (plan,) = self._moved_numbers(np.array(plans), anchor_raw)
+        return self._settled(plan)
+
+    def further(
+        self, plan_raw: Float[np.ndarray, "j p"], extra_margins: Float[np.ndarray, "k"]
+    ) -> Float[np.ndarray, "n p"]:
+        """Members further on the favourable side, for each extra margin, as far as such are found."""
+        rows = [plan_raw[:0]]
+        for extra in extra_margins.tolist():
+            if self._late():
+                break
+            objective = replace(self.objective, sides=self.objective.sides.with_extra_margin(extra))
+            plan_raw = self._settled(plan_raw, sweeps=1, objective=objective)
+            rows.append(plan_raw[objective.sides.shortfall(homogeneous(self.encode(plan_raw))) <= 0.0])
+        return np.concatenate(rows)
+
+    def choose(self, rows_raw: Float[np.ndarray, "n p"], wanted_raw: Float[np.ndarray, "j p"]) -> Int[np.ndarray, "k"]:
+        """The best plan among rows, nearest member first: the proposed ones among them, and the best additions.
+
+        Of several additions each is exchanged once for the best one given the others.
+        """
+        X = self.encode(rows_raw)
+        chosen = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()][: self.count]
+        kept = len(chosen)
+        while len(chosen) < min(self.count, len(rows_raw)):
+            chosen.append(self._best_addition(X, chosen))
+        for place in range(kept, len(chosen)) if len(chosen) < len(rows_raw) else ():
+            others = chosen[:place] + chosen[place + 1 :]
+            chosen[place] = self._best_addition(X, others)
+        length = ((X[chosen] - self.problem.x0) ** 2).sum(axis=1)
+        return np.array(chosen, dtype=int)[length.argsort(kind="stable")]
+
+    def _best_addition(self, X: Float[np.ndarray, "n d"], chosen: list[int]) -> int:
+        values = self.objective.joined(X[chosen])(X)
+        values[chosen] = np.inf
+        return int(values.argmin())
+
+    def _late(self) -> bool:
+        return time.monotonic() >= self.until
+
+    # --- starts ------------------------------------------------------------------------------------------------------
+
+    def _starts(self, anchor_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "b j p"]:
+        """Rows with a random part of the changes of favourable reference records; one of them is the anchor."""
+        rng = np.random.default_rng(self.problem.seed)
+        A, n = self.actions, FUNNEL[0] * self.count
+        start = A.start_raw
+        target = A.snap(self.problem.reference.rows_favourable_raw)
+        near = target[A.cost(target).argsort(kind="stable")[:NEAR]]
+        rows = np.tile(start, (n, 1))
+        if len(near):
+            rows = near[rng.integers(len(near), size=n)]
+        movable = np.flatnonzero(A.movable & (start == A.factual_raw))
+        forced = int((start != A.factual_raw).sum())
+        most = len(movable) if A.max_changes is None else min(A.max_changes - forced, len(movable))
+        taken = np.zeros((n, len(start)), dtype=bool)
+        ranks = rng.random((n, len(movable))).argsort(axis=1).argsort(axis=1)
+        taken[:, movable] = ranks < rng.integers(1, max(most, 1) + 1, size=n)[:, None]
+        rows = np.where(taken, rows, start)
+        rows[0] = anchor_raw
+        return rows.reshape(FUNNEL[0], self.count, -1)
+
+    def _legal(
+        self, rows_raw: Float[np.ndarray, "n p"], anchor_raw: Float[np.ndarray, "p"]
+    ) -> Float[np.ndarray, "n p"]:
+        """Each row, or where it is not legal, the first legal one on the way from it to the anchor."""
+        A, legal = self.actions, rows_raw.copy()
+        for share in (0.25, 0.5, 0.75, 1.0):
+            wrong = np.flatnonzero(~A.contains(legal))
+            if not wrong.size:
+                break
+            legal[wrong] = rows_raw[wrong] + share * (anchor_raw - rows_raw[wrong])
+            groups = A.space.groups
+            legal[np.ix_(wrong, groups)] = anchor_raw[groups] if share >= 0.5 else rows_raw[np.ix_(wrong, groups)]
+            legal[wrong] = A.snap(legal[wrong]) if share < 1.0 else anchor_raw
+        return legal
+
+    # --- numbers -----------------------------------------------------------------------------------------------------
+
+    def _moved_numbers(
+        self, plans_raw: Float[np.ndarray, "b j p"], anchor_raw: Float[np.ndarray, "p"]
+    ) -> list[Float[np.ndarray, "j p"]]:
+        """All plans after Adam has moved their numbers, rounded to legal rows."""
+        A, space, shape = self.actions, self.actions.space, plans_raw.shape
+        movable = A.movable[space.numeric]
+        j, columns, scale = space.numeric[movable], space.numeric_columns[movable], space.scale_raw[movable]
+        if not j.size:
+            return list(plans_raw)
+        flat = plans_raw.reshape(-1, shape[-1])
+        free = self._free(flat)[:, j]
+        X = self.encode(flat)
+        lower = np.where(free, (A.lower_raw[j] - space.center_raw[movable]) / scale, X[:, columns])
+        upper = np.where(free, (A.upper_raw[j] - space.center_raw[movable]) / scale, X[:, columns])
+        X = self._adam(X.reshape(*shape[:2], -1), columns, lower, upper).reshape(X.shape)
+        flat = flat.copy()
+        flat[:, j] = np.where(free, X[:, columns] * scale + space.center_raw[movable], flat[:, j])
+        return [self._legal(rows, anchor_raw) for rows in A.snap(flat).reshape(shape)]
+
+    def _free(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
+        """Which features of each row may move: those that have, where a cap leaves no room for more."""
+        A = self.actions
+        if A.max_changes is None:
+            return np.broadcast_to(A.movable, rows_raw.shape)
+        return A.movable & (rows_raw != A.factual_raw)
+
+    def _adam(
+        self,
+        X: Float[np.ndarray, "b j d"],
+        columns: Int[np.ndarray, "k"],
+        lower: Float[np.ndarray, "n k"],
+        upper: Float[np.ndarray, "n k"],
+    ) -> Float[np.ndarray, "b j d"]:
+        """The best iterates of projected subgradient descent with Adam's steps, in some columns."""
+        normal, need = self.objective.sides.normals[0], float(self.objective.sides.needs[0])
+        fixed = X.copy()
+        fixed[..., columns] = 0.0
+        rest = (need - (fixed @ normal[:-1] + normal[-1])).reshape(-1)
+        reference = self.problem.reference
+        rate = RATE * reference.largest_distance / math.sqrt(reference.space.d)
+        first, second = np.zeros((*X.shape[:2], len(columns))), np.zeros((*X.shape[:2], len(columns)))
+        at, best, best_value = X.copy(), X.copy(), np.full(len(X), np.inf)
+        for step in range(1, ITERATIONS + 2):
+            flat = project(at[..., columns].reshape(-1, len(columns)), normal[columns], rest, lower, upper)
+            at[..., columns] = flat.reshape(first.shape)
+            value, gradient = self.objective.value_and_gradient(at)
+            better = value < best_value
+            best[better], best_value[better] = at[better], value[better]
+            if step > ITERATIONS or self._late():
+                break
+            slope = gradient[..., columns]
+            first = 0.9 * first + 0.1 * slope
+            second = 0.999 * second + 0.001 * slope**2
+            size = rate * (1.0 - (step - 1) / ITERATIONS)
+            at[..., columns] -= size * first / (1.0 - 0.9**step) / (np.sqrt(second / (1.0 - 0.999**step)) + 1e-8)
+        return best
+
+    # --- single moves ------------------------------------------------------------------------------------------------
+
+    def _value(self, plan_raw: Float[np.ndarray, "j p"]) -> float:
+        return float(self.objective.value(self.encode(plan_raw)[None])[0])
+
+    def _settled(
+        self,
+        plan_raw: Float[np.ndarray, "j p"],
+        *,
+        sweeps: int = SWEEPS,
+        levels_only: bool = False,
+        objective: PlanObjective | None = None,
+    ) -> Float[np.ndarray, "j p"]:
+        """The plan after single moves of its members, in turn, while they improve it."""
+        objective, plan = objective or self.objective, plan_raw.copy()
+        for _ in range(sweeps):
+            before = plan.copy()
+            for j in range(len(plan)):
+                if self._late():
+                    return plan
+                value = _of_rows(objective.joined(self.encode(np.delete(plan, j, axis=0))), self.encode)
+                plan[j] = self.moves.descend(plan[j], value, steps=STEPS, until=self.until, levels_only=levels_only)
+            if (plan == before).all():
+                break
+        return plan
+
+
+def _of_rows(
+    value: Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n"]],
+    encode: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n d"]],
+) -> Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]:
+    return lambda rows_raw: value(encode(rows_raw))

@@ -1,0 +1,190 @@
+"""The two semidefinite programs of paper 4, in the few dimensions that matter, as cone programs.
+
+`Lmi` collects linear matrix inequalities over a vector of unknowns, independent of their meaning.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import SolverFailed
+from app.recourse.numerics.solvers import Bracketed, cone_program
+
+Linear = Mapping[int, float]
+"""A linear expression: unknown -> coefficient; the unknown `CONSTANT` stands for 1."""
+CONSTANT = -1
+LONGEST_S = 30.0
+"""Longest time for one program."""
+
+
+class Lmi:
+    """Unknowns, and cones for affine expressions in them."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.entries: list[tuple[int, int, float]] = []
+        self.offsets: list[float] = []
+        self.cones: list[tuple[str, int]] = []
+
+    def vector(self, n: int) -> list[int]:
+        """`n` new unknowns."""
+        self.size += n
+        return list(range(self.size - n, self.size))
+
+    def symmetric(self, n: int) -> list[list[int]]:
+        """A new symmetric matrix of unknowns."""
+        upper = {(i, j): self.vector(1)[0] for j in range(n) for i in range(j + 1)}
+        return [[upper[min(i, j), max(i, j)] for j in range(n)] for i in range(n)]
+
+    def nonnegative(self, expression: Linear) -> None:
+        """The expression is >= 0."""
+        self._row(expression, 1.0)
+        self.cones.append(("nonnegative", 1))
+
+    def semidefinite(self, matrix: list[list[Linear]]) -> None:
+        """The symmetric matrix of expressions is positive semidefinite; its upper triangle is read."""
+        n = len(matrix)
+        for j in range(n):
+            for i in range(j + 1):
+                self._row(matrix[i][j], 1.0 if i == j else math.sqrt(2.0))
+        self.cones.append(("semidefinite", n))
+
+    def _row(self, expression: Linear, scale: float) -> None:
+        row = len(self.offsets)
+        self.offsets.append(scale * expression.get(CONSTANT, 0.0))
+        self.entries += [(row, k, -scale * value) for k, value in expression.items() if k != CONSTANT and value != 0.0]
+
+    def minimise(self, objective: Linear, time_limit_s: float) -> Bracketed:
+        """The smallest value of the objective; errors as `cone_program`, and SolverFailed where nothing is feasible."""
+        cost = np.zeros(self.size)
+        for k, value in objective.items():
+            if k != CONSTANT:
+                cost[k] += value
+        rows, columns, values = zip(*self.entries, strict=True)
+        answer = cone_program(
+            cost,
+            (np.array(values), (np.array(rows), np.array(columns))),
+            np.array(self.offsets),
+            self.cones,
+            time_limit_s=min(time_limit_s, LONGEST_S),
+        )
+        if answer is None:
+            raise SolverFailed("The cone solver ended without an answer: Infeasible")
+        constant = objective.get(CONSTANT, 0.0)
+        return replace(answer, lower=answer.lower + constant, upper=answer.upper + constant)
+
+
+def _plus(*terms: Linear) -> Linear:
+    total: dict[int, float] = {}
+    for term in terms:
+        for k, value in term.items():
+            total[k] = total.get(k, 0.0) + value
+    return total
+
+
+def _times(factor: float, expression: Linear) -> Linear:
+    return {k: factor * value for k, value in expression.items()}
+
+
+def _block(
+    corner: Sequence[Sequence[Linear]], side: Sequence[Sequence[Linear]], opposite: Sequence[Sequence[Linear]]
+) -> list[list[Linear]]:
+    """``[[corner, side], [side', opposite]]``, the upper triangle of it."""
+    top = [[*row, *right] for row, right in zip(corner, side, strict=True)]
+    below: list[list[Linear]] = [[*({} for _ in corner), *row] for row in opposite]
+    return top + below
+
+
+def _of(matrix: list[list[int]]) -> list[list[Linear]]:
+    return [[{k: 1.0} for k in row] for row in matrix]
+
+
+def _column(unknowns: list[int]) -> list[list[Linear]]:
+    return [[{k: 1.0}] for k in unknowns]
+
+
+def _constant(matrix: Float[np.ndarray, "n m"]) -> list[list[Linear]]:
+    return [[{CONSTANT: float(value)} for value in row] for row in matrix]
+
+
+ONE: list[list[Linear]] = [[{CONSTANT: 1.0}]]
+
+
+def lower_program(
+    points: Float[np.ndarray, "n r"],
+    mean: Float[np.ndarray, "r"],
+    covariance: Float[np.ndarray, "r r"],
+    radius: float,
+    time_limit_s: float,
+) -> tuple[Bracketed, Float[np.ndarray, "n"]]:
+    """``inf Q(theta.x_j > 0 for all j)``: theorem 2.2.
+
+    Each member's ``B_j = [Z_j z_j; z_j' lambda_j]`` holds the moments of the part of Q that loses it.
+
+    Returns
+    -------
+    bounds, lambda : the probability with which the worst distribution loses each member
+    """
+    r = len(mean)
+    program = Lmi()
+    mu, Sigma, M = program.vector(r), program.symmetric(r), program.symmetric(r)
+    C = [program.vector(r) for _ in range(r)]
+    moments = _block(_of(M), _column(mu), ONE)
+    shares: list[int] = []
+    for point in points:
+        Z, z, share = program.symmetric(r), program.vector(r), program.vector(1)[0]
+        part = _block(_of(Z), _column(z), [[{share: 1.0}]])
+        program.semidefinite(part)
+        program.nonnegative({k: -float(value) for k, value in zip(z, point, strict=True)})
+        moments = [
+            [_plus(a, _times(-1.0, b)) for a, b in zip(*rows, strict=True)] for rows in zip(moments, part, strict=True)
+        ]
+        shares.append(share)
+    program.semidefinite(moments)
+    spread = [[{M[i][j]: 1.0, Sigma[i][j]: -1.0} for j in range(r)] for i in range(r)]
+    program.semidefinite(_block(spread, _column(mu), ONE))
+    program.semidefinite(_block(_of(Sigma), _of(C), _constant(covariance)))
+    room = radius**2 - float(mean @ mean) - float(covariance.trace())
+    program.nonnegative(
+        _plus(
+            {CONSTANT: room},
+            {k: 2.0 * float(value) for k, value in zip(mu, mean, strict=True)},
+            *({M[i][i]: -1.0, C[i][i]: 2.0} for i in range(r)),
+        )
+    )
+    bounds = program.minimise({CONSTANT: 1.0} | dict.fromkeys(shares, -1.0), time_limit_s)
+    return bounds, bounds.x[shares]
+
+
+def upper_program(
+    points: Float[np.ndarray, "n r"],
+    mean: Float[np.ndarray, "r"],
+    covariance: Float[np.ndarray, "r r"],
+    radius: float,
+    time_limit_s: float,
+) -> Bracketed:
+    """``sup Q(theta.x_j >= 0 for all j)``: theorem 2.3, the dual side, an infimum."""
+    r = len(mean)
+    values, vectors = np.linalg.eigh(covariance)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    program = Lmi()
+    gamma, q, z0 = program.vector(3)
+    z, Z, Q, prices = program.vector(r), program.symmetric(r), program.symmetric(r), program.vector(len(points))
+    for k in (gamma, q, *prices):
+        program.nonnegative({k: 1.0})
+    rest = [[_plus({gamma: float(i == j)}, {Z[i][j]: -1.0}) for j in range(r)] for i in range(r)]
+    program.semidefinite(_block(rest, [[{gamma: float(v)} for v in row] for row in root], _of(Q)))
+    program.semidefinite(
+        _block(rest, [[{gamma: float(m), k: 1.0}] for m, k in zip(mean, z, strict=True)], [[{q: 1.0}]])
+    )
+    program.semidefinite(_block(_of(Z), _column(z), [[{z0: 1.0}]]))
+    shifted = [
+        [_plus({z[i]: 1.0}, {price: -0.5 * float(point[i]) for price, point in zip(prices, points, strict=True)})]
+        for i in range(r)
+    ]
+    program.semidefinite(_block(_of(Z), shifted, [[{z0: 1.0, CONSTANT: -1.0}]]))
+    room = radius**2 - float(mean @ mean) - float(covariance.trace())
+    return program.minimise(_plus({z0: 1.0, gamma: room, q: 1.0}, *({Q[i][i]: 1.0} for i in range(r))), time_limit_s)

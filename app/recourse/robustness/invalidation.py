@@ -1,0 +1,255 @@
+"""Invalidation rates: how often noise in implementing the advice reverses the decision (paper 3).
+
+Noise is independent per column, in encoded units, with a standard deviation of 0 for columns that are implemented
+exactly: categories, and features with ``noise: false``. It is Gaussian unless another law is chosen; every law is
+symmetric and given by its standard deviation.
+
+References
+----------
+Pawelczyk, Datta, van den Heuvel, Kasneci, Lakkaraju, "Probabilistically Robust Recourse", ICLR 2023.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import betaincinv, ndtr, ndtri
+
+from app.errors import Fault
+from app.recourse.features import FeatureSpace, escape
+from app.recourse.models.black_box import Meter
+
+NoiseLaw: TypeAlias = Literal["gaussian", "laplace", "uniform"]
+
+CONFIDENCE = 0.95
+"""Of the intervals around measured rates."""
+MOST_KEPT = 500_000
+"""Larger arrays of draws are not cached."""
+MOST_TOGETHER = 4_000_000
+"""Numbers, about, in the noisy copies that a model on this machine scores at once."""
+FAR = 25.0
+"""Deviations beyond which a sum of noise has no probability; the inversion is periodic there."""
+FREQUENCIES = (np.arange(2048) + 0.5) * (math.pi / FAR)
+"""Nodes of the inversion of characteristic functions, for sums of standard deviation 1 within `FAR`."""
+
+
+def noise_faults(space: FeatureSpace, noise_std: float | Mapping[str, float]) -> list[Fault]:
+    """Faults of noise given by feature; pointers into `noise_std`."""
+    if not isinstance(noise_std, Mapping):
+        return []
+    numeric = [space.names[j] for j in space.numeric.tolist()]
+    return [
+        Fault(f"/{escape(name)}", f"is not a numeric feature of this model: {', '.join(numeric)}")
+        for name in noise_std
+        if name not in numeric
+    ]
+
+
+def noise_columns(space: FeatureSpace, noise_std: float | Mapping[str, float]) -> Float[np.ndarray, "d"]:
+    """Standard deviation of each encoded column, for one number or for numbers by feature (0 where not named)."""
+    std = np.zeros(space.d)
+    for j, column in zip(space.numeric.tolist(), space.numeric_columns.tolist(), strict=True):
+        feature = space.features[j]
+        if isinstance(noise_std, Mapping):
+            std[column] = noise_std.get(feature.name, 0.0)
+        elif feature.noise and feature.is_number:
+            std[column] = noise_std
+    return std
+
+
+def noise_cdf(law: NoiseLaw) -> Callable[[Float[np.ndarray, "*n"]], Float[np.ndarray, "*n"]]:
+    """Distribution function of one column's noise, with standard deviation 1."""
+    return {"gaussian": ndtr, "laplace": _laplace_cdf, "uniform": _uniform_cdf}[law]
+
+
+def _laplace_cdf(x: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+    tail = 0.5 * np.exp(-math.sqrt(2.0) * np.abs(x))
+    return np.where(x < 0.0, tail, 1.0 - tail)
+
+
+def _uniform_cdf(x: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+    return np.clip(0.5 + x / math.sqrt(12.0), 0.0, 1.0)
+
+
+def _characteristic(law: NoiseLaw, t: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+    """Characteristic function of noise with standard deviation 1, which is real."""
+    if law == "laplace":
+        return 1.0 / (1.0 + 0.5 * t * t)
+    return np.sinc(math.sqrt(3.0) / math.pi * t)
+
+
+def standard_noise(law: NoiseLaw, seed: int, n: int, k: int) -> Float[np.ndarray, "n k"]:
+    """`n` draws of `k` independent numbers of standard deviation 1; small arrays are cached."""
+    return _kept_noise(law, seed, n, k) if n * k <= MOST_KEPT else next(_noise_parts(law, seed, n, k, size=n))
+
+
+@lru_cache(maxsize=16)
+def _kept_noise(law: NoiseLaw, seed: int, n: int, k: int) -> Float[np.ndarray, "n k"]:
+    draws = next(_noise_parts(law, seed, n, k, size=n))
+    draws.flags.writeable = False
+    return draws
+
+
+def _noise_parts(law: NoiseLaw, seed: int, n: int, k: int, *, size: int) -> Iterator[Float[np.ndarray, "m k"]]:
+    """The draws of `standard_noise`, the same numbers, at most `size` rows at a time."""
+    rng = np.random.default_rng(seed)
+    half = math.sqrt(3.0)
+    for start in range(0, n, size):
+        shape = (min(size, n - start), k)
+        if law == "gaussian":
+            yield rng.standard_normal(shape)
+        elif law == "laplace":
+            yield rng.laplace(scale=math.sqrt(0.5), size=shape)
+        else:
+            yield rng.uniform(-half, half, shape)
+
+
+def invalidation_rate_linear(
+    scores: Float[np.ndarray, "n"],
+    gradients: Float[np.ndarray, "n d"],
+    std: Float[np.ndarray, "d"],
+    law: NoiseLaw = "gaussian",
+) -> Float[np.ndarray, "n"]:
+    """Probability that noise turns a linear decision unfavourable.
+
+    ``1 - Phi(f(x) / sqrt(g' diag(std)^2 g))`` for Gaussian noise, another distribution for other laws. Exact for a
+    linear model, first order for a curved one; the caller labels it. Without noise the decision stays. 1 where the
+    score or gradient is not a number.
+    """
+    scaled = gradients * std
+    spread = np.sqrt((scaled**2).sum(axis=1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tail = lower_tail(-scores / spread, scaled / spread[:, None], law)
+        rate = np.where(spread == 0.0, np.where(scores >= 0.0, 0.0, 1.0), tail)
+    return np.where(np.isnan(rate), 1.0, rate)
+
+
+def lower_tail(z: Float[np.ndarray, "n"], shares: Float[np.ndarray, "n d"], law: NoiseLaw) -> Float[np.ndarray, "n"]:
+    """``P(sum_j shares_j e_j < z)`` of independent noise `e` of standard deviation 1.
+
+    For laws other than Gaussian by inversion of the characteristic function (midpoint rule), to about 1e-4.
+
+    Parameters
+    ----------
+    shares : each row of length 1
+    """
+    if law == "gaussian":
+        return np.asarray(ndtr(z))
+    # A single column has its own distribution function, whose kinks the inversion would smooth.
+    alone = np.abs(shares).max(axis=1, initial=0.0) > 1.0 - 1e-9
+    return np.where(alone, noise_cdf(law)(z), _inverted(z, _spectrum(shares, law)))
+
+
+def _spectrum(shares: Float[np.ndarray, "n d"], law: NoiseLaw) -> Float[np.ndarray, "n k"]:
+    """Characteristic function of each sum at `FREQUENCIES`, divided by pi times their index."""
+    product = np.ones((len(shares), len(FREQUENCIES)))
+    for share in shares.T[(shares != 0.0).any(axis=0)]:
+        product *= _characteristic(law, share[:, None] * FREQUENCIES)
+    return product / (math.pi * (np.arange(len(FREQUENCIES)) + 0.5))
+
+
+def _inverted(z: Float[np.ndarray, "n"], spectrum: Float[np.ndarray, "m k"]) -> Float[np.ndarray, "n"]:
+    near = np.clip(z, -FAR, FAR)
+    return np.clip(0.5 + (spectrum * np.sin(FREQUENCIES * near[:, None])).sum(axis=1), 0.0, 1.0)
+
+
+def linear_margin(gradient: Float[np.ndarray, "d"], std: Float[np.ndarray, "d"], law: NoiseLaw, rate: float) -> float:
+    """The score at which noise turns a linear decision unfavourable with probability `rate`; 0 without noise.
+
+    Negative for rates above a half.
+    """
+    scaled = gradient * std
+    spread = float(np.linalg.norm(scaled))
+    if spread == 0.0:
+        return 0.0
+    if law == "gaussian":
+        return -spread * float(ndtri(rate))
+    shares = (scaled / spread)[None]
+    alone = float(np.abs(shares).max()) > 1.0 - 1e-9
+    spectrum = _spectrum(shares, law)
+    low, high = -FAR, FAR
+    while high - low > 1e-9:
+        middle = 0.5 * (low + high)
+        z = np.array([-middle])
+        tail = noise_cdf(law)(z) if alone else _inverted(z, spectrum)
+        low, high = (middle, high) if tail[0] > rate else (low, middle)
+    return spread * high
+
+
+def invalidation_bound(
+    factual_score: float,
+    factual_gradient: Float[np.ndarray, "d"],
+    gradients: Float[np.ndarray, "n d"],
+    actions: Float[np.ndarray, "n d"],
+    std: Float[np.ndarray, "d"],
+) -> Float[np.ndarray, "n"]:
+    """Proposition 4: an upper bound on `invalidation_rate_linear` without the score of the counterfactual.
+
+    In coordinates where the noise has deviation 1, and with ``|f(x0)| / |grad f(x)|`` in its constant, as in the
+    proof; the statement differs. Columns without noise contribute their exact part of the score.
+
+    Parameters
+    ----------
+    actions : counterfactuals minus the factual, encoded
+
+    Returns
+    -------
+    (n,); 1 where the proposition does not apply: the action does not point uphill, or a number is NaN
+    """
+    noisy = std > 0.0
+    g0, g, delta = (
+        factual_gradient[noisy] * std[noisy],
+        gradients[:, noisy] * std[noisy],
+        actions[:, noisy] / std[noisy],
+    )
+    exact = actions[:, ~noisy] @ factual_gradient[~noisy]
+    steepness, length = np.sqrt((g**2).sum(axis=1)), np.sqrt((delta**2).sum(axis=1))
+    moved = np.maximum((delta != 0.0).sum(axis=1), 1)
+    uphill = delta @ g0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = np.where(length > 0.0, uphill / length * np.abs(delta).sum(axis=1) / np.sqrt(moved), 0.0)
+        bound = ndtr(-(factual_score + exact + gain) / steepness)
+    return np.where((uphill >= 0.0) & (steepness > 0.0) & ~np.isnan(bound), bound, 1.0)
+
+
+def invalidation_rate(
+    meter: Meter,
+    X: Float[np.ndarray, "n d"],
+    std: Float[np.ndarray, "d"],
+    samples: int,
+    seed: int,
+    law: NoiseLaw = "gaussian",
+) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n 2"]]:
+    """Measured share of noisy copies of each point that the black box refuses, with its interval; one model call.
+
+    All points get the same noise, so that rates can be compared. A copy without a finite score counts as refused.
+    A model that is not remote scores many copies in parts, which bounds the memory.
+    """
+    columns = np.flatnonzero(std)
+    size = samples if meter.black_box.remote else max(MOST_TOGETHER // max(X.size, 1), 1)
+    parts = (
+        iter([standard_noise(law, seed, samples, len(columns))])
+        if samples <= size
+        else _noise_parts(law, seed, samples, len(columns), size=size)
+    )
+    refused, further = np.zeros(len(X), dtype=int), False
+    for part in parts:
+        noise = part * std[columns]
+        noisy = np.repeat(X[:, None], len(noise), axis=1)
+        for copies in noisy:
+            copies[:, columns] += noise
+        scores = meter.score(noisy.reshape(-1, X.shape[1]), further=further)
+        refused += (~(scores >= 0.0)).reshape(len(X), -1).sum(axis=1)
+        further = True
+    return refused / samples, np.array([clopper_pearson(int(k), samples) for k in refused]).reshape(-1, 2)
+
+
+def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Interval that contains the true rate with at least this confidence, for every rate."""
+    tail = (1.0 - confidence) / 2.0
+    low = 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, tail))
+    high = 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, 1.0 - tail))
+    return low, high

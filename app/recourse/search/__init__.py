@@ -1,0 +1,1 @@
+"""The cheapest action that a surrogate accepts."""

@@ -1,0 +1,350 @@
+"""The cheapest legal record that today's model and a share of the future models accept.
+
+A *move* sets one feature to one value (or two, where a linear rule ties them). Each single move from a base record is
+scored by every model. The search then assumes that the gains of moves of different features add up, model by model, so
+that thousands of combinations are judged without asking any model. The most promising ones are scored for real, and the
+search goes on from the best of them. So a few hundred rows suffice for any kind of model.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from app.errors import BudgetExceeded, DeadlineExceeded
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.search.local_moves import SingleMoves
+
+ScoreRows = Callable[[np.ndarray], np.ndarray]
+"""From raw rows ``(n, p)`` to scores ``(n, 1 + k)``: today's model, then k future models; NaN counts as no."""
+
+ValueOf = Callable[[np.ndarray], np.ndarray]
+"""From raw rows ``(n, p)`` to one number each; smaller is better."""
+
+STRIDES = np.array([0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0])
+"""Distances of a number from where it starts, as shares of its scale."""
+FRACTIONS = np.array([0.25, 0.5, 0.7, 0.85, 0.93, 1.07, 1.15, 1.3, 1.6])
+"""Where else a number that has moved is tried, as shares of its way."""
+ROUNDS = 6
+"""Base records at most."""
+WIDTH = 24
+"""Combinations of the same number of moves that are followed."""
+DEPTH = 6
+"""Moves of one combination at most."""
+VERIFIED = 40
+"""Combinations that are scored for real in each round."""
+CAUTION = 0.25
+"""Share of the typical score of the real combinations by which estimates must exceed 0, where they were too hopeful."""
+LEAST_SAVING = 1e-9
+"""Smaller differences in cost are rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A record that was scored for real."""
+
+    row_raw: Float[np.ndarray, "p"]
+    own_score: float
+    """Of today's model."""
+    share: float
+    """Share of the future models that accept it."""
+    value: float
+    """What the search minimises, here."""
+    level: float
+    """The smaller of the own score and the largest score that the asked share of models reach; accepted iff >= 0."""
+
+
+class CommitteeSearch:
+    """Searches one action set; keeps what it has scored.
+
+    Parameters
+    ----------
+    score_rows : the models; today's first
+    share : of the future models that must accept, in (0, 1]
+    own_margin : the score that today's model must reach
+    cost : a sum over features that guides the search; the action set's cost where absent
+    value : minimised over the records that are accepted; the cost where absent
+    admits : which raw rows may be answered, beyond being legal; all where absent
+    tidy : of the accepted records whose value exceeds the least by no more than this share, the one with the fewest
+        changes is best
+    at_most : value that a record may not exceed for having fewer changes
+    until : `time.monotonic()` after which no model is asked
+    """
+
+    def __init__(
+        self,
+        action_set: ActionSet,
+        score_rows: ScoreRows,
+        share: float,
+        *,
+        own_margin: float = 0.0,
+        cost: ValueOf | None = None,
+        value: ValueOf | None = None,
+        admits: Callable[[Float[np.ndarray, "n p"]], Bool[np.ndarray, "n"]] | None = None,
+        tidy: float = 0.0,
+        at_most: float = math.inf,
+        until: float = math.inf,
+    ) -> None:
+        self.actions, self.share, self.own_margin = action_set, share, own_margin
+        self._ask, self._admits, self._until = score_rows, admits, until
+        self._cost = cost or action_set.cost
+        self._value = value or self._cost
+        self._tidy, self._at_most = tidy, at_most
+        self._by_changes: dict[int, Reached] = {}
+        """The accepted record of least value, by the number of changes."""
+        self._single_moves = SingleMoves(action_set)
+        self.rows = 0
+        """Rows that were scored."""
+        self.best: Reached | None = None
+        """The accepted record of least value."""
+        self.accepted: list[Reached] = []
+        """Accepted records, each of less value than those before it."""
+        self.nearest: Reached | None = None
+        """Where none is accepted: the record that today's model accepts with the largest share, or else the one of the
+        largest level."""
+
+    def run(
+        self, starts_raw: Float[np.ndarray, "n p"], base_raw: Float[np.ndarray, "p"] | None = None
+    ) -> Reached | None:
+        """The best record; None where none was found, see `nearest`.
+
+        Parameters
+        ----------
+        starts_raw : legal records that are scored first, so that the answer is no worse than the best of them
+        base_raw : where the search begins; the factual where absent
+        """
+        A = self.actions
+        starts = starts_raw[A.contains(starts_raw)] if len(starts_raw) else starts_raw
+        with suppress(DeadlineExceeded, BudgetExceeded):
+            if len(starts):
+                self._score(starts)
+            self._go_on(A.start_raw if base_raw is None else base_raw)
+        if self.best is None:
+            return None
+        enough = min(self.best.value + self._tidy * abs(self.best.value), max(self.best.value, self._at_most))
+        fewer = (one for _, one in sorted(self._by_changes.items()) if one.value <= enough)
+        return next(fewer, self.best)
+
+    def _go_on(self, base: Float[np.ndarray, "p"]) -> None:
+        scores = self._score(base[None])[0]
+        caution = 0.0
+        for _ in range(ROUNDS):
+            if time.monotonic() >= self._until:
+                return
+            before = self.best
+            levels = self._round(base, scores, caution)
+            if self.best is not before and self.best is not None:
+                caution = 0.0
+            elif self.best is not None and np.array_equal(base, self.best.row_raw):
+                # Combinations that looked good enough were refused: ask for more, once.
+                if caution or not levels.size or levels.max() >= 0.0:
+                    return
+                caution = CAUTION * float(np.abs(np.median(levels)))
+            onwards = self.best or self.nearest
+            if onwards is None or (self.best is None and np.array_equal(base, onwards.row_raw)):
+                return
+            base = onwards.row_raw
+            scores = self._score(base[None])[0]
+
+    def _round(
+        self, base: Float[np.ndarray, "p"], scores: Float[np.ndarray, "m"], caution: float
+    ) -> Float[np.ndarray, "n"]:
+        """Score every single move from a base record, then the best combinations of them; the levels of the latter."""
+        moves = self._moves(base)
+        if not len(moves):
+            return np.empty(0)
+        gains = self._score(moves) - scores
+        combined = self._combined(base, scores, moves, gains, caution)
+        return self._levels(self._score(combined)) if len(combined) else np.empty(0)
+
+    def _score(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
+        """Scores of all models, NaN as the lowest there is; the best of the accepted rows is kept."""
+        scores = np.nan_to_num(self._ask(rows_raw), nan=-1e6, posinf=1e6, neginf=-1e6)
+        self.rows += len(rows_raw)
+        self._keep(rows_raw, scores)
+        return scores
+
+    def _levels(self, scores: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
+        """The smaller of the own score beyond its margin and the score that the asked share of the models reach."""
+        k = scores.shape[-1] - 1
+        refusing = k - max(1, math.ceil(self.share * k - 1e-9))
+        quantile = np.partition(scores[..., 1:], refusing, axis=-1)[..., refusing]
+        return np.asarray(np.minimum(scores[..., 0] - self.own_margin, quantile))
+
+    def _keep(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n m"]) -> None:
+        A, levels = self.actions, self._levels(scores)
+        legal = A.contains(rows_raw) & (rows_raw != A.factual_raw).any(axis=1)
+        good = legal & (levels >= 0.0)
+        if good.any():
+            if self._admits is not None:
+                good[good] = self._admits(rows_raw[good])
+            rows = np.flatnonzero(good)
+            values = self._value(rows_raw[rows])
+            changes = A.changed(rows_raw[rows])
+            for count in np.unique(changes).tolist():
+                i = int(np.where(changes == count, values, np.inf).argmin())
+                known = self._by_changes.get(count)
+                if known is None or values[i] < known.value - LEAST_SAVING:
+                    one = self._reached(rows_raw[rows[i]], scores[rows[i]], float(values[i]), levels[rows[i]])
+                    self._by_changes[count] = one
+                    if self.best is None or one.value < self.best.value - LEAST_SAVING:
+                        self.best = one
+                        self.accepted.append(one)
+        if self.best is None and legal.any():
+            rows = np.flatnonzero(legal)
+            shares = (scores[rows, 1:] >= 0.0).mean(axis=1) * (scores[rows, 0] >= self.own_margin)
+            i = int(np.lexsort((-levels[rows], -shares))[0])
+            one = self._reached(rows_raw[rows[i]], scores[rows[i]], math.nan, levels[rows[i]])
+            if self.nearest is None or _rank(one, self.own_margin) > _rank(self.nearest, self.own_margin):
+                self.nearest = one
+
+    def _reached(
+        self, row_raw: Float[np.ndarray, "p"], scores: Float[np.ndarray, "m"], value: float, level: float
+    ) -> Reached:
+        share = float((scores[1:] >= 0.0).mean())
+        return Reached(row_raw=row_raw, own_score=float(scores[0]), share=share, value=value, level=float(level))
+
+    def _moves(self, base: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
+        """The base record with one feature set to another value, for every movable feature and value to try."""
+        A, space = self.actions, self.actions.space
+        start = A.start_raw
+        feature: list[int] = []
+        value: list[float] = []
+        for j, scale in zip(space.numeric.tolist(), space.scale_raw.tolist(), strict=True):
+            if A.movable[j]:
+                ways = [*(STRIDES * scale), *(-STRIDES * scale), *(FRACTIONS * (base[j] - start[j]))]
+                values = [start[j], *(start[j] + way for way in ways), A.lower_raw[j], A.upper_raw[j]]
+                finite = [one for one in values if math.isfinite(one)]
+                feature += [j] * len(finite)
+                value += finite
+        for j in space.groups[A.movable[space.groups]].tolist():
+            levels = range(int(A.lower_raw[j]), int(A.upper_raw[j]) + 1)
+            feature += [j] * len(levels)
+            value += levels
+        if not feature:
+            return np.empty((0, len(base)))
+        chosen = np.array(feature)
+        rows = np.tile(base, (len(chosen), 1))
+        rows[np.arange(len(chosen)), chosen] = self._single_moves.snapped(np.array(value, dtype=float), chosen)
+        rows = np.concatenate([rows, *self._single_moves.balanced(rows)]) if A.rules else rows
+        rows = np.unique(rows, axis=0)
+        return rows[(rows != base).any(axis=1) & self._keeps_rules(rows)]
+
+    def _keeps_rules(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        holds = np.ones(len(rows_raw), dtype=bool)
+        for rule in self.actions.rules:
+            holds &= rule.holds(rows_raw)
+        return holds
+
+    def _combined(
+        self,
+        base: Float[np.ndarray, "p"],
+        scores: Float[np.ndarray, "m"],
+        moves: Float[np.ndarray, "n p"],
+        gains: Float[np.ndarray, "n m"],
+        caution: float,
+    ) -> Float[np.ndarray, "c p"]:
+        """Legal combinations of moves, cheapest first, whose scores would be enough if gains added up.
+
+        Where none would be, the strongest combinations. A beam: of all combinations of so many moves those are
+        followed whose cost, with what is still missing at the best rate of a single move, is least.
+        """
+        A = self.actions
+        cost = float(self._cost(base[None])[0])
+        extra = self._cost(moves) - cost
+        useful = (extra < 0.0) | (gains.mean(axis=1) > 1e-9)
+        moves, gains, extra = moves[useful], gains[useful], extra[useful]
+        if not len(moves):
+            return moves
+        touched = moves != base
+        counted = (moves != A.factual_raw).sum(axis=1) - int((base != A.factual_raw).sum())
+        allowed = math.inf if A.max_changes is None else A.max_changes - int((base != A.factual_raw).sum())
+        limit = math.inf if self.best is None else float(self._cost(self.best.row_raw[None])[0]) - LEAST_SAVING
+        level = float(self._levels(scores))
+        paid = extra > LEAST_SAVING
+        rates = (self._levels(scores + gains[paid]) - level) / extra[paid]
+        rate = max(float(rates.max(initial=0.0)), 1e-3)
+        beam, found = [_Combination(scores, cost, 0, ())], list[tuple[float, tuple[int, ...]]]()
+        for _ in range(DEPTH):
+            tried = _Expansion.of(beam, gains, extra, counted, touched)
+            levels = self._levels(tried.scores) - caution
+            allowed_here = tried.allowed & (tried.costs < limit) & (tried.counts <= allowed)
+            enough = allowed_here & (levels >= 0.0)
+            for flat in np.flatnonzero(enough)[np.argsort(tried.costs[enough], kind="stable")[:VERIFIED]].tolist():
+                found.append(tried.combination(flat))
+            promise = np.where(allowed_here & ~enough, tried.costs + np.maximum(-levels, 0.0) / rate, np.inf)
+            beam = tried.best(promise, beam)
+            if not beam:
+                break
+        if not found:
+            found = [(one.cost, one.moves) for one in beam if one.moves]
+        chosen = dict.fromkeys(tuple(sorted(parts)) for _, parts in sorted(found))
+        rows = np.tile(base, (len(chosen), 1))
+        for row, parts in zip(rows, chosen, strict=True):
+            for i in parts:
+                row[touched[i]] = moves[i][touched[i]]
+        return rows[A.contains(rows)][:VERIFIED]
+
+
+@dataclass(frozen=True, slots=True)
+class _Combination:
+    """Several moves of different features from one base record, and the scores they would have if gains added up."""
+
+    scores: Float[np.ndarray, "m"]
+    cost: float
+    count: int
+    moves: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Expansion:
+    """Every combination of a beam with one more move each; flat arrays, combination by combination."""
+
+    beam: list[_Combination]
+    scores: Float[np.ndarray, "b m"]
+    costs: Float[np.ndarray, "b"]
+    counts: Int[np.ndarray, "b"]
+    allowed: Bool[np.ndarray, "b"]
+    """Whether the move touches no feature that the combination has set already."""
+
+    @classmethod
+    def of(
+        cls,
+        beam: list[_Combination],
+        gains: Float[np.ndarray, "n m"],
+        extra: Float[np.ndarray, "n"],
+        counted: Int[np.ndarray, "n"],
+        touched: Bool[np.ndarray, "n p"],
+    ) -> "_Expansion":
+        scores = np.stack([one.scores for one in beam])[:, None, :] + gains
+        used = np.stack([touched[list(one.moves)].any(axis=0) for one in beam])
+        return cls(
+            beam=beam,
+            scores=scores.reshape(-1, scores.shape[-1]),
+            costs=(np.array([one.cost for one in beam])[:, None] + extra).ravel(),
+            counts=(np.array([one.count for one in beam])[:, None] + counted).ravel(),
+            allowed=~(used.astype(float) @ touched.T.astype(float) > 0.0).ravel(),
+        )
+
+    def combination(self, flat: int) -> tuple[float, tuple[int, ...]]:
+        before, move = divmod(flat, len(self.costs) // len(self.beam))
+        return float(self.costs[flat]), (*self.beam[before].moves, move)
+
+    def best(self, promise: Float[np.ndarray, "b"], beam: list[_Combination]) -> list[_Combination]:
+        """The combinations of least promise, each set of moves once."""
+        chosen: dict[frozenset[int], _Combination] = {}
+        for flat in np.argsort(promise, kind="stable")[: len(beam[0].moves) * WIDTH + WIDTH].tolist():
+            if not np.isfinite(promise[flat]) or len(chosen) == WIDTH:
+                break
+            cost, moves = self.combination(flat)
+            one = _Combination(self.scores[flat], cost, int(self.counts[flat]), moves)
+            chosen.setdefault(frozenset(moves), one)
+        return list(chosen.values())
+
+
+def _rank(one: Reached, own_margin: float) -> tuple[float, float]:
+    return (one.share if one.own_score >= own_margin else 0.0, one.level)

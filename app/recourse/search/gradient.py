@@ -1,0 +1,115 @@
+"""Projected gradient descent from many starts at once, inside what one person can reach.
+
+Records are relaxed to the convex hull of the encoded action set: numbers anywhere in their range, categories anywhere
+in the simplex of their columns. Caps on the number of changes and rules between numbers are left to the caller.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from app.recourse.actions.action_set import ActionSet
+
+Gradient = Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n d"]]
+
+NOWHERE = -1e9
+"""Stands in for categories that a group does not have, far below any weight."""
+
+
+class Relaxed:
+    """The convex hull of an encoded action set, and the cost on it."""
+
+    def __init__(self, action_set: ActionSet) -> None:
+        self.action_set = action_set
+        A, space = action_set, action_set.space
+        self.x0 = space.encode(A.factual_raw[None])[0]
+        j = space.numeric
+        self._lower, self._upper = (
+            (ends[j] - space.center_raw) / space.scale_raw for ends in (A.lower_raw, A.upper_raw)
+        )
+        fixed = A.factual_raw[space.groups].astype(np.intp)
+        self._feature, self._first = space.feature_of_column, np.array([span.start for span in space.spans])
+        self._distance, self._current = np.zeros(space.d), np.zeros(space.d)
+        self._distance[space.numeric_columns] = A.weights[j]
+        self._current[space.group_starts + fixed] = A.weights[space.groups]
+
+    @cached_property
+    def _groups(self) -> Int[np.ndarray, "g k"]:
+        """Columns of each group that can change, padded with -1."""
+        A, space = self.action_set, self.action_set.space
+        spans = [space.spans[j] for j in space.groups[A.movable[space.groups]].tolist()]
+        columns = np.full((len(spans), max((span.stop - span.start for span in spans), default=0)), -1)
+        for row, span in zip(columns, spans, strict=True):
+            row[: span.stop - span.start] = np.arange(span.start, span.stop)
+        return columns
+
+    @cached_property
+    def _held(self) -> Int[np.ndarray, "k"]:
+        """Columns of the groups that cannot change."""
+        A, space = self.action_set, self.action_set.space
+        held = np.zeros(space.p, dtype=bool)
+        held[space.groups] = ~A.movable[space.groups]
+        return np.flatnonzero(held[space.feature_of_column])
+
+    def cost(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        """The cost of records, continued linearly between them."""
+        return np.abs(X - self.x0) @ self._distance + (self.x0 - X) @ self._current
+
+    def cost_slope(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """A subgradient of the cost at each point."""
+        return np.sign(X - self.x0) * self._distance - self._current
+
+    def shared(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """Sums over the columns of each feature, at all of its columns."""
+        return np.asarray(np.add.reduceat(X, self._first, axis=1)[:, self._feature])
+
+    def project(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """The nearest points of the hull; `X` itself is overwritten."""
+        columns = self.action_set.space.numeric_columns
+        X[:, columns] = np.minimum(np.maximum(X[:, columns], self._lower), self._upper)
+        X[:, self._held] = self.x0[self._held]
+        if self._groups.size:
+            inside = self._groups >= 0
+            X[:, self._groups[inside]] = nearest_on_simplex(np.where(inside, X[:, self._groups], NOWHERE))[:, inside]
+        return X
+
+
+def nearest_on_simplex(X: Float[np.ndarray, "n g k"]) -> Float[np.ndarray, "n g k"]:
+    """The nearest points with entries >= 0 that sum to 1 over the last axis (Held, Wolfe, Crowder 1974)."""
+    falling = -np.sort(-X, axis=2)
+    excess = (falling.cumsum(axis=2) - 1.0) / np.arange(1, X.shape[2] + 1)
+    last = (falling > excess).sum(axis=2, keepdims=True) - 1
+    return np.maximum(X - np.take_along_axis(excess, last, axis=2), 0.0)
+
+
+def descend(
+    gradient: Gradient, starts: Float[np.ndarray, "n d"], hull: Relaxed, *, steps: int, rate: float
+) -> Float[np.ndarray, "s n d"]:
+    """All iterates of projected Adam from each start.
+
+    The columns of a category share one step size. With one each, all steps would have the same length, and the
+    projection could not prefer the better level.
+
+    Parameters
+    ----------
+    gradient : a subgradient of the objective at each point
+    rate : largest step of a coordinate, encoded units
+
+    References
+    ----------
+    Kingma, Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015.
+    """
+    X = hull.project(starts.copy())
+    mean, square = np.zeros_like(X), np.zeros_like(X)
+    iterates = np.empty((steps, *X.shape))
+    for step in range(steps):
+        G = gradient(X)
+        mean += 0.1 * (G - mean)
+        square += 0.01 * (hull.shared(G * G) - square)
+        size = rate * math.sqrt(1.0 - 0.99 ** (step + 1)) / (1.0 - 0.9 ** (step + 1))
+        X = hull.project(X - size * mean / (np.sqrt(square) + 1e-12))
+        iterates[step] = X
+    return iterates

@@ -1,0 +1,231 @@
+"""Covering knapsack: moves of least cost whose gains reach a need.
+
+``min sum_i cost_i x_i  subject to  sum_i gain_i x_i >= need``, where each ``x_i`` is 0, or between `first` and `limit`
+on a lattice (or anything up to `limit`), and at most so many ``x_i`` are not 0.
+
+Depth-first branch and bound, with the fractional knapsack as the bound (Martello and Toth, "Knapsack Problems", 1990,
+chapter 2). The order of decisions is specific to this problem. Single moves are decided first, then lattices from the
+coarsest to the finest, continuous items last: the undecided part gets closer and closer to the fractional knapsack, so
+the bound is tight where the branches are many, and the last fine lattice fills the gap to the need. Under a cap the
+search first decides which items may move, with a price in the bound in place of the cap, and then how far they move.
+"""
+
+import math
+from collections.abc import Sequence
+from enum import Enum, auto
+from functools import cached_property
+from itertools import accumulate
+from operator import itemgetter
+from typing import TypeAlias
+
+from app.recourse.search.knapsack_amounts import SLACK, Amounts, Effort, Item, Movable, Search, dominated
+
+THOROUGH = 20_000
+"""Branches after which a search for the cheapest moves gives up."""
+
+QUICK = 1_000
+"""The same where good moves suffice."""
+
+PRICES = 10
+"""Bisections for the price of a use, from a 64th of the mean cost per use to 64 times that."""
+
+
+class Knapsack:
+    """Items and a cap, for any number of needs.
+
+    Parameters
+    ----------
+    items : in any order
+    uses : how many items that count may move, >= 0
+    """
+
+    def __init__(self, items: Sequence[Item], uses: int) -> None:
+        self.items = items
+        self.counted = [k for k, item in enumerate(items) if item.uses]
+        self.uses = min(uses, len(self.counted))
+        self._movable: dict[tuple[int, ...], Movable] = {}
+
+    @cached_property
+    def moving(self) -> "list[_Share]":
+        """What each item adds to a bound once it moves: by its first move at least, if it counts."""
+        shares: list[_Share] = []
+        for k, item in enumerate(self.items):
+            first = item.first if item.uses else 0.0
+            gain = max(item.most_gain - first * item.gain, 0.0)
+            shares.append((item.cost / item.gain, k, _State.MOVES, gain, item.most_cost - first * item.cost, 0))
+        return shares
+
+    @cached_property
+    def open(self) -> "list[_Share]":
+        """What each item that counts adds while it is undecided, without the price of its use."""
+        counted = ((k, self.items[k]) for k in self.counted)
+        return [(item.cost / item.gain, k, _State.OPEN, item.most_gain, item.most_cost, 1) for k, item in counted]
+
+    def cover(
+        self, need: float, branches: int = THOROUGH, *, deadline: float | None = None
+    ) -> tuple[list[float] | None, bool]:
+        """The cheapest moves whose gains sum to at least `need`.
+
+        Parameters
+        ----------
+        branches : the search stops after so many
+        deadline : `time.monotonic()` at which it stops too
+
+        Returns
+        -------
+        moves : one per item, the best known; None where none are known
+        settled : whether nothing cheaper by more than `GAP` exists; then None means that nothing reaches `need`
+        """
+        if need <= 0.0:
+            return [0.0] * len(self.items), True
+        least, effort = need * (1.0 - SLACK), Effort(branches, deadline)
+        search: Amounts | _Selection
+        if self.uses == len(self.counted):
+            search = Amounts(self.movable(tuple(range(len(self.items)))), least, effort)
+        else:
+            search = _Selection(self, least, effort)
+        search.run()
+        if search.best is not None:
+            self._top_up(search.best, need)
+        return search.best, not effort.spent
+
+    def movable(self, chosen: tuple[int, ...]) -> "Movable":
+        """Some of the items, to be moved without a cap."""
+        if chosen not in self._movable:
+            self._movable[chosen] = Movable([self.items[k] for k in chosen])
+        return self._movable[chosen]
+
+    def _top_up(self, moves: list[float], need: float) -> None:
+        """Cover the slack, which is meant for lattices, with continuous items."""
+        short = need - sum(item.gain * amount for item, amount in zip(self.items, moves, strict=True))
+        for k, item in enumerate(self.items):
+            if short > 0.0 and item.step == 0.0 and 0.0 < moves[k] < item.limit:
+                more = min(short / item.gain, item.limit - moves[k])
+                moves[k] += more
+                short -= more * item.gain
+
+
+class _State(Enum):
+    """What is decided about an item under a cap."""
+
+    OPEN = auto()
+    """Nothing."""
+    MOVES = auto()
+    """It moves, at least by its first move; items that do not count may also stay."""
+    STAYS = auto()
+
+
+_Share: TypeAlias = tuple[float, int, _State, float, float, int]
+"""What an item adds to a bound while it is in one state: its cost per gain with the price of its use, the item, the
+state, its gain and its cost as far as it goes beyond what is decided, and how many uses that is."""
+
+
+class _Selection(Search):
+    """Chooses the items that move under a cap; `Amounts` decides how far.
+
+    The bound relaxes the cap to a price for the share of an item that is used (Lagrangian relaxation); it is valid for
+    every price >= 0, and tightest where exactly the allowed number is used.
+    """
+
+    def __init__(self, knapsack: Knapsack, need: float, effort: Effort) -> None:
+        super().__init__(effort)
+        self.knapsack, self.need = knapsack, need
+        self.state = [_State.OPEN if item.uses else _State.MOVES for item in knapsack.items]
+        self.left_out = [0] * len(knapsack.items)
+        """How many single moves that dominate it are not made."""
+        self._set_price(0.0)
+
+    def run(self) -> None:
+        knapsack = self.knapsack
+        relaxed, _ = self._relaxed(self.need, knapsack.uses)
+        if math.isinf(relaxed):
+            return
+        self._set_price(self._best_price(relaxed / max(knapsack.uses, 1)))
+        self.order = [k for _, k, state, *_ in self.shares if state is _State.OPEN]
+        self.dominated = dominated(knapsack.items, [k for k in self.order if knapsack.items[k].single])
+        gains = [knapsack.items[k].most_gain for k in self.order]
+        self.most = [list(accumulate(sorted(gains[t:], reverse=True), initial=0.0)) for t in range(len(gains) + 1)]
+        """From each level on, the most that 0, 1, ... items gain."""
+        free = sum(item.most_gain for item in knapsack.items if not item.uses)
+        self._branch(0, knapsack.uses, free, self.need, 0.0)
+
+    def _best_price(self, scale: float) -> float:
+        low, high = scale / 64.0, scale * 64.0
+        best, best_price = -math.inf, 0.0
+        for _ in range(PRICES):
+            self._set_price(math.sqrt(low * high))
+            bound, used = self._relaxed(self.need, self.knapsack.uses)
+            if bound > best:
+                best, best_price = bound, self.price
+            low, high = (self.price, high) if used > self.knapsack.uses else (low, self.price)
+        return best_price
+
+    def _set_price(self, price: float) -> None:
+        """Set the price of a use, and the shares of all items in each state, by value."""
+        self.price = price
+        shares = self.knapsack.moving.copy()
+        for value, k, state, gain, cost, uses in self.knapsack.open:
+            shares.append((value + price / gain, k, state, gain, cost + price, uses))
+        self.shares = sorted(shares, key=itemgetter(0))
+
+    def _relaxed(self, rest: float, left: int) -> tuple[float, float]:
+        """Least cost of covering `rest` at this price with what is not decided, and how many open items that uses."""
+        cost, used, states = -self.price * left, 0.0, self.state
+        for value, k, state, gain, whole, uses in self.shares:
+            if states[k] is not state or (uses and not left):
+                continue
+            if gain >= rest:
+                return cost + rest * value, used + uses * rest / gain
+            cost += whole
+            rest -= gain
+            used += uses
+        return math.inf, used
+
+    def _branch(self, level: int, left: int, reach: float, rest: float, cost: float) -> None:
+        """Decide from a level on which items move.
+
+        Parameters
+        ----------
+        left : how many may still move
+        reach : most gain of those that move
+        rest, cost : after the first move of each of them
+        """
+        self.effort.branch()
+        if rest <= 0.0:
+            if not self.hopeless(cost):
+                self._note({k: item.first for k, item in enumerate(self.knapsack.items) if item.uses}, cost)
+            return
+        most = self.most[level]
+        if reach + most[min(left, len(most) - 1)] < self.need or self.hopeless(cost + self._relaxed(rest, left)[0]):
+            return
+        if left == 0 or level == len(self.order):
+            self._settle()
+            return
+        k = self.order[level]
+        item = self.knapsack.items[k]
+        if not self.left_out[k]:
+            self.state[k] = _State.MOVES
+            after, spent = rest - item.first * item.gain, cost + item.first * item.cost
+            self._branch(level + 1, left - 1, reach + item.most_gain, after, spent)
+        dominated = self.dominated.get(k, [])
+        self._leave_out([k, *dominated], 1)
+        self._branch(level + 1, left, reach, rest, cost)
+        self._leave_out([k, *dominated], -1)
+
+    def _leave_out(self, items: list[int], more: int) -> None:
+        for k in items:
+            self.left_out[k] += more
+            self.state[k] = _State.STAYS if self.left_out[k] else _State.OPEN
+
+    def _settle(self) -> None:
+        """Move the chosen items by the best amounts."""
+        chosen = tuple(k for k, state in enumerate(self.state) if state is _State.MOVES)
+        search = Amounts(self.knapsack.movable(chosen), self.need, self.effort, self.best_cost)
+        search.run()
+        if search.best is not None:
+            self._note(dict(zip(chosen, search.best, strict=True)), search.best_cost)
+
+    def _note(self, amounts: dict[int, float], cost: float) -> None:
+        """These are the best moves so far, of the items that move."""
+        self.best_cost = cost
+        self.best = [amounts.get(k, 0.0) if state is _State.MOVES else 0.0 for k, state in enumerate(self.state)]

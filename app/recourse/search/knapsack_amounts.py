@@ -1,0 +1,229 @@
+"""How far to move the items of a covering knapsack that may all move: depth-first branch and bound.
+
+Single moves are decided first, then lattices from the coarsest to the finest, continuous items last; the bound is the
+fractional knapsack (Martello and Toth, "Knapsack Problems", 1990, chapter 2).
+"""
+
+import math
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+GAP = 1e-6
+"""Relative: smaller savings are not searched for."""
+SLACK = 1e-9
+"""The need is met up to this share of it, so that rounding does not cost a whole step."""
+LOOK = 256
+"""Branches between two checks of the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that can be moved, in any unit."""
+
+    gain: float
+    """Per unit, > 0."""
+    cost: float
+    """Per unit, > 0."""
+    first: float
+    """Smallest move; 0 for a continuous item."""
+    step: float
+    """Distance between moves beyond the first; 0 for a continuous item."""
+    limit: float
+    """Largest move, >= first; on the lattice, or infinite."""
+    uses: int = 1
+    """1 if moving it counts towards the cap, else 0."""
+
+    @property
+    def most_gain(self) -> float:
+        """At the largest move."""
+        return self.gain * self.limit
+
+    @property
+    def most_cost(self) -> float:
+        """At the largest move."""
+        return self.cost * self.limit
+
+    @property
+    def single(self) -> bool:
+        """Whether there is only one move."""
+        return self.step > 0.0 and self.limit < self.first + 0.5 * self.step
+
+    def floor(self, amount: float) -> float:
+        """The largest move of a lattice item not above `amount`."""
+        if amount < self.first * (1.0 - SLACK):
+            return 0.0
+        ticks = math.floor((amount - self.first) / self.step + SLACK)
+        return min(self.first + ticks * self.step, self.limit)
+
+    def ceil(self, amount: float) -> float:
+        """The smallest move of a lattice item not below `amount`, but at least `first` and at most `limit`."""
+        ticks = math.ceil(max(amount - self.first, 0.0) / self.step - SLACK)
+        return min(self.first + max(ticks, 0) * self.step, self.limit)
+
+
+class Movable:
+    """Items that may all move, in the order in which they are decided: level t decides item ``order[t]``.
+
+    For each level the data of a bound on the items from there on is stored in order of cost per gain.
+    """
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        n = len(items)
+        self.items = items
+        self.value = [item.cost / item.gain for item in items]
+        self.most = [item.most_gain for item in items]
+        self.most_cost = [item.most_cost for item in items]
+        dearer = sorted(range(n), key=self.value.__getitem__)
+        singles = [k for k in dearer if items[k].single]
+        lattices = [k for k in dearer if items[k].step > 0.0 and not items[k].single]
+        lattices.sort(key=lambda k: -items[k].step * items[k].cost)
+        self.order = [*singles, *lattices, *(k for k in dearer if items[k].step == 0.0)]
+        self.singles, self.lattices = len(singles), len(singles) + len(lattices)
+        """The level after the last single move, and the one after the last lattice."""
+        self.dominated = dominated(items, singles)
+        level = {k: t for t, k in enumerate(self.order)}
+        self.open = [[k for k in dearer if level[k] >= t] for t in range(n + 1)]
+        """Items from a level on, in order of cost per gain."""
+        self.gains = [list(accumulate((self.most[k] for k in left), initial=0.0)) for left in self.open]
+        self.costs = [list(accumulate((self.most_cost[k] for k in left), initial=0.0)) for left in self.open]
+        rank = {k: r for r, k in enumerate(dearer)}
+        self.ahead = [
+            self.gains[t + 1][bisect_left(self.open[t + 1], rank[k], key=rank.__getitem__)]
+            for t, k in enumerate(self.order)
+        ]
+        """Gain of all that is decided later than a level and costs less per gain."""
+
+    def bound(self, level: int, rest: float) -> float:
+        """Least cost of covering `rest` with the items from a level on, as if all were continuous."""
+        if rest <= 0.0:
+            return 0.0
+        gains = self.gains[level]
+        last = bisect_left(gains, rest, 1) - 1
+        if last == len(gains) - 1:
+            return math.inf
+        return self.costs[level][last] + (rest - gains[last]) * self.value[self.open[level][last]]
+
+
+def dominated(items: Sequence[Item], singles: Sequence[int]) -> dict[int, list[int]]:
+    """For each single move the later ones among them that gain no more and cost no less."""
+    return {
+        i: [
+            k
+            for k in singles[t + 1 :]
+            if items[k].most_gain <= items[i].most_gain and items[k].most_cost >= items[i].most_cost
+        ]
+        for t, i in enumerate(singles)
+    }
+
+
+class Effort:
+    """The remaining effort for one need."""
+
+    def __init__(self, branches: int, deadline: float | None) -> None:
+        self._left = branches
+        self._deadline = math.inf if deadline is None else deadline
+        self.spent = False
+
+    def branch(self) -> None:
+        """Count a branch."""
+        self._left -= 1
+        if self._left < 0 or (self._left % LOOK == 0 and time.monotonic() > self._deadline):
+            self.spent = True
+
+
+class Search:
+    """The best moves so far, and when to stop."""
+
+    def __init__(self, effort: Effort, best_cost: float = math.inf) -> None:
+        self.effort = effort
+        self.best: list[float] | None = None
+        self.best_cost = best_cost
+
+    def hopeless(self, cost: float) -> bool:
+        """Whether moves of at least this cost cannot improve on the best, or the effort is spent."""
+        return self.effort.spent or cost >= self.best_cost * (1.0 - GAP)
+
+
+class Amounts(Search):
+    """How far to move items that may all move."""
+
+    def __init__(self, movable: Movable, need: float, effort: Effort, best_cost: float = math.inf) -> None:
+        super().__init__(effort, best_cost)
+        self.movable, self.need = movable, need
+        self.amounts = [0.0] * len(movable.items)
+        self.left_out = [0] * len(movable.items)
+        """How many single moves that dominate it are not made."""
+        self.any_left_out = 0
+
+    def run(self) -> None:
+        """Search until nothing open can be better, or the effort is spent."""
+        if not self.hopeless(self._bound(0, self.need)):
+            self._branch(0, self.need, 0.0)
+
+    def _bound(self, level: int, rest: float) -> float:
+        """`Movable.bound` without the items that are left out."""
+        movable = self.movable
+        if not self.any_left_out or level >= movable.singles:
+            return movable.bound(level, rest)
+        cost = 0.0
+        for k in movable.open[level] if rest > 0.0 else ():
+            if self.left_out[k]:
+                continue
+            if movable.most[k] >= rest:
+                return cost + rest * movable.value[k]
+            cost += movable.most_cost[k]
+            rest -= movable.most[k]
+        return cost if rest <= 0.0 else math.inf
+
+    def _branch(self, level: int, rest: float, cost: float) -> None:
+        """Try everything from a level on; what is decided costs `cost` and leaves `rest` to gain."""
+        self.effort.branch()
+        movable = self.movable
+        if rest <= 0.0 or level >= movable.lattices:
+            self._note(level, rest, cost)
+            return
+        k = movable.order[level]
+        item = movable.items[k]
+        # The bound is convex in the amount. It is least where this item takes over from those that are decided later
+        # and cost less, so that each way out from there ends at the first amount that cannot win.
+        wanted = rest - movable.ahead[level]
+        above = item.ceil(wanted / item.gain)
+        below = item.floor(above - item.step)
+        runs = [] if self.left_out[k] else [(above, item.step), (below, -item.step)]
+        stay_first = wanted <= 0.0
+        if runs and not stay_first and below == 0.0:
+            move = above * item.cost + self._bound(level + 1, rest - above * item.gain)
+            stay_first = move > self._bound(level + 1, rest)
+        runs.insert(0 if stay_first else len(runs), (0.0, 0.0))
+        for amount, stride in runs:
+            # Not a function of its own, to halve the depth of recursion for many features.
+            while (amount > 0.0 or stride == 0.0) and amount <= item.limit * (1.0 + SLACK):
+                after, spent = rest - amount * item.gain, cost + amount * item.cost
+                dominated = movable.dominated.get(k, []) if amount == 0.0 else []
+                self._leave_out(dominated, 1)
+                promising = not self.hopeless(spent + self._bound(level + 1, after))
+                if promising:
+                    self.amounts[k] = amount
+                    self._branch(level + 1, after, spent)
+                self._leave_out(dominated, -1)
+                if not promising or stride == 0.0 or (stride > 0.0 and after <= 0.0):
+                    break
+                amount = amount + stride if stride > 0.0 else item.floor(amount + stride)
+
+    def _leave_out(self, items: list[int], more: int) -> None:
+        self.any_left_out += more * len(items)
+        for k in items:
+            self.left_out[k] += more
+
+    def _note(self, level: int, rest: float, cost: float) -> None:
+        """These are the best moves so far, once continuous items have covered the rest."""
+        self.best = self.amounts.copy()
+        for k in self.movable.order[level:]:
+            item = self.movable.items[k]
+            self.best[k] = min(max(rest, 0.0) / item.gain, item.limit) if item.step == 0.0 else 0.0
+            rest -= self.best[k] * item.gain
+            cost += self.best[k] * item.cost
+        self.best_cost = cost

@@ -1,0 +1,147 @@
+"""Better legal records by single moves: one feature at a time, judged by any function of whole records.
+
+Numbers go up or down by strides from a whole scale to a thousandth of it, by one lattice step, back to where they
+started and to the ends of their range; categories go to every level. Where a cap on changes is reached, one change
+is replaced by another; where a move breaks a linear rule, another number of the rule balances it.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from app.recourse.actions.action_set import ActionSet, lattice_points
+
+STRIDES = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001])
+"""Moves of a number, as shares of its scale."""
+LEAST_GAIN = 1e-9
+"""Smaller improvements are rounding."""
+CHUNK = 500_000
+"""Numbers, about, in a chunk of neighbours; the clock is checked between chunks."""
+
+
+class SingleMoves:
+    """The legal neighbours of raw rows in one action set."""
+
+    def __init__(self, action_set: ActionSet) -> None:
+        self.actions = A = action_set
+        space = A.space
+        self.start_raw = A.start_raw
+        feature: list[int] = []
+        target: list[float] = []
+        delta: list[float] = []
+        for j, scale in zip(space.numeric.tolist(), space.scale_raw.tolist(), strict=True):
+            if A.movable[j]:
+                strides = np.append(STRIDES * scale, A.step_raw[j]) if A.step_raw[j] > 0.0 else STRIDES * scale
+                strides = np.unique(np.maximum(strides, A.step_raw[j]))
+                ends = [end for end in (A.lower_raw[j], A.upper_raw[j], self.start_raw[j]) if np.isfinite(end)]
+                feature += [j] * (2 * len(strides) + len(ends))
+                delta += [*strides, *-strides, *(0.0 for _ in ends)]
+                target += [*(np.nan for _ in range(2 * len(strides))), *ends]
+        numbers = len(feature)
+        for j in space.groups[A.movable[space.groups]].tolist():
+            levels = len(space.features[j].levels)
+            feature += [j] * levels
+            delta += [0.0] * levels
+            target += range(levels)
+        self.feature, self.target, self.delta = np.array(feature, dtype=int), np.array(target), np.array(delta)
+        self.is_level = np.arange(len(feature)) >= numbers
+
+    def of(self, row_raw: Float[np.ndarray, "p"], *, levels_only: bool = False) -> Float[np.ndarray, "n p"]:
+        """Legal rows one move away from a legal row, the factual and the row itself not among them."""
+        return np.concatenate(list(self._chunks(row_raw, levels_only)))
+
+    def _chunks(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Iterator[Float[np.ndarray, "n p"]]:
+        """These rows in one chunk or several; with many features, rules and a cap they are too many for one."""
+        waiting: list[Float[np.ndarray, "n p"]] = [np.empty((0, len(row_raw)))]
+        for rows in self._neighbours(row_raw, levels_only):
+            waiting.append(rows)
+            if sum(one.size for one in waiting) >= CHUNK:
+                yield self._legal(row_raw, np.concatenate(waiting))
+                waiting = [rows[:0]]
+        yield self._legal(row_raw, np.concatenate(waiting))
+
+    def _legal(self, row_raw: Float[np.ndarray, "p"], rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "m p"]:
+        A = self.actions
+        new = (rows != row_raw).any(axis=1) & (rows != A.factual_raw).any(axis=1)
+        # A move of one feature can only break constraints on several features.
+        return rows[new & A.contains(rows)] if A.rules or A.max_changes is not None else rows[new]
+
+    def _neighbours(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Iterator[Float[np.ndarray, "n p"]]:
+        """Rows one move away, not all of them legal, each followed by rows that balance a broken rule."""
+        A = self.actions
+        bases = [row_raw]
+        changed = np.flatnonzero(row_raw != A.factual_raw)
+        if A.max_changes is not None and len(changed) >= A.max_changes:
+            for j in changed[self.start_raw[changed] == A.factual_raw[changed]]:
+                bases.append(np.where(np.arange(len(row_raw)) == j, A.factual_raw, row_raw))
+        for base in bases:
+            rows = self._moved(base, levels_only)
+            yield rows
+            yield from self.balanced(rows)
+
+    def _moved(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Float[np.ndarray, "n p"]:
+        chosen = np.flatnonzero(self.is_level) if levels_only else np.arange(len(self.feature))
+        feature, target = self.feature[chosen], self.target[chosen]
+        moved = np.where(np.isnan(target), row_raw[feature] + self.delta[chosen], target)
+        rows = np.tile(row_raw, (len(chosen), 1))
+        rows[np.arange(len(chosen)), feature] = self.snapped(moved, feature)
+        return rows
+
+    def snapped(self, values_raw: Float[np.ndarray, "n"], feature: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        """Each number at the nearest value that its feature can have; the factual stays."""
+        A = self.actions
+        step, anchor = A.step_raw[feature], A.anchor_raw[feature]
+        unit = np.where(step > 0.0, step, 1.0)
+        on_lattice = lattice_points(np.rint((values_raw - anchor) / unit), anchor, unit)
+        snapped = np.where((step > 0.0) & (values_raw != A.factual_raw[feature]), on_lattice, values_raw)
+        return np.clip(snapped, A.lower_raw[feature], A.upper_raw[feature])
+
+    def balanced(self, rows_raw: Float[np.ndarray, "n p"]) -> Iterator[Float[np.ndarray, "n p"]]:
+        """The rows that break a rule with one number of it set so that it holds, for each number of each rule."""
+        for rule in self.actions.rules:
+            a = np.array(rule.coefficients_raw)
+            excess = rows_raw @ a - rule.limit
+            excess = excess if rule.equality else np.maximum(excess, 0.0)
+            broken = excess != 0.0
+            for j in np.flatnonzero((a != 0.0) & self.actions.movable):
+                rows = rows_raw[broken]
+                rows[:, j] -= excess[broken] / a[j]
+                yield self.actions.snap(rows)
+
+    def descend(
+        self,
+        row_raw: Float[np.ndarray, "p"],
+        value: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]],
+        *,
+        steps: int,
+        until: float,
+        levels_only: bool = False,
+    ) -> Float[np.ndarray, "p"]:
+        """The row after repeated best moves, until none improves it.
+
+        Parameters
+        ----------
+        row_raw : legal
+        value : smaller is better
+        steps : largest number of moves
+        until : `time.monotonic()` after which no move is tried
+        """
+        if time.monotonic() >= until:
+            return row_raw
+        best = float(value(row_raw[None])[0])
+        for _ in range(steps):
+            here, least = row_raw, best - LEAST_GAIN * (1.0 + abs(best))
+            for rows in self._chunks(here, levels_only):
+                if time.monotonic() >= until:
+                    return here
+                if not len(rows):
+                    continue
+                values = value(rows)
+                pick = int(values.argmin())
+                if values[pick] < least:
+                    row_raw, best, least = rows[pick], float(values[pick]), float(values[pick])
+            if row_raw is here:
+                break
+        return row_raw

@@ -1,0 +1,164 @@
+"""The action set as linear constraints, for the general mixed-integer solver.
+
+Two variables per move: whether it is made, and how far it goes beyond its first step (in steps, or in scales of a
+continuous feature, because solvers' tolerances are absolute). A number can move both ways, a category to every other
+level.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.actions.action_set import ActionSet, tick_slack
+from app.recourse.numerics.solvers import mixed_integer_program
+
+FAR = 1e3
+"""Limit of a number without one where the caller gives none, encoded units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A legal row, and the value of the program there, without what it costs to start."""
+
+    row_raw: Float[np.ndarray, "p"]
+    z: Float[np.ndarray, "k"]
+    """The variables."""
+    value: float
+
+
+class ActionProgram:
+    """Variables and constraints of one action set.
+
+    Parameters
+    ----------
+    reach : how far a number without limit may go, in units of cost
+    """
+
+    def __init__(self, action_set: ActionSet, *, reach: float = FAR) -> None:
+        A, space = action_set, action_set.space
+        self.action_set, self.start_raw = A, A.start_raw
+        self.start = space.encode(self.start_raw[None])[0]
+        self.start_cost = float(A.cost(self.start_raw[None])[0])
+        forced = self.start_raw != A.factual_raw
+        feature, sign, level, first, step, per, limit = [], [], [], [], [], [], []
+        for k, j in enumerate(space.numeric.tolist()):
+            for way in (1.0, -1.0):
+                room = (A.upper_raw[j] if way > 0.0 else -A.lower_raw[j]) - way * self.start_raw[j]
+                if not A.movable[j] or room <= 0.0:
+                    continue
+                feature.append(j)
+                sign.append(way)
+                level.append(-1)
+                step.append(A.step_raw[j])
+                per.append(A.step_raw[j] or space.scale_raw[k])
+                first.append(_to_lattice(A, j, way))
+                limit.append(min(room, reach * space.scale_raw[k] / A.weights[j]))
+        for g in space.groups[A.movable[space.groups]].tolist():
+            for to in range(len(space.features[g].levels)):
+                if to != int(self.start_raw[g]):
+                    feature.append(g)
+                    sign.append(0.0)
+                    level.append(to)
+                    step.append(1.0)
+                    per.append(1.0)
+                    first.append(1.0)
+                    limit.append(1.0)
+        self.feature, self.level = np.array(feature, dtype=np.intp), np.array(level, dtype=np.intp)
+        self.sign, self.first = np.array(sign), np.array(first)
+        self.per = np.array(per)
+        self.integer = np.concatenate([np.ones(len(feature), dtype=bool), np.array(step) > 0.0])
+        beyond = (np.array(limit) - self.first) / self.per
+        beyond = np.where(np.array(step) > 0.0, np.floor(beyond + 1e-6), beyond)
+        n = len(feature)
+        self.size = 2 * n
+        self.limit = np.concatenate([np.ones(n), np.maximum(beyond, 0.0)])
+        self.effect = np.zeros((space.d, 2 * n))
+        """What each variable adds to the encoded point."""
+        self.cost = np.zeros(2 * n)
+        scale = dict(zip(space.numeric.tolist(), space.scale_raw.tolist(), strict=True))
+        for i, j in enumerate(feature):
+            if self.level[i] < 0:
+                per_unit = np.array([self.first[i], self.per[i]]) / scale[j]
+                self.effect[space.spans[j].start, [i, n + i]] = self.sign[i] * per_unit
+                self.cost[[i, n + i]] = A.weights[j] * per_unit
+            else:
+                self.effect[space.spans[j].start + self.level[i], i] = 1.0
+                self.effect[space.spans[j].start + int(self.start_raw[j]), i] = -1.0
+                self.cost[i] = A.weights[j]
+        rows: list[Float[np.ndarray, n]] = []
+        lower: list[float] = []
+        upper: list[float] = []
+
+        def constrain(made: Float[np.ndarray, "n"], further: Float[np.ndarray, "n"], low: float, high: float) -> None:
+            rows.append(np.concatenate([made, further]))
+            lower.append(low)
+            upper.append(high)
+
+        eye = np.eye(n)
+        for i in range(n):  # no distance without a move
+            constrain(-self.limit[n + i] * eye[i], eye[i], -math.inf, 0.0)
+        for j in np.unique(self.feature):  # one direction or level at a time
+            constrain((self.feature == j).astype(float), np.zeros(n), 0.0, 1.0)
+        if A.max_changes is not None:
+            counts = 1.0 - forced[self.feature]
+            constrain(counts, np.zeros(n), 0.0, float(A.max_changes - int(forced.sum())))
+        for rule in A.rules:
+            slope = np.array(rule.coefficients_raw)[self.feature] * self.sign
+            rest = rule.limit - float(np.dot(rule.coefficients_raw, self.start_raw))
+            size = float(np.abs(slope * self.per).max(initial=0.0)) or 1.0
+            rest /= size
+            constrain(slope * self.first / size, slope * self.per / size, rest if rule.equality else -math.inf, rest)
+        self.rows = np.array(rows).reshape(len(rows), 2 * n)
+        self.lower, self.upper = np.array(lower), np.array(upper)
+
+    def solve(
+        self,
+        cost: Float[np.ndarray, "k"],
+        rows: Float[np.ndarray, "m k"],
+        lower: Float[np.ndarray, "m"],
+        *,
+        time_limit_s: float | None = None,
+    ) -> Solved | None:
+        """``argmin cost.z`` over the action set with ``rows z >= lower``; None where that is infeasible.
+
+        Variables beyond those of the actions are numbers >= 0.
+
+        Raises
+        ------
+        DeadlineExceeded : no answer was known at the time limit
+        SolverFailed : the solver ended without an answer
+        """
+        more = len(cost) - self.size
+        own = np.hstack([self.rows, np.zeros((len(self.rows), more))])
+        z = mixed_integer_program(
+            cost,
+            np.concatenate([own, rows]),
+            np.concatenate([self.lower, lower]),
+            np.concatenate([self.upper, np.full(len(lower), np.inf)]),
+            limit=np.concatenate([self.limit, np.full(more, np.inf)]),
+            integer=np.concatenate([self.integer, np.zeros(more, dtype=bool)]),
+            time_limit_s=time_limit_s,
+        )
+        return None if z is None else Solved(self.row(z), z, float(cost @ z))
+
+    def row(self, z: Float[np.ndarray, "k"]) -> Float[np.ndarray, "p"]:
+        """The raw row of these variables."""
+        A, n = self.action_set, self.size // 2
+        made, further = z[:n], z[n : 2 * n]
+        row_raw = self.start_raw.copy()
+        np.add.at(row_raw, self.feature, self.sign * (made * self.first + further * self.per))
+        changed = (self.level >= 0) & (made > 0.5)
+        row_raw[self.feature[changed]] = self.level[changed]
+        row_raw = np.clip(row_raw, A.lower_raw, A.upper_raw)  # the solver keeps limits up to a tolerance
+        return A.round(row_raw[None], toward_raw=row_raw[None])[0]
+
+
+def _to_lattice(A: ActionSet, j: int, way: float) -> float:
+    """Distance from the start to the next lattice point that way; 0 where there is no lattice."""
+    step = float(A.step_raw[j])
+    if step == 0.0:
+        return 0.0
+    ticks = way * (A.start_raw[j] - A.anchor_raw[j]) / step
+    return float((math.floor(ticks + tick_slack(ticks)) + 1.0 - ticks) * step)

@@ -1,0 +1,150 @@
+"""Best responses: the value of each feature that minimises cost minus priced scores, for `simplicial`.
+
+A feature's worst score is concave in its value, with kinks at its centre; its cost has one at the fact. Hence only the
+ends of its range, the kinks, or the lattice points next to these, can be best responses.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from app.recourse.actions.action_set import ActionSet, tick_slack
+from app.recourse.robustness.adversarial_loss import LossAndCost
+from app.recourse.search.simplicial import Point
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Values that each feature may have: column 0 for the fact, the others changed; cost infinite where none."""
+
+    values_raw: Float[np.ndarray, "p m"]
+    r: Float[np.ndarray, "p m"]
+    p: Float[np.ndarray, "p m"]
+    cost: Float[np.ndarray, "p m"]
+    """Unweighted."""
+    low_raw: Float[np.ndarray, "p"]
+    high_raw: Float[np.ndarray, "p"]
+    moved: Bool[np.ndarray, "p"]
+    """Features that count as changed for any value."""
+
+
+class Responses:
+    """What each feature contributes to both scores and the cost, for the values that can be best."""
+
+    def __init__(self, action_set: ActionSet, objective: LossAndCost) -> None:
+        self.action_set, self.objective = action_set, objective
+        space = action_set.space
+        self.space = space
+        x0 = space.encode(action_set.factual_raw[None])
+        self.base_r = float(objective.worst_score(x0)[0])
+        predicted = objective.predicted or objective.model
+        self.base_p = float(predicted.score(x0)[0])
+        self.w, self.w_predicted = objective.model.w, predicted.w
+        self.share = 1.0 if objective.predicted is None else objective.share
+        cap = action_set.max_changes
+        self.cap = cap if cap is not None and cap < int(action_set.movable.sum()) else None
+
+    def weighted(self, rows_raw: Float[np.ndarray, "n p"], weight: float) -> Float[np.ndarray, "n"]:
+        """The objective of raw rows with another cost weight."""
+        X, cost = self.space.encode(rows_raw), self.action_set.cost(rows_raw)
+        return replace(self.objective, cost_weight=weight, share=self.share).value(X, cost)
+
+    @cached_property
+    def _width(self) -> int:
+        levels = max((len(self.space.features[g].levels) for g in self.space.groups), default=0)
+        return max(levels + 1, 9)
+
+    def root(self, weight: float) -> Node:
+        """All that the action set allows."""
+        A, p = self.action_set, self.space.p
+        low, high = A.lower_raw.copy(), A.upper_raw.copy()
+        # An action that costs more than the whole objective at the start cannot be optimal.
+        worth = float(self.weighted(A.start_raw[None], weight)[0]) / weight
+        for k, j in enumerate(self.space.numeric.tolist()):
+            reach = worth * self.space.scale_raw[k] / A.weights[j]
+            step = A.step_raw[j]
+            reach = math.ceil(reach / step) * step if step > 0.0 else reach
+            if math.isinf(low[j]):
+                low[j] = legal(A, j, A.start_raw[j] - reach, math.floor)
+            if math.isinf(high[j]):
+                high[j] = legal(A, j, A.start_raw[j] + reach, math.ceil)
+        blank = np.zeros((p, self._width))
+        node = Node(blank, blank.copy(), blank.copy(), np.full_like(blank, np.inf), low, high, np.zeros(p, dtype=bool))
+        for k, j in enumerate(self.space.numeric.tolist()):
+            self.write(node, k, j, still=True)
+        for g in self.space.groups.tolist():
+            levels = range(len(self.space.features[g].levels)) if A.movable[g] else [int(A.factual_raw[g])]
+            self.write_group(node, g, list(levels))
+        return node
+
+    def write(self, node: Node, k: int, j: int, *, still: bool, move: bool = True) -> None:
+        """The values of the number `j`, the k-th of all numbers, within its range in `node`."""
+        A, low, high = self.action_set, float(node.low_raw[j]), float(node.high_raw[j])
+        fact, center = float(A.factual_raw[j]), float(self.space.center_raw[k])
+        still = still and low <= fact <= high
+        ends: set[float] = set()
+        if move and A.movable[j]:
+            kinks = [center] if still and A.step_raw[j] == 0.0 else [center, fact]
+            ends = {low, high} | {
+                legal(A, j, kink, way) for kink in kinks if low <= kink <= high for way in (math.floor, math.ceil)
+            }
+            ends = {end for end in ends if low <= end <= high and not (still and end == fact)}
+        values = np.array([fact, *sorted(ends)])
+        self._set(node, j, values, still=still)
+        scale = self.space.scale_raw[k]
+        encoded, base = (values - center) / scale, (fact - center) / scale
+        column = self.space.numeric_columns[k]
+        m = len(values)
+        node.r[j, :m] = self.w[column] * (encoded - base) - self.objective.radius * (np.abs(encoded) - abs(base))
+        node.p[j, :m] = self.w_predicted[column] * (encoded - base)
+        node.cost[j, :m] += A.weights[j] * np.abs(values - fact) / scale
+
+    def write_group(self, node: Node, g: int, levels: list[int]) -> None:
+        """The levels that a category may have; exactly one column is 1 in each."""
+        fact = int(self.action_set.factual_raw[g])
+        others = [level for level in levels if level != fact]
+        values = np.array([fact, *others])
+        self._set(node, g, values.astype(float), still=fact in levels)
+        span, m = self.space.spans[g], len(values)
+        node.r[g, :m] = self.w[span][values] - self.w[span][fact]
+        node.p[g, :m] = self.w_predicted[span][values] - self.w_predicted[span][fact]
+        node.cost[g, :m] += self.action_set.weights[g] * (values != fact)
+
+    @staticmethod
+    def _set(node: Node, j: int, values: Float[np.ndarray, "m"], *, still: bool) -> None:
+        m = len(values)
+        node.values_raw[j], node.r[j], node.p[j], node.cost[j] = values[0], 0.0, 0.0, np.inf
+        node.values_raw[j, :m] = values
+        node.cost[j, 1:m] = 0.0
+        node.cost[j, 0] = 0.0 if still else np.inf
+
+    def respond(self, node: Node, weight: float, a: float, b: float) -> Point:
+        """The values, one per feature, that minimise ``weight cost - a r - b p``."""
+        reduced = weight * node.cost - a * node.r - b * node.p
+        every = np.arange(len(reduced))
+        if self.cap is None:
+            choice = reduced.argmin(axis=1)
+        else:
+            moved = reduced[:, 1:].argmin(axis=1) + 1
+            gain = reduced[:, 0] - reduced[every, moved]
+            most = np.argsort(-gain, kind="stable")[: self.cap]
+            choice = np.zeros(len(reduced), dtype=np.intp)
+            chosen = most[gain[most] > 0.0]
+            choice[chosen] = moved[chosen]
+        r, p, cost = (float(terms[every, choice].sum()) for terms in (node.r, node.p, node.cost))
+        return Point(self.base_r + r, self.base_p + p, weight * cost, choice)
+
+
+def legal(A: ActionSet, j: int, value_raw: float, rounding: Callable[[float], int]) -> float:
+    """The value itself, or the lattice point next to it that `rounding` chooses."""
+    step = float(A.step_raw[j])
+    if step == 0.0:
+        return value_raw
+    ticks = (value_raw - A.anchor_raw[j]) / step
+    near = round(ticks)
+    ticks = float(near if abs(ticks - near) <= tick_slack(ticks) else rounding(ticks))
+    return float(A.anchor_raw[j] + (ticks / round(1.0 / step) if step < 1.0 else ticks * step))

@@ -1,0 +1,181 @@
+"""The legal action that minimises a trade-off of losses and cost, over the whole action set.
+
+Two numbers determine the losses of an action: its worst score and its predicted score. Both, like the cost, are sums
+over features. Because there are only two, the convex relaxation (each feature anywhere between its legal
+values) has at most two features that are not at a legal value. `app.recourse.search.simplicial` solves it exactly:
+each best response (`app.recourse.search.responses`) is one look at every feature, and few branches
+(`app.recourse.search.branching`) settle the rest: a number below or above, a category taken or not, a feature that
+changes or does not.
+
+Linear rules between features go to the general mixed-integer solver, which is given tangents of the losses until they
+fit.
+"""
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import DeadlineExceeded, SolverFailed
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.robustness.adversarial_loss import LossAndCost, loss, optimum_in_box
+from app.recourse.search.branching import EXACT, Branching, Effort, Optimum
+from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.search.responses import Responses
+
+HALVINGS = 60
+LEAST_WEIGHT = 1e-3
+"""Cost weight that limits the search along unbounded numbers where no weight is given."""
+LEAST_POSSIBLE = 1e-12
+"""Cost weight at which cost no longer matters."""
+TANGENTS = np.array([-16.0, -8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0])
+"""Scores of the first tangents to the losses in the mixed-integer program."""
+ROUNDS = 30
+"""Largest number of rounds of further tangents."""
+
+
+class TradeOff:
+    """Minimises one objective over one action set.
+
+    Parameters
+    ----------
+    deadline : `time.monotonic()` at which searching has to stop
+    """
+
+    def __init__(self, action_set: ActionSet, objective: LossAndCost, *, deadline: float | None = None) -> None:
+        self.action_set, self.objective, self.deadline = action_set, objective, deadline
+        self.space = action_set.space
+        self.responses = Responses(action_set, objective)
+        forced, cap = action_set.start_raw != action_set.factual_raw, action_set.max_changes
+        self.empty = bool(
+            (action_set.lower_raw > action_set.upper_raw).any() or (cap is not None and forced.sum() > cap)
+        )
+
+    def value(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """The objective of raw rows."""
+        return self.objective.value(self.space.encode(rows_raw), self.action_set.cost(rows_raw))
+
+    def best(self, cost_weight: float | None = None, effort: Effort = EXACT) -> Optimum | None:
+        """The legal row of least objective; None where the constraints exclude each other.
+
+        Parameters
+        ----------
+        cost_weight : in place of the objective's own
+
+        Raises
+        ------
+        DeadlineExceeded, SolverFailed : as `mixed_integer_program`, with nothing legal known
+        """
+        weight = self.objective.cost_weight if cost_weight is None else cost_weight
+        if self.empty:
+            return None
+        if self.action_set.rules:
+            return self._by_program(weight)
+        if self.action_set.is_box and not self.space.groups.size and self.responses.share in (0.0, 1.0):
+            return self._in_box(weight)
+        return Branching(self.responses, weight, effort, self.deadline).result()
+
+    def _in_box(self, weight: float) -> Optimum:
+        """Independent numbers and one score: algorithm 1."""
+        A, space = self.action_set, self.space
+        columns = space.numeric_columns
+        robust = self.responses.share == 1.0
+        model = self.objective.model if robust else self.objective.predicted
+        assert model is not None
+        price = np.where(A.movable[space.numeric], A.weights[space.numeric], np.inf)
+        lower, upper = ((limit - space.center_raw) / space.scale_raw for limit in (A.lower_raw, A.upper_raw))
+        X0 = space.encode(A.start_raw[None])
+        X = optimum_in_box(
+            X0, model, self.objective.radius if robust else 0.0, weight,
+            price=price[columns.argsort()], lower=np.minimum(lower, X0[0]), upper=np.maximum(upper, X0[0]),
+        )  # fmt: skip
+        moved = X[0] != X0[0]
+        row_raw = np.where(moved, X[0, columns] * space.scale_raw + space.center_raw, A.start_raw)
+        row_raw = np.clip(row_raw, A.lower_raw, A.upper_raw)
+        return Optimum(row_raw, float(self.responses.weighted(row_raw[None], weight)[0]), settled=True)
+
+    # --- the cost weight ---------------------------------------------------------------------------------------------
+
+    def weight_for(self, score: float) -> float | None:
+        """The largest cost weight whose optimum, between legal values, has this worst score; None where none has it.
+
+        That optimum is then the cheapest action of that worst score.
+        """
+        if self.empty:
+            return None
+        slope = self.responses.share / (1.0 + math.exp(score))
+        root = self.responses.root(LEAST_WEIGHT)
+
+        def reaches(weight: float) -> bool:
+            return self.responses.respond(root, weight, slope, 0.0).r >= score
+
+        if not reaches(LEAST_POSSIBLE):
+            return None
+        low, high = math.log(LEAST_POSSIBLE), math.log(1e6)
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if reaches(math.exp(middle)) else (low, middle)
+        return math.exp(low)
+
+    # --- rules -------------------------------------------------------------------------------------------------------
+
+    def _by_program(self, weight: float) -> Optimum | None:
+        """By mixed-integer programs with the tangents so far in place of the losses."""
+        A = self.action_set
+        # If the start is legal, an action that costs more than the whole objective there cannot be optimal.
+        worth = self._worth(weight) if A.contains(A.start_raw[None])[0] else FAR * float(A.weights.max())
+        program = ActionProgram(A, reach=worth)
+        objective, n, d = self.objective, program.size, self.space.d
+        shares = (self.responses.share, 1.0 - self.responses.share)
+        # Variables besides the actions: |x| by column, and the two losses.
+        cost = np.concatenate([weight * program.cost, np.zeros(d), shares])
+        x_rows = np.hstack([program.effect, np.zeros((d, d + 2))])
+        absolute = np.hstack([np.zeros((d, n)), np.eye(d), np.zeros((d, 2))])
+        rows = [absolute - x_rows, absolute + x_rows]
+        lower = [program.start, -program.start]
+        r_row = self.responses.w @ x_rows - objective.radius * absolute.sum(axis=0)
+        p_row = self.responses.w_predicted @ x_rows
+        offsets = (
+            float(self.responses.w @ program.start) + objective.model.c - objective.radius,
+            self.responses.base_p
+            + float(
+                self.responses.w_predicted @ (program.start - self.space.encode(self.action_set.factual_raw[None])[0])
+            ),
+        )
+
+        def touch(score: float, which: int) -> None:
+            slope = -1.0 / (1.0 + math.exp(score))
+            row = -slope * (r_row, p_row)[which]
+            row[n + d + which] = 1.0
+            rows.append(row[None])
+            lower.append(np.array([float(loss(np.array(score))) + slope * (offsets[which] - score)]))
+
+        for score in TANGENTS.tolist():
+            touch(score, 0)
+            touch(score, 1)
+        best: Optimum | None = None
+        for _ in range(ROUNDS):
+            left = None if self.deadline is None else self.deadline - time.monotonic()
+            try:
+                found = program.solve(cost, np.concatenate(rows), np.concatenate(lower), time_limit_s=left)
+            except (DeadlineExceeded, SolverFailed):
+                if best is None:
+                    raise
+                return best
+            if found is None:
+                return best
+            row_raw, bound = found.row_raw, found.value + weight * program.start_cost
+            reached = float(self.responses.weighted(row_raw[None], weight)[0])
+            if best is None or reached < best.value:
+                best = Optimum(row_raw, reached, settled=False)
+            if best.value - bound <= EXACT.gap * (1.0 + best.value):
+                return replace(best, settled=True)
+            X = self.space.encode(row_raw[None])
+            touch(float(objective.worst_score(X)[0]), 0)
+            touch(float((objective.predicted or objective.model).score(X)[0]), 1)
+        return best
+
+    def _worth(self, weight: float) -> float:
+        return float(self.responses.weighted(self.action_set.start_raw[None], weight)[0]) / weight

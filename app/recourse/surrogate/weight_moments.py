@@ -1,0 +1,205 @@
+"""Mean and covariance of the linear models that retraining may give, by source.
+
+`surrogate`: how uncertain the local surrogate itself is. The bootstrap of the boundary sample, to first order: the
+covariance that resampling would give is the sum over samples of the squared influence of each on the fitted weights
+(the infinitesimal jackknife). One linear system instead of hundreds of refits; a test compares it with real refits.
+
+`ensemble`: the model and its other registered versions, each one's nominal machine at the same samples.
+
+`registered`: the effect of retraining on the model, computed once at registration (`refits.py`).
+
+`future`: the held-back future models, each one's local linear fit at the same samples.
+
+`isotropic`: unit-norm weights with the same variance in every direction (paper 4's setting for nonlinear models).
+
+A linear black box needs no estimate: its own weights, intercept included, are the mean of `surrogate` and `isotropic`.
+
+References
+----------
+Efron, "Nonparametric estimates of standard error: the jackknife, the bootstrap and other methods", Biometrika 1981.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import DegenerateSurrogate
+from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import BlackBox, favourable
+from app.recourse.models.committee import FutureModels
+from app.recourse.models.linear import LinearModel, WeightMoments
+from app.recourse.surrogate.boundary import BoundarySample
+from app.recourse.surrogate.class_moments import Classes, class_moments
+from app.recourse.surrogate.mpm import fit
+
+MomentsKind: TypeAlias = Literal["auto", "future", "surrogate", "registered", "ensemble", "isotropic"]
+
+FEWEST_SIBLINGS = 2
+"""Least number of other versions for `ensemble`."""
+FUTURE_SAMPLES = 300
+"""Number of samples to which future models are fitted, approximately."""
+RIDGE = 1e-6
+"""Ridge penalty of these fits, as a share of the mean variance of a column; settles collinear columns."""
+POINTS = 1e-9
+"""Mean variance of a column within the classes, as a share of their squared distance, below which they count as
+points, because the rest may be rounding."""
+
+
+def isotropic(model: LinearModel, variance: float) -> WeightMoments:
+    """Unit-norm weights, intercept included, with `variance` in every direction."""
+    theta = np.append(model.w, model.c)
+    theta /= np.linalg.norm(theta)
+    return WeightMoments(mean=theta, root=math.sqrt(variance) * np.eye(len(theta)), kind="isotropic")
+
+
+def future(
+    sample: BoundarySample, models: FutureModels, X_reference: Float[np.ndarray, "n d"] | None = None
+) -> WeightMoments:
+    """Mean and covariance over linear fits of the scores of future models, all at the same samples.
+
+    Ridge regression, with one factorisation for all models. Columns that the person cannot change are constant in the
+    samples, so their weights are 0. A missing score counts as 0.
+
+    Parameters
+    ----------
+    models : at least two
+    X_reference : encoded records whose values replace those of columns that the person cannot change, so that these
+        get weights too; for models that are linear everywhere
+
+    Raises
+    ------
+    DegenerateSurrogate : a future model has the same score at all samples, 0
+    """
+    X, columns = sample.X[:: max(1, len(sample.X) // FUTURE_SAMPLES)], sample.free
+    if X_reference is not None:
+        columns = np.arange(X.shape[1])
+        fixed = np.setdiff1d(columns, sample.free)
+        X = X.copy()
+        X[:, fixed] = X_reference[np.arange(len(X)) % len(X_reference)][:, fixed]
+    scores = np.nan_to_num(models.scores(X))
+    centre, level = X[:, columns].mean(axis=0), scores.mean(axis=0)
+    centred = X[:, columns] - centre
+    gram = centred.T @ centred
+    gram[np.diag_indices(len(gram))] += RIDGE * max(float(np.trace(gram)) / len(gram), np.finfo(float).tiny)
+    w = np.linalg.solve(gram, centred.T @ (scores - level)).T
+    thetas = np.zeros((len(w), sample.X.shape[1] + 1))
+    thetas[:, columns], thetas[:, -1] = w, level - w @ centre
+    lengths = np.linalg.norm(thetas, axis=1, keepdims=True)
+    if not lengths.all():
+        raise DegenerateSurrogate
+    return _moments_of(thetas / lengths, "future")
+
+
+def surrogate(sample: BoundarySample) -> tuple[LinearModel, WeightMoments]:
+    """The nominal minimax machine of a boundary sample, and the moments that resampling the sample would give.
+
+    Columns that the person cannot change have weight and variance 0.
+    """
+    machine = fit(sample.classes, "none")
+    theta = np.append(machine.model.w, machine.model.c)
+    length = float(np.linalg.norm(theta))
+    d = sample.X.shape[1]
+    where = np.append(sample.free, d)
+    mean, root, w = np.zeros(d + 1), np.zeros((d + 1, len(sample.X))), np.zeros(d)
+    mean[where] = theta / length
+    root[where] = _influence(sample, machine.model)
+    w[sample.free] = machine.model.w
+    return LinearModel(w, machine.model.c), WeightMoments(mean=mean, root=root, kind="surrogate")
+
+
+def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[BlackBox]) -> WeightMoments:
+    """Mean and covariance over the nominal machines of the model and its siblings, all fitted to the same samples.
+
+    Raises
+    ------
+    DegenerateSurrogate : a sibling gives nearly all samples the same decision
+    """
+    thetas = [_theta(sample, sample.classes)]
+    for sibling in siblings:
+        decisions = favourable(sibling.score(sibling.space.recode(sample.X, space)))
+        thetas.append(_theta(sample, class_moments(sample.X_free, decisions)))
+    return _moments_of(np.array(thetas), "ensemble")
+
+
+def about(model: LinearModel, moments: WeightMoments, sample: BoundarySample) -> WeightMoments:
+    """The covariance of a surrogate's weights, centred at the weights of the linear black box itself, of length 1.
+
+    The surrogate has weights for the free columns only, and the contribution of the others in its intercept. Its spread
+    is rescaled from the length of these weights to the length of all.
+    """
+    theta = np.append(model.w, model.c)
+    fixed = np.setdiff1d(np.arange(len(model.w)), sample.free)
+    intercept = model.c + float(sample.X[0, fixed] @ model.w[fixed])
+    share = math.hypot(float(np.linalg.norm(model.w[sample.free])), intercept) / float(np.linalg.norm(theta))
+    return WeightMoments(mean=theta / np.linalg.norm(theta), root=share * moments.root, kind=moments.kind)
+
+
+def _moments_of(thetas: Float[np.ndarray, "k m"], kind: str) -> WeightMoments:
+    mean = np.mean(thetas, axis=0)
+    length = float(np.linalg.norm(mean))
+    root = (thetas - mean).T / (length * math.sqrt(len(thetas) - 1))
+    return WeightMoments(mean=mean / length, root=root, kind=kind)
+
+
+def _theta(sample: BoundarySample, classes: Classes) -> Float[np.ndarray, "m"]:
+    machine = fit(classes, "none")
+    theta = np.zeros(sample.X.shape[1] + 1)
+    theta[np.append(sample.free, sample.X.shape[1])] = np.append(machine.model.w, machine.model.c)
+    return theta / np.linalg.norm(theta)
+
+
+def _influence(sample: BoundarySample, model: LinearModel) -> Float[np.ndarray, "m n"]:
+    """Derivative of ``theta = (w, c) / |(w, c)|`` in the free columns by the weight of each sample.
+
+    From the conditions of the optimum in the scale ``a.w = 1``: ``S+ w/tau+ + S- w/tau- = total a``. A sample of class
+    k moves its mean by ``u/n_k``, ``u = x - mean_k``, and its covariance by ``(u u' - S_k)/n_k``; the system for what
+    that does to ``w`` and ``total = tau+ + tau-`` is the same for all samples. So is all that follows, the intercept
+    and the length of 1, and as all of it is linear it is put together first, into `onto`; the samples themselves are
+    touched once. Where each class is a single point, none of them moves anything.
+    """
+    X, a = sample.X_free, sample.classes.between
+    plus, minus = sample.classes.favourable, sample.classes.unfavourable
+    n, k = X.shape
+    if max(float(moments.covariance.trace()) for moments in (plus, minus)) < POINTS * k * float(a @ a):
+        return np.zeros((k + 1, n))
+    scale = float(a @ model.w)
+    w = model.w / scale
+    Sw = [moments.covariance @ w for moments in (plus, minus)]
+    taus = [math.sqrt(w @ one) for one in Sw]
+    total = sum(taus)
+    system = np.zeros((k + 1, k + 1))
+    system[:k, k], system[k, :k] = -a, a
+    for moments, one, tau in zip((plus, minus), Sw, taus, strict=True):
+        system[:k, :k] += moments.covariance / tau - np.outer(one, one) / tau**3
+    # c = tau+/total - w.mean+, by w and total; what a sample does to tau+ and mean+ by itself is added below.
+    by_solution = np.eye(k + 1)
+    by_solution[k, :k] = Sw[0] / (taus[0] * total) - plus.mean
+    by_solution[k, k] = -taus[0] / total**2
+    theta = np.append(model.w, model.c)
+    length = float(np.linalg.norm(theta))
+    theta /= length
+    across = (np.eye(k + 1) - np.outer(theta, theta)) * (scale / length)
+    onto = across @ by_solution @ np.linalg.inv(system)
+    # The right side of the system for a sample x of a class is ``along_x x + along_mean mean + along_Sw Sw``, and last
+    # the change of a.w; zero where the sample is of the other class.
+    projected = X @ w
+    along_x, last, intercept = np.empty(n), np.empty(n), np.zeros(n)
+    along_mean, along_Sw = np.zeros((2, n)), np.zeros((2, n))
+    for i, (moments, tau, sign, members) in enumerate(
+        ((plus, taus[0], 1.0, sample.favourable), (minus, taus[1], -1.0, ~sample.favourable))
+    ):
+        size = int(np.count_nonzero(members))
+        along = projected[members] - float(moments.mean @ w)
+        excess = along**2 - tau**2
+        along_x[members] = (sign * total - along / tau) / size
+        along_mean[i, members] = -along_x[members]
+        along_Sw[i, members] = (1.0 / tau + excess / (2.0 * tau**3)) / size
+        last[members] = -sign * along / size
+        if sign > 0.0:
+            intercept[members] = (excess / (2.0 * tau * total) - along) / size
+    few = np.vstack([along_mean, along_Sw, last, intercept])
+    onto_few = np.column_stack([onto[:, :k] @ np.array([plus.mean, minus.mean, *Sw]).T, onto[:, k], across[:, k]])
+    return np.asarray(onto[:, :k] @ (X * along_x[:, None]).T + onto_few @ few)

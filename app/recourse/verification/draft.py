@@ -1,0 +1,111 @@
+"""An answer in the making: what the black box was asked, what it accepted, and what came nearest."""
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.fallback import FALLBACK_WARNING, NEAREST_WARNING, fallback_rows
+from app.recourse.method import Candidates, PlanCandidates
+from app.recourse.models.black_box import Meter
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import Counterfactual, Relaxation
+from app.recourse.surrogate.boundary import BoundarySample
+
+
+class Draft:
+    """An answer in the making.
+
+    Parameters
+    ----------
+    meter : its calls and rows until now are not counted as this answer's
+    """
+
+    def __init__(self, problem: RecourseProblem, meter: Meter) -> None:
+        self.problem, self.meter, self.actions = problem, meter, problem.action_set
+        self._calls_before, self._rows_before = meter.calls, meter.rows
+        self.rounds = 1
+        """Calls left for verification; a method's own calls do not count."""
+        self.factual_score = math.nan
+        self.sample: BoundarySample | None = None
+        self.candidates: Candidates | PlanCandidates | None = None
+        self.found: list[Counterfactual] = []
+        """The best record that the black box has accepted, or the members of a plan."""
+        self.fallback = False
+        """Whether `found` may miss the method's own constraint."""
+        self.fallback_warning = FALLBACK_WARNING
+        """The warning where it may."""
+        self.nearest: Counterfactual | None = None
+        """The refused record with the highest score."""
+        self.missed: tuple[float, Counterfactual] | None = None
+        """The accepted record that misses the method's promise least, and by how much."""
+        self.gave_up = False
+        """Whether the method proposed nothing, without a proof that there is nothing."""
+        self.relax: Relaxation | None = None
+        self.aimed = False
+        """Whether future models took part in the search, as far as that was asked for."""
+        self.sentence: str | None = None
+        """In place of the sentence of the reason, where more is known."""
+        self.warnings: list[str] = []
+
+    @property
+    def calls(self) -> int:
+        """Model calls of this answer."""
+        return self.meter.calls - self._calls_before
+
+    @property
+    def rows(self) -> int:
+        """Records of these calls."""
+        return self.meter.rows - self._rows_before
+
+    def scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """The black box's scores of legal records that change something, in one call.
+
+        NaN for other records, and for all but the first of equal neighbours.
+        """
+        self.rounds -= 1
+        legal = self.actions.contains(rows_raw) & (rows_raw != self.problem.factual_raw).any(axis=1)
+        legal[1:] &= (rows_raw[1:] != rows_raw[:-1]).any(axis=1)
+        scores = np.full(len(rows_raw), np.nan)
+        if legal.any():
+            scores[legal] = self.meter.score_raw(rows_raw[legal])
+        return scores
+
+    def remember_refused(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> None:
+        """Keep the refused record with the highest score."""
+        finite = np.flatnonzero(scores < 0.0)
+        if finite.size:
+            pick = int(finite[scores[finite].argmax()])
+            if self.nearest is None or scores[pick] > self.nearest.score:
+                self.nearest = self.counterfactual(rows_raw[pick], scores[pick])
+
+    def remember_missed(self, miss: float, row_raw: Float[np.ndarray, "p"], score: float) -> None:
+        """Keep the accepted record that misses the method's promise least."""
+        if self.missed is None or miss < self.missed[0]:
+            self.missed = (miss, self.counterfactual(row_raw, score))
+
+    def counterfactual(self, row_raw: Float[np.ndarray, "p"], score: float) -> Counterfactual:
+        """A scored record, with the method's report on it."""
+        score = float(score)
+        return Counterfactual(
+            row_raw=row_raw,
+            score=score,
+            probability=self.problem.black_box.probability_of(score),
+            cost=float(self.actions.cost(row_raw[None])[0]),
+            changed=tuple(np.flatnonzero(row_raw != self.problem.factual_raw).tolist()),
+            report=self.candidates.report(row_raw) if isinstance(self.candidates, Candidates) else None,
+        )
+
+    def fallback_rows(self) -> Float[np.ndarray, "n p"]:
+        """Legal records near to the method's own constraint, then others; the method's ranking orders their changes."""
+        others = fallback_rows(self.problem, self.actions.cost if self.candidates is None else self.candidates.rank)
+        if not isinstance(self.candidates, Candidates) or self.candidates.nearest is None:
+            return others
+        return np.concatenate([self.candidates.nearest(), others])
+
+    def note_how_far(self) -> None:
+        """Mark a single counterfactual that misses the method's own constraint, with a warning of how far it gets."""
+        if self.found and isinstance(self.candidates, Candidates):
+            sentence = self.candidates.how_far(self.found[0].row_raw)
+            if sentence is not None:
+                self.fallback, self.fallback_warning = True, f"{NEAREST_WARNING} {sentence}"

@@ -1,0 +1,184 @@
+"""Search for records that today's model and a share of the future models accept, in place of what was found."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.method import Candidates, Method, MethodParams, PlanCandidates
+from app.recourse.models.black_box import LAST_BITS
+from app.recourse.models.committee import FutureModels
+from app.recourse.result import Counterfactual, Reason
+from app.recourse.search.committee import CommitteeSearch, Reached
+from app.recourse.verification.draft import Draft
+
+PROMISE_ROUNDS = 8
+"""Searches for a record that future models accept and that keeps a measured promise."""
+CHANGE_COST = 0.1
+"""Cost of one more change in the guidance of the search; the cost that is reported has no such part."""
+TIDY = 0.1
+"""Share of the cost that an answer with fewer changes may exceed the cheapest by."""
+CLOSE_MARGIN = 0.1
+"""Such searches end when the margin that is enough is this close to one that is not, relative."""
+
+
+def verify_committee(
+    draft: Draft,
+    method: Method,
+    params: MethodParams,
+    futures: FutureModels,
+    share: float,
+    known: Sequence[Counterfactual] = (),
+) -> Reason:
+    """Put the best record that today's model and a share of the future models accept in the place of what was found.
+
+    Returns the reason to give if there is none. The method's own objective decides what is best. A promise that it
+    measures on the black box is kept as well, and so is its own constraint where the request sets one of its knobs; a
+    knob at its default yields to `share`.
+
+    Parameters
+    ----------
+    known : records of earlier answers to this applicant, as further candidates
+    """
+    draft.aimed = True
+    known_raw = [one.row_raw for one in (*draft.found, *known)]
+    proposals = np.array(known_raw).reshape(-1, draft.actions.space.p)
+    draft.found, draft.fallback = [], False
+    stage = _Committee(draft, method, params, futures, share, min((one.cost for one in known), default=math.inf))
+    if isinstance(draft.candidates, PlanCandidates):
+        stage.plan(draft.candidates, proposals)
+    else:
+        stage.one(proposals)
+    return Reason.TARGET_NOT_REACHED
+
+
+class _Committee:
+    """The search for records that today's model and a share of the future models accept."""
+
+    def __init__(
+        self,
+        draft: Draft,
+        method: Method,
+        params: MethodParams,
+        futures: FutureModels,
+        share: float,
+        at_most: float,
+    ) -> None:
+        candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
+        self.draft, self.futures, self.share = draft, futures, share
+        self.objective = candidates.objective if candidates else None
+        self.shortfall = candidates.shortfall if candidates else None
+        defaults = type(params)()
+        bound = any(getattr(params, knob) != getattr(defaults, knob) for knob in method.knobs)
+        self.admits = candidates.meets if candidates and bound else None
+        # Records are chosen for what the search set says, so the others say yes a little less often.
+        self.aimed = min(1.0, (math.ceil(share * futures.count - 1e-9) + 1) / futures.count)
+        self.at_most = at_most
+        self.by_surrogate = draft.problem.black_box.remote is not None
+
+    def one(self, proposals: Float[np.ndarray, "n p"]) -> None:
+        """Find the best record; where a promise is missed, ask for more score of today's model until it is kept."""
+        margin = enough = missed = LAST_BITS
+        kept: Reached | None = None
+        for _ in range(PROMISE_ROUNDS):
+            search, reached = self._run(proposals, margin=margin)
+            if reached is None and kept is None:
+                self._remember(search.nearest)
+                return
+            if reached is not None and self._promise_kept(reached):
+                kept, enough = reached, margin
+            elif reached is not None:
+                missed = max(margin, reached.own_score) if kept is None else margin
+            else:
+                missed = margin
+            if kept is not None and (self.shortfall is None or enough - missed <= CLOSE_MARGIN * enough):
+                break
+            margin = 2.0 * missed if kept is None else 0.5 * (missed + enough)
+        if kept is not None:
+            self.draft.found = [self.draft.counterfactual(kept.row_raw, kept.own_score)]
+
+    def plan(self, candidates: PlanCandidates, proposals: Float[np.ndarray, "n p"]) -> None:
+        """Move each member as little as will do, and choose the best plan among the records that the models accept."""
+        draft = self.draft
+        moved = [self._run(proposals[:0], row_raw)[1] for row_raw in proposals]
+        found = [one for one in moved if one is not None]
+        if not found:
+            search, one = self._run(proposals)
+            if one is None:
+                self._remember(search.nearest)
+                return
+            found = [one]
+        scores = {one.row_raw.tobytes(): one.own_score for one in found}
+        rows_raw = np.unique(np.array([one.row_raw for one in found]), axis=0)
+        rows_raw = rows_raw[candidates.choose(rows_raw)]
+        draft.found = [draft.counterfactual(row_raw, scores[row_raw.tobytes()]) for row_raw in rows_raw]
+
+    def _run(
+        self,
+        starts_raw: Float[np.ndarray, "n p"],
+        base_raw: Float[np.ndarray, "p"] | None = None,
+        *,
+        margin: float = LAST_BITS,
+    ) -> tuple[CommitteeSearch, Reached | None]:
+        """Search; raises DeadlineExceeded where the time ran out before anything was found."""
+        draft = self.draft
+        # Cost counts from the member of a plan, or all members would end at the same record.
+        actions = draft.actions if base_raw is None else replace(draft.actions, factual_raw=base_raw)
+        for share in dict.fromkeys((self.aimed, self.share)):
+            search = CommitteeSearch(
+                draft.actions,
+                self._scores,
+                share,
+                own_margin=margin,
+                cost=lambda rows_raw: actions.cost(rows_raw) + CHANGE_COST * actions.changed(rows_raw),
+                value=self.objective or actions.cost,
+                admits=self.admits,
+                tidy=0.0 if self.objective else TIDY,
+                at_most=self.at_most,
+                until=math.inf if draft.problem.deadline is None else draft.problem.deadline,
+            )
+            if (reached := search.run(starts_raw, base_raw)) is not None:
+                break
+            draft.meter.check()
+        if reached is not None and self.by_surrogate:
+            reached = self._confirmed(search.accepted)
+        return search, reached
+
+    def _scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
+        """Today's model, then the future ones; a remote model is paid per call, so its surrogate stands in for it."""
+        if not self.by_surrogate:
+            own = self.draft.meter.score_raw(rows_raw)
+        elif isinstance(self.draft.candidates, Candidates):
+            own = self.draft.candidates.rank(rows_raw)
+        else:
+            own = np.ones(len(rows_raw))
+        return np.column_stack([own, self.futures.scores_raw(rows_raw)])
+
+    def _confirmed(self, accepted: list[Reached]) -> Reached | None:
+        """The best of these records that today's model itself accepts, in one call."""
+        scores = self.draft.meter.score_raw(np.array([one.row_raw for one in accepted]))
+        for one, score in zip(reversed(accepted), scores[::-1].tolist(), strict=True):
+            if self.draft.problem.black_box.accepts(np.array([score]))[0]:
+                return replace(one, own_score=score)
+        return None
+
+    def _promise_kept(self, reached: Reached) -> bool:
+        if self.shortfall is None:
+            return True
+        miss = float(self.shortfall(reached.row_raw[None])[0])
+        if miss > 0.0:
+            self.draft.remember_missed(miss, reached.row_raw, reached.own_score)
+        return miss <= 0.0
+
+    def _remember(self, nearest: Reached | None) -> None:
+        """Keep what came nearest, and how far it got."""
+        draft = self.draft
+        if nearest is None:
+            return
+        draft.nearest = draft.counterfactual(nearest.row_raw, nearest.own_score)
+        draft.sentence = (
+            f"No record that was tried is accepted by {self.share:.0%} of the future models that the search asks; the "
+            f"nearest is accepted by {nearest.share:.0%} of them."
+        )

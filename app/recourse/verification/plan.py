@@ -1,0 +1,55 @@
+"""Verification of a plan: all proposals in one call, then the best plan among the accepted ones."""
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from app.recourse.method import PlanCandidates
+from app.recourse.result import Reason
+from app.recourse.verification.draft import Draft
+
+
+def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
+    """Verify all proposals together, choose the best plan among the accepted, and fill it up with fallback records.
+
+    Returns the reason to give if none is accepted.
+    """
+    if not len(candidates.rows_raw):
+        draft.relax = candidates.relax()
+        return Reason.INFEASIBLE_CONSTRAINTS
+    rows_raw, scores = candidates.rows_raw, draft.scores(candidates.rows_raw)
+    _choose(draft, candidates, rows_raw, scores)
+    refused = int((scores[: candidates.count] < 0.0).sum())
+    if refused and draft.found:
+        draft.warnings.append(
+            f"The model refused {refused} of the {candidates.count} members that the method proposed; accepted members "
+            "with a larger margin replace them where there are any."
+        )
+    if len(draft.found) < candidates.count and draft.rounds > 0:
+        proposed, more = len(rows_raw), draft.fallback_rows()
+        rows_raw, scores = np.concatenate([rows_raw, more]), np.concatenate([scores, draft.scores(more)])
+        if _choose(draft, candidates, rows_raw, scores).max(initial=-1) >= proposed:
+            draft.fallback = True
+    if 0 < len(draft.found) < candidates.count:
+        draft.warnings.append(
+            f"{candidates.count} counterfactuals were requested; the model accepted only {len(draft.found)} different "
+            "ones."
+        )
+    if not draft.found:
+        draft.remember_refused(rows_raw, scores)
+        draft.relax = candidates.relax()
+    return Reason.TARGET_NOT_REACHED
+
+
+def _choose(
+    draft: Draft,
+    candidates: PlanCandidates,
+    rows_raw: Float[np.ndarray, "n p"],
+    scores: Float[np.ndarray, "n"],
+) -> Int[np.ndarray, "k"]:
+    """Keep the best plan among the different accepted rows; which rows those are."""
+    accepted = np.flatnonzero(draft.problem.black_box.accepts(scores))
+    if accepted.size:
+        accepted = accepted[np.sort(np.unique(rows_raw[accepted], axis=0, return_index=True)[1])]
+        accepted = accepted[candidates.choose(rows_raw[accepted])]
+        draft.found = [draft.counterfactual(rows_raw[k], scores[k]) for k in accepted]
+    return accepted

@@ -1,0 +1,143 @@
+"""Verification of one counterfactual: a ladder of proposals, then repair and polish; or fallback records."""
+
+import math
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.method import HAIR, Candidates
+from app.recourse.result import Counterfactual, Reason
+from app.recourse.verification.draft import Draft
+
+LADDER = np.array([0.0, HAIR, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0])
+"""Extra margins of the proposals that are verified together, in the method's own unit."""
+BETWEEN = 7
+"""Proposals between a refused and an accepted rung."""
+
+
+def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]) -> Reason:
+    """Verify a method's proposals for one counterfactual; returns the reason to give if none is accepted.
+
+    Parameters
+    ----------
+    known : records that the black box accepted in earlier answers; a better one replaces the record found
+    """
+    best = _Best(draft)
+    reason = _climb(draft, candidates, best)
+    rows_raw = np.array([one.row_raw for one in known]).reshape(-1, draft.actions.space.p)
+    meets = candidates.meets(rows_raw)
+    best.keep(rows_raw[meets], np.array([one.score for one in known])[meets])
+    draft.note_how_far()
+    return reason
+
+
+def verify_fallback(draft: Draft) -> None:
+    """Verify records that need not meet the method's own constraint."""
+    _Best(draft).verify(np.empty((0, draft.actions.space.p)), fallback=draft.fallback_rows())
+    draft.note_how_far()
+
+
+def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
+    """Verify a ladder of proposals together, then proposals between the last refused and the first accepted one."""
+    extra_margins = LADDER * candidates.extra_margin_unit
+    rungs = candidates.propose(extra_margins)
+    if not len(rungs):
+        draft.relax = candidates.relax()
+        draft.gave_up = not candidates.proves_infeasible
+        return Reason.INFEASIBLE_CONSTRAINTS if candidates.proves_infeasible else Reason.TARGET_NOT_REACHED
+    last_call = draft.rounds <= 1
+    accepted = best.verify(rungs, fallback=draft.fallback_rows() if last_call else None)
+    first = int(accepted.argmax())
+    if not accepted[first]:
+        draft.relax = candidates.relax()
+    elif not last_call and (first > 0 or not candidates.is_optimal):
+        between = extra_margins[:0]
+        if first > 0:
+            between = np.linspace(extra_margins[first - 1], extra_margins[first], BETWEEN + 2)[1:-1]
+        undone = _undone(draft.actions, rungs[first])
+        more = [candidates.propose(between), undone[candidates.meets(undone)]]
+        if first > 0 and candidates.alternatives is not None:
+            more.append(candidates.alternatives())
+        best.verify(np.concatenate(more))
+    return Reason.TARGET_NOT_REACHED
+
+
+def _undone(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
+    """A record with one of its changes taken back, or a number moved only half as far."""
+    fact = actions.factual_raw
+    changed = np.flatnonzero(row_raw != fact)
+    undone = np.tile(row_raw, (len(changed), 1))
+    undone[np.arange(len(changed)), changed] = actions.start_raw[changed]
+    numbers = changed[~np.isin(changed, actions.space.groups)]
+    halved = np.tile(row_raw, (len(numbers), 1))
+    halved[np.arange(len(numbers)), numbers] = 0.5 * (row_raw + fact)[numbers]
+    return np.concatenate([undone, actions.round(halved, toward_raw=np.broadcast_to(row_raw, halved.shape))])
+
+
+class _Best:
+    """The best record that the black box accepts, by the method's objective, among those that keep its promise.
+
+    Records that miss the method's own constraint come after those that meet it, nearest to it first, so that asking
+    for more never gives less.
+    """
+
+    def __init__(self, draft: Draft) -> None:
+        candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
+        self.draft = draft
+        self.candidates = candidates
+        self.objective = candidates.objective if candidates and candidates.objective else draft.actions.cost
+        self.shortfall = candidates.shortfall if candidates else None
+        self.misses, self.value = True, math.inf
+        """Of the best record: whether it misses the method's own constraint; the objective, or else how far it is."""
+
+    def verify(
+        self, proposals: Float[np.ndarray, "n p"], *, fallback: Float[np.ndarray, "m p"] | None = None
+    ) -> Bool[np.ndarray, "n"]:
+        """Ask the black box about these records in one call; which proposals are good answers."""
+        draft, n = self.draft, len(proposals)
+        scores = draft.scores(proposals if fallback is None else np.concatenate([proposals, fallback]))
+        good = self.keep(proposals, scores[:n])
+        if fallback is not None and not draft.found:
+            good_fallback = self.keep(fallback, scores[n:], proposed=False)
+            if good_fallback.any() and self.shortfall is None:  # a measured promise covers fallback records too
+                draft.fallback = True
+        return good
+
+    def keep(
+        self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"], *, proposed: bool = True
+    ) -> Bool[np.ndarray, "n"]:
+        """Keep the best good answer among these records, or else the nearest one; which of them are good.
+
+        Parameters
+        ----------
+        proposed : whether the method proposed them, so that they meet its constraint
+        """
+        draft = self.draft
+        good = draft.problem.black_box.accepts(scores)
+        accepted = np.flatnonzero(good)
+        if not accepted.size:
+            draft.remember_refused(rows_raw, scores)
+            return good
+        value, misses = self.objective(rows_raw[accepted]), np.zeros(accepted.size, dtype=bool)
+        if self.candidates is not None and not proposed:
+            misses = ~self.candidates.meets(rows_raw[accepted])
+            nearness = self.candidates.nearness or self.candidates.rank
+            value[misses] = -nearness(rows_raw[accepted[misses]])
+        order = np.lexsort((-scores[accepted], value, misses)) if accepted.size > 1 else np.zeros(1, dtype=int)
+        better = order[(misses[order] < self.misses) | ((misses[order] == self.misses) & (value[order] <= self.value))]
+        picks = accepted[better]
+        if self.shortfall is not None and picks.size:
+            short = self.shortfall(rows_raw[picks])
+            good[:] = False
+            good[picks[short <= 0.0]] = True
+            for pick, miss in zip(picks[short > 0.0].tolist(), short[short > 0.0].tolist(), strict=True):
+                draft.remember_missed(miss, rows_raw[pick], scores[pick])
+            better = better[short <= 0.0]
+        if better.size:
+            best = int(better[0])
+            one = draft.counterfactual(rows_raw[accepted[best]], scores[accepted[best]])
+            key, kept = (misses[best], value[best], -one.score), (self.misses, self.value)
+            if not draft.found or key < (*kept, -draft.found[0].score):
+                draft.found, self.misses, self.value = [one], bool(misses[best]), float(value[best])
+        return good

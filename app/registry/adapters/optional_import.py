@@ -1,0 +1,29 @@
+"""Imports of optional libraries, with one clear error if they are missing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.errors import ModelUnusable
+
+
+@contextmanager
+def library(extra: str) -> Iterator[None]:
+    """Around the imports that only models of one format need; `extra` is what installs them.
+
+    Raises
+    ------
+    ModelUnusable : a library, or a system library that it needs, is missing
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ModelUnusable(
+            f"a library that this model needs cannot be loaded ({error}); "
+            f"docs/operations/installation.md lists what {extra} needs",
+            extra=extra,
+        ) from error
+    except ImportError as error:
+        raise ModelUnusable(
+            f'this model needs {error.name or "a library"} that is not installed: pip install "recourse[{extra}]"',
+            extra=extra,
+        ) from error

@@ -1,0 +1,248 @@
+"""Everything that can be wrong with a manifest, with a JSON pointer and a sentence for each fault."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import PurePosixPath
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from app.errors import Fault
+from app.recourse.features import Feature, escape, schema_faults
+from app.recourse.models.black_box import LOGIT_LIMIT, Input, Output
+from app.registry.artifact import Architecture, Artifact, Endpoint, Format, Protocol
+from app.registry.manifest import INSTALLED, Manifest
+from app.registry.rules import parse_rule
+
+_SENTENCES = {
+    "missing": "is missing",
+    "missing_keyword_only_argument": "is missing",
+    "missing_argument": "is missing",
+    "extra_forbidden": "is not a key that this part of a manifest has",
+    "unexpected_keyword_argument": "is not a key that a feature has",
+}
+
+
+def form_faults(error: ValidationError) -> list[Fault]:
+    """What is wrong with the form of a manifest."""
+    faults = {
+        _pointer(details): Fault(_pointer(details), _sentence(details))
+        for details in error.errors()
+        # Reported for a default that depends on a field which has a fault of its own.
+        if details["type"] != "default_factory_not_called"
+    }
+    return list(faults.values())
+
+
+def _pointer(details: ErrorDetails) -> str:
+    # The members of a union are no part of the document.
+    path = details["loc"]
+    if path[0] == "favourable":
+        path = path[:1]
+    elif path[0] == "artifact":
+        path = (*path[:1], *path[2:])
+    return "".join(f"/{escape(str(part))}" for part in path)
+
+
+def _sentence(details: ErrorDetails) -> str:
+    if details["loc"][:1] == ("favourable",):
+        return "must be the favourable class: a whole number, a text, true or false"
+    text = _SENTENCES.get(details["type"], details["msg"])
+    if details["type"] == "string_type" and isinstance(details["input"], bool | int | float):
+        text += "; put it in quotes"
+    return text
+
+
+def semantic_faults(manifest: Manifest) -> list[Fault]:
+    """What is wrong with a manifest whose form is right."""
+    return [
+        *feature_faults(manifest.features),
+        *rule_faults(manifest.rules, manifest.features),
+        *path_faults(manifest.artifact, manifest.reference),
+        *_output_faults(manifest),
+        *label_faults(manifest),
+        *_FORMAT_FAULTS[manifest.artifact.format](manifest),
+        *([] if manifest.artifact.format in (Format.ONNX, Format.HTTP) else _only_onnx(manifest)),
+    ]
+
+
+def feature_faults(features: Sequence[Feature]) -> list[Fault]:
+    """What is wrong with the features."""
+    endless = [
+        Fault(f"/features/{j}/{field.name}", "must be a finite number")
+        for j, feature in enumerate(features)
+        for field in fields(feature)
+        if isinstance(value := getattr(feature, field.name), float) and not math.isfinite(value)
+    ]
+    return endless or schema_faults(features)
+
+
+def path_faults(artifact: Artifact | Endpoint | None, reference: str | None) -> list[Fault]:
+    """File names that would collide in the directory of the installed version."""
+    path = artifact.path if isinstance(artifact, Artifact) else None
+    named = {"/artifact/path": path, "/reference": reference}
+    paths = {pointer: PurePosixPath(path) for pointer, path in named.items() if path}
+    faults = [
+        Fault(pointer, f'must not be called "{path}": the store keeps a file of its own under that name')
+        for pointer, path in paths.items()
+        if path.parts and path.parts[0] in INSTALLED
+    ]
+    if len(paths) == 2 and len(set(paths.values())) == 1:
+        faults.append(Fault("/reference", "must be another file than the artifact"))
+    return faults
+
+
+def rule_faults(rules: Sequence[str], features: Sequence[Feature]) -> list[Fault]:
+    """Rules that cannot be read, or that name no numeric feature."""
+    faults: list[Fault] = []
+    for i, rule in enumerate(rules):
+        try:
+            parse_rule(rule, features)
+        except ValueError as error:
+            faults.append(Fault(f"/rules/{i}", str(error)))
+    return faults
+
+
+def _output_faults(manifest: Manifest) -> list[Fault]:
+    if manifest.output is Output.PROBABILITY and not 0.0 < manifest.threshold < 1.0:
+        return [Fault("/threshold", "must be above 0 and below 1 for a model that outputs a probability")]
+    if manifest.output is Output.LOGIT and not abs(manifest.threshold) < LOGIT_LIMIT:
+        return [Fault("/threshold", f"must be a logit between -{LOGIT_LIMIT:g} and {LOGIT_LIMIT:g}")]
+    return []
+
+
+def label_faults(manifest: Manifest) -> list[Fault]:
+    """What is wrong with `label` and `refits`."""
+    stated = "refits" in manifest.model_fields_set
+    if manifest.label is None:
+        return [Fault("/refits", "belongs to a label")] if stated else []
+    if stated and manifest.artifact.format is not Format.LINEAR:
+        return [Fault("/refits", "belongs to the format linear")]
+    if manifest.label in [feature.name for feature in manifest.features]:
+        return [Fault("/label", "is the name of a feature; the true outcome is a column of its own")]
+    return []
+
+
+def _linear_faults(manifest: Manifest) -> list[Fault]:
+    faults = _no_architecture(manifest) + _numeric_output(manifest)
+    faults += _favourable_index(manifest)
+    if manifest.input is not Input.ENCODED:
+        faults.append(
+            Fault("/input", 'must be encoded; "space": "raw" in the file means that its weights apply to raw numbers')
+        )
+    return faults
+
+
+def _torch_faults(manifest: Manifest) -> list[Fault]:
+    faults = _numeric_output(manifest) + _favourable_index(manifest)
+    if manifest.input is not Input.ENCODED:
+        faults.append(Fault("/input", "must be encoded: a network takes numbers"))
+    architecture = manifest.file.architecture
+    if architecture is None:
+        return [*faults, Fault("/artifact/architecture", "is missing: a state dict does not describe its network")]
+    return faults + _last_layer_faults(manifest, architecture)
+
+
+def _last_layer_faults(manifest: Manifest, architecture: Architecture) -> list[Fault]:
+    pointer, width = "/artifact/architecture", architecture.layers[-1]
+    if width > 2:
+        return [Fault(f"{pointer}/layers", f"must end in 1 output (a logit) or 2 (one for each class), not {width}")]
+    faults: list[Fault] = []
+    stated, implied = architecture.output_activation, "sigmoid" if width == 1 else "softmax"
+    if stated is not None and manifest.output is Output.LOGIT:
+        faults.append(Fault(f"{pointer}/output_activation", "yields a probability, but output is logit"))
+    elif stated not in (None, implied):
+        faults.append(Fault(f"{pointer}/output_activation", f"must be {implied} for {width} output(s)"))
+    return faults
+
+
+def _sklearn_faults(manifest: Manifest) -> list[Fault]:
+    faults = _no_architecture(manifest)
+    if not manifest.file.path.endswith((".skops", ".joblib", ".pkl")):
+        faults.append(Fault("/artifact/path", "must end in .skops, or in .joblib or .pkl for a model that is trusted"))
+    return faults
+
+
+def _boosting_faults(manifest: Manifest) -> list[Fault]:
+    faults = _no_architecture(manifest) + _numeric_output(manifest) + _favourable_index(manifest)
+    if manifest.input is not Input.ENCODED:
+        faults.append(Fault("/input", "must be encoded: the trees of this format take numbers"))
+    return faults
+
+
+def _xgboost_faults(manifest: Manifest) -> list[Fault]:
+    faults = _boosting_faults(manifest)
+    if not manifest.file.path.endswith(".json"):
+        faults.append(Fault("/artifact/path", 'must end in .json; booster.save_model("model.json") writes such a file'))
+    return faults
+
+
+def _favourable_index(manifest: Manifest) -> list[Fault]:
+    if manifest.favourable in (0, 1):
+        return []
+    return [Fault("/favourable", "must be 1, or 0 for a model whose output is that of the unfavourable class")]
+
+
+def _onnx_faults(manifest: Manifest) -> list[Fault]:
+    return _no_architecture(manifest) + _column_faults(manifest, manifest.file.column)
+
+
+def _http_faults(manifest: Manifest) -> list[Fault]:
+    endpoint = manifest.artifact
+    assert isinstance(endpoint, Endpoint)
+    faults = _column_faults(manifest, endpoint.column)
+    try:
+        _ = endpoint.place
+    except ValueError as error:
+        faults.append(Fault("/artifact/url", str(error)))
+    if endpoint.protocol is Protocol.OIP_V2 and endpoint.output is None:
+        faults.append(Fault("/artifact/output", "is missing: servers of this protocol have outputs by name"))
+    if endpoint.protocol is Protocol.MLFLOW:
+        faults += [
+            Fault(f"/artifact/{key}", "belongs to the protocol oip-v2")
+            for key in ("input", "datatype")
+            if key in endpoint.model_fields_set
+        ]
+    if endpoint.secret_header is not None and endpoint.secret is None:
+        faults.append(Fault("/artifact/secret_header", "belongs to a secret"))
+    return faults
+
+
+def _column_faults(manifest: Manifest, column: int | None) -> list[Fault]:
+    """Faults where it is not clear which number is that of the favourable class."""
+    if manifest.output is not Output.PROBABILITY:
+        faults = [] if column is None else [Fault("/artifact/column", "belongs to output: probability")]
+        return faults if manifest.output is Output.LABEL else faults + _favourable_index(manifest)
+    return _favourable_index(manifest) if column is None else []
+
+
+def _only_onnx(manifest: Manifest) -> list[Fault]:
+    return [
+        Fault(f"/artifact/{key}", "belongs to the formats onnx and http")
+        for key in ("output", "column")
+        if getattr(manifest.file, key) is not None
+    ]
+
+
+def _no_architecture(manifest: Manifest) -> list[Fault]:
+    if manifest.file.architecture is None:
+        return []
+    return [Fault("/artifact/architecture", "belongs to the format torch")]
+
+
+def _numeric_output(manifest: Manifest) -> list[Fault]:
+    if manifest.output is Output.LABEL:
+        return [Fault("/output", f"must be probability or logit for the format {manifest.artifact.format}")]
+    return []
+
+
+_FORMAT_FAULTS: dict[Format, Callable[[Manifest], list[Fault]]] = {
+    Format.LINEAR: _linear_faults,
+    Format.TORCH: _torch_faults,
+    Format.SKLEARN: _sklearn_faults,
+    Format.XGBOOST: _xgboost_faults,
+    Format.LIGHTGBM: _boosting_faults,
+    Format.ONNX: _onnx_faults,
+    Format.HTTP: _http_faults,
+}

@@ -1,0 +1,294 @@
+"""An installed version: its description, read cheaply, and the model itself, loaded and checked on demand.
+
+``{root}/{id}/{version}/`` holds the manifest, the artifact and the reference records as they were registered, and
+
+* ``registration.json``: the time, the digest of every file, and the fitted encoding; never rewritten,
+* ``profile.npz``: reference rows, their scores and, for a model with a label, the moments of its refits, so that
+  loading need not repeat this work,
+* ``status.json``: present iff the version is retired,
+* ``inactive.json``: present iff it was registered as inactive and has not been activated,
+* ``calibration.json``: a correction of what is told about its future models; may be replaced at any time
+  (`app.futures.calibration`).
+"""
+
+import hashlib
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError
+
+from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
+from app.observability import log
+from app.recourse.actions.action_set import LinearRule
+from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import BlackBox
+from app.recourse.problem import Reference
+from app.registry.adapters import ADAPTERS
+from app.registry.artifact import Artifact, Endpoint, Format
+from app.registry.draft import read_manifest
+from app.registry.files import digest, inside
+from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, STATUS, Manifest
+from app.registry.profile import unpack
+from app.registry.scores import scores_match
+from app.registry.trust import Trust
+from app.remote_hosts import covering
+
+SAMPLE = 64
+"""Reference records that are scored again when a model is loaded."""
+
+
+class Registration(BaseModel):
+    """Contents of ``registration.json``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1] = 1
+    registered_at: AwareDatetime
+    digests: dict[str, str]
+    """SHA-256 of every other file of the version, by relative path."""
+    encoding: dict[str, tuple[FiniteFloat, FiniteFloat]]
+    """Center and scale of every feature that is encoded as one number."""
+    records: int
+    """Number of reference records."""
+    favourable: int
+    """Number of reference records that the model accepts."""
+    largest_distance: FiniteFloat
+    """Largest L2 distance between two encoded reference records."""
+    largest_distance_exact: bool
+    """False if it is a lower bound, from a subset of the records."""
+    warnings: tuple[str, ...] = ()
+    """Warnings for the operator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredModel:
+    """One installed version, described but not loaded."""
+
+    manifest: Manifest
+    directory: Path
+    registration: Registration
+    retired: bool
+    waiting: bool
+    """Whether it was registered as inactive and is not activated yet."""
+    space: FeatureSpace
+    """Uses the encoding fitted at registration."""
+    rules: tuple[LinearRule, ...]
+    trust: Trust
+
+    @property
+    def id(self) -> str:
+        """Name of the model."""
+        return self.manifest.id
+
+    @property
+    def version(self) -> str:
+        """Name of the version."""
+        return self.manifest.version
+
+    @property
+    def name(self) -> str:
+        """`id@version`."""
+        return self.manifest.name
+
+    @property
+    def active(self) -> bool:
+        """Whether it answers applicants."""
+        return not (self.retired or self.waiting)
+
+    @property
+    def registered_at(self) -> datetime:
+        """When it was installed, UTC."""
+        return self.registration.registered_at
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the artifact; for a remote model, of its description in the manifest."""
+        return self.manifest.artifact.sha256
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether reading the artifact can run any code."""
+        artifact = self.manifest.artifact
+        return artifact.format is Format.SKLEARN and not self.manifest.file.path.endswith(".skops")
+
+    @property
+    def distrusted(self) -> str:
+        """Why the operator's settings forbid loading it, in a sentence; empty if they allow it."""
+        artifact = self.manifest.artifact
+        if self.runs_code and not self.trust.pickle:
+            return f"{self.name} cannot be used: its file can run any code, which requires RECOURSE_TRUST_PICKLE=true"
+        if isinstance(artifact, Endpoint) and covering(self.trust.hosts, *artifact.place) is None:
+            scheme, host, port = artifact.place
+            return f"{self.name} cannot be used: RECOURSE_REMOTE_HOSTS does not allow {scheme}://{host}:{port}"
+        return ""
+
+    def load(self) -> "LoadedModel":
+        """The model itself.
+
+        Raises
+        ------
+        ModelUnusable : it is `distrusted`, a file has changed, a library is missing, or the scores differ from
+            those of the registration
+        """
+        if self.distrusted:
+            raise ModelUnusable(self.distrusted, model=self.name)
+        self._check_files()
+        with noted_warnings() as notes:
+            black_box = self._black_box()
+            reference = self._reference()
+            pin = ADAPTERS[self.manifest.artifact.format].pin
+            if pin is None:
+                self._check_scores(black_box, reference)
+            else:  # every request checks scores, so loading need not wait for a server or pay for one
+                black_box = pin(black_box, reference.rows_raw, reference.scores)
+        for note in notes:
+            log.warning("model-warning", model=self.name, detail=note)
+        return LoadedModel(registered=self, black_box=black_box, reference=reference)
+
+    def _check_files(self) -> None:
+        for path, expected in self.registration.digests.items():
+            # The adapter checks the artifact, on the bytes that it loads.
+            if isinstance(self.manifest.artifact, Artifact) and path == self.manifest.artifact.path:
+                continue
+            try:
+                found = digest(inside(self.directory, path))
+            except (ValueError, OSError) as error:
+                raise ModelUnusable(f"{self.name} cannot be used: {error}", model=self.name) from error
+            if found != expected:
+                raise ModelUnusable(
+                    f"{self.name} cannot be used: {path} has changed since it was registered", model=self.name
+                )
+
+    def _black_box(self) -> BlackBox:
+        load = ADAPTERS[self.manifest.artifact.format].load
+        try:
+            return load(self.manifest, self.directory, self.space, self.trust)
+        except ModelRefused as error:
+            raise ModelUnusable(
+                f"{self.name} cannot be loaded any more", faults=error.faults, model=self.name
+            ) from error
+        except ModelUnusable as error:
+            raise ModelUnusable(f"{self.name} cannot be loaded: {error.detail}", model=self.name) from error
+
+    def _reference(self) -> Reference:
+        rows_raw, scores, weight_moments = unpack((self.directory / PROFILE).read_bytes())
+        return Reference(
+            space=self.space,
+            rows_raw=rows_raw,
+            scores=scores,
+            largest_distance=self.registration.largest_distance,
+            weight_moments=weight_moments,
+        )
+
+    def _check_scores(self, black_box: BlackBox, reference: Reference) -> None:
+        """Raise `ModelUnusable` if scores have changed: another release of a library may decide differently."""
+        some = np.linspace(0, len(reference.scores) - 1, min(SAMPLE, len(reference.scores))).astype(np.intp)
+        expected = reference.scores[some]
+        try:
+            found = black_box.score_raw(reference.rows_raw[some])
+        except ModelOutputInvalid as error:
+            raise ModelUnusable(f"{self.name} cannot be used: {error.detail}", model=self.name) from error
+        if (moved := ~scores_match(black_box, found, expected)).any():
+            raise ModelUnusable(
+                f"{self.name} cannot be used: {moved.sum()} of {len(some)} reference records are not scored as they "
+                "were at registration; a library has changed, or the model is not deterministic",
+                model=self.name,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A model in memory."""
+
+    registered: RegisteredModel
+    black_box: BlackBox
+    reference: Reference
+
+    @property
+    def rules(self) -> tuple[LinearRule, ...]:
+        """Linear relations that hold in every answer."""
+        return self.registered.rules
+
+
+def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
+    """The version installed in a directory of the store, not loaded.
+
+    Raises
+    ------
+    ModelUnusable : the version is incomplete or changed
+    """
+    name = f"{directory.parent.name}@{directory.name}"
+    registration = read_registration(directory)
+    try:
+        content = (directory / MANIFEST).read_bytes()
+    except OSError as error:
+        detail = f"{name} cannot be used: {MANIFEST} cannot be read: {error.strerror}"
+        raise ModelUnusable(detail, model=name) from error
+    draft = read_manifest(content)
+    manifest = draft.manifest
+    if manifest is None:
+        raise ModelUnusable(f"{name} cannot be used: its manifest has faults", faults=draft.faults, model=name)
+    if hashlib.sha256(content).hexdigest() != registration.digests.get(MANIFEST):
+        raise ModelUnusable(f"{name} cannot be used: {MANIFEST} has changed since it was registered", model=name)
+    if manifest.name != name:
+        raise ModelUnusable(f"{name} cannot be used: the directory holds {manifest.name}", model=name)
+    return RegisteredModel(
+        manifest=manifest,
+        directory=directory,
+        registration=registration,
+        retired=(directory / STATUS).exists(),
+        waiting=(directory / INACTIVE).exists(),
+        space=_space(manifest, registration),
+        rules=manifest.linear_rules(),
+        trust=trust,
+    )
+
+
+def read_registration(directory: Path) -> Registration:
+    """The record of an installed version.
+
+    Raises
+    ------
+    ModelUnusable : there is none, it is damaged, or it cannot be read
+    """
+    name = f"{directory.parent.name}@{directory.name}"
+    try:
+        return Registration.model_validate_json((directory / REGISTRATION).read_bytes())
+    except FileNotFoundError as error:
+        detail = f"{name} cannot be used: it was not installed by `recourse models register`"
+        raise ModelUnusable(detail, model=name) from error
+    except OSError as error:
+        detail = f"{name} cannot be used: {REGISTRATION} cannot be read: {error.strerror}"
+        raise ModelUnusable(detail, model=name) from error
+    except ValidationError as error:
+        raise ModelUnusable(f"{name} cannot be used: {REGISTRATION} is damaged", model=name) from error
+
+
+def _space(manifest: Manifest, registration: Registration) -> FeatureSpace:
+    fitted = registration.encoding
+    return FeatureSpace(
+        [
+            replace(feature, center=fitted[feature.name][0], scale=fitted[feature.name][1])
+            if feature.name in fitted
+            else feature
+            for feature in manifest.features
+        ]
+    )
+
+
+@contextmanager
+def noted_warnings() -> Iterator[list[str]]:
+    """Collects warnings of libraries, such as about a model of another release; filled on exit, without duplicates."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        for category in (UserWarning, RuntimeWarning):
+            warnings.simplefilter("always", category)
+        yield notes
+    notes += dict.fromkeys(" ".join(str(warning.message).split())[:300] for warning in caught)

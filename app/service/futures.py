@@ -1,0 +1,105 @@
+"""Future models of registered versions: jobs that make them, on request or where a label is there to train on."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from app.compute.answers import Json
+from app.compute.messages import model_payload
+from app.errors import RecourseError, RehearsalFailed
+from app.futures.plan import choices_of
+from app.futures.rehearse import abandon, begin
+from app.futures.store import status
+from app.jobs.job import Job
+from app.jobs.jobs import Jobs
+from app.jobs.kinds import FUTURES
+from app.observability import log
+from app.registry.version import RegisteredModel
+from app.service.models import Models
+from app.settings import Settings
+
+REHEARSAL_S = 12 * 3600.0
+"""Time for one attempt to make the future models of a version; what it has made is kept."""
+
+LOOK_S = 30.0
+"""Seconds between looks for versions that were registered meanwhile."""
+
+
+class Rehearsals:
+    """Starts the jobs that make future models."""
+
+    def __init__(self, settings: Settings, models: Models, jobs: Jobs) -> None:
+        self._automatic = settings.rehearse == "auto" and settings.run_jobs
+        self._models = models
+        self._jobs = jobs
+        self._watching: asyncio.Task[None] | None = None
+        self._refused: set[str] = set()
+
+    async def start(self, name: str, changes: Mapping[str, object]) -> Job:
+        """A job that makes the future models of a version, with its manifest's choices where none are named.
+
+        Raises
+        ------
+        UnknownModel, ModelUnusable : there is no such version
+        RehearsalFailed : its manifest wants no future models, or its directory cannot be written
+        NotReady : the job store cannot be reached
+        """
+        model = self._models.find(name, include_inactive=True)
+        choices = choices_of(model, **changes)
+        if choices.source == "none":
+            raise RehearsalFailed(f"The manifest of {model.name} wants no future models; name a `source` to make some.")
+        return await self._submit(model, asdict(choices))
+
+    async def _submit(self, model: RegisteredModel, choices: Json) -> Job:
+        try:
+            begin(model)
+        except OSError as error:
+            raise RehearsalFailed(f"The directory of {model.name} cannot be written: {error.strerror}") from error
+        payload = {"model": model_payload(self._models.ref(model)), "choices": choices}
+        try:
+            return await self._jobs.submit(FUTURES, payload, timeout_s=REHEARSAL_S)
+        except RecourseError:
+            abandon(model)
+            raise
+
+    # --- by itself ---
+
+    def watch(self) -> None:
+        """Make future models of every active version with a label that has none, as versions are registered."""
+        if self._automatic:
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def close(self) -> None:
+        """Stop watching."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while True:
+            for model in self._models.all():
+                if wants_futures(model) and model.name not in self._refused:
+                    await self._start(model)
+            await asyncio.sleep(LOOK_S)
+
+    async def _start(self, model: RegisteredModel) -> None:
+        try:
+            job = await self.start(model.name, {})
+            log.info("rehearsal-started", model=model.name, job=job.id)
+        except RehearsalFailed as error:
+            self._refused.add(model.name)
+            log.warning("rehearsal-refused", model=model.name, detail=error.detail)
+        except RecourseError as error:  # such as a job store that is not open yet
+            log.info("rehearsal-postponed", model=model.name, detail=error.detail)
+
+
+def wants_futures(model: RegisteredModel) -> bool:
+    """Whether future models are made of a version without being asked for."""
+    manifest = model.manifest
+    return (
+        model.active
+        and manifest.label is not None
+        and manifest.futures.source != "none"
+        and not model.distrusted
+        and status(model)["status"] == "none"
+    )

@@ -1,0 +1,194 @@
+"""Future models: what is told against what is true, what a share of them costs, and what asking them takes."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from app.recourse.actions.action_set import action_set
+from app.recourse.certificate import CertificateParams
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import Counterfactual
+from app.recourse.solve import METHODS, solve
+from benchmarks.lenders import EPOCHS, FAMILIES, RECORDS, Lender, Records, lender
+from benchmarks.peers import betarce
+from benchmarks.tables import show
+
+ASKED = (None, 0.6, 0.7, 0.8, 0.9, 0.95)
+"""Shares of future models; None for the default answer."""
+
+
+def reliability() -> None:
+    """Told and true share of future models, for bootstraps of the same records and for other records."""
+    head = (
+        "lender", "future models of", "asked", "found", "L1 cost", "told", "true", "mean told - true",
+        "true below the interval", "told significantly too high", "bound `lower` <= true", "median true - lower",
+    )  # fmt: skip
+
+    def rows() -> Iterable[Sequence[str]]:
+        for data in _available():
+            for family in FAMILIES:
+                yield from _reliability(data, family, others=False)
+        for data in _available():
+            if len(data.rows_raw) > 10 * data.training:
+                for family in FAMILIES:
+                    yield from _reliability(data, family, others=True)
+
+    show("Future models: told against true", head, rows())
+
+
+def _reliability(data: Records, family: str, *, others: bool) -> Iterable[Sequence[str]]:
+    with lender(
+        data, FAMILIES[family](EPOCHS[_key(data)]), drawn="fresh" if others else "same", others=others
+    ) as asked:
+        for share in ASKED:
+            found = answers(asked, share)
+            told = np.array([one.future.probability for one in found if one.future])
+            interval = np.array([one.future.interval for one in found if one.future])
+            accepted = asked.truth.scores_raw(np.array([one.row_raw for one in found])) >= 0.0
+            true = accepted.mean(axis=1)
+            models = asked.futures.held_back.count
+            too_high = [_too_high(t, models, a) for t, a in zip(told, accepted, strict=True)]
+            lower = np.array([one.certificate.shift.gelbrich.lower for one in found if one.certificate])
+            yield (
+                asked.name, "other records" if others else "the same records",
+                "-" if share is None else str(share), f"{len(found)} of {len(asked.applicants_raw)}",
+                f"{np.mean([one.cost for one in found]):.2f}", f"{told.mean():.3f}", f"{true.mean():.3f}",
+                f"{(told - true).mean():+.3f}", f"{(true < interval[:, 0]).mean():.0%}",
+                f"{np.mean(too_high):.0%}",
+                f"{(lower <= true).mean():.0%}", f"{np.median(true - lower):.2f}",
+            )  # fmt: skip
+
+
+def _too_high(told: float, models: int, accepted: np.ndarray) -> bool:
+    """Whether the true future models accept so seldom that the told share is refuted at 2.5 % (Fisher's exact test)."""
+    from scipy.stats import fisher_exact
+
+    yes, told_yes = int(accepted.sum()), round(told * models)
+    table = [[told_yes, models - told_yes], [yes, len(accepted) - yes]]
+    return bool(fisher_exact(table, alternative="greater").pvalue < 0.025)
+
+
+def frontier() -> None:
+    """Cost against true future validity: the share asked for, beside the knobs of single methods."""
+    head = ("lender", "asked", "found", "L1 cost", "changed", "told", "true", "ms")
+    settings: list[tuple[str, str, dict[str, Any], float | None]] = [
+        (f"future_validity {share}", "robust_mpm", {}, share) for share in (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+    ]
+    settings += [
+        ("robust_mpm", "robust_mpm", {}, None),
+        *((f"robust_mpm, margin {margin}", "robust_mpm", {"margin": margin}, None) for margin in (0.25, 0.5, 1.0)),
+        ("probe", "probe", {}, None),
+        ("wachter", "wachter", {}, None),
+        ("growing_spheres", "growing_spheres", {}, None),
+    ]
+
+    def rows() -> Iterable[Sequence[str]]:
+        for data in _available()[:1]:
+            with lender(data, FAMILIES["network"](EPOCHS[_key(data)])) as asked:
+                for title, method, params, share in settings:
+                    began = time.perf_counter()
+                    found = answers(asked, share, method, params)
+                    ms = 1e3 * (time.perf_counter() - began) / len(asked.applicants_raw)
+                    rows_raw = np.array([one.row_raw for one in found])
+                    told = np.mean([one.future.probability for one in found if one.future])
+                    yield (
+                        asked.name, title, f"{len(found)} of {len(asked.applicants_raw)}",
+                        f"{np.mean([one.cost for one in found]):.2f}",
+                        f"{np.mean([len(one.changed) for one in found]):.1f}", f"{told:.3f}",
+                        f"{asked.truth.shares(rows_raw).mean():.3f}", f"{ms:.0f}",
+                    )  # fmt: skip
+
+                yield from _peers(asked)
+
+    show("Cost against future validity", head, rows())
+
+
+def _peers(asked: Lender) -> Iterable[Sequence[str]]:
+    for share in (0.6, 0.8, 0.9):
+        found, began = [], time.perf_counter()
+        for row_raw in asked.applicants_raw:
+            problem = _problem(asked, row_raw, None)
+            base = solve(problem, METHODS["growing_spheres"], METHODS["growing_spheres"].params()).counterfactuals
+            if base and (moved := betarce(problem, base[0].row_raw, asked.futures.search, share)):
+                found.append((*moved, row_raw))
+        ms = 1e3 * (time.perf_counter() - began) / len(asked.applicants_raw)
+        rows_raw = np.array([one[0] for one in found])
+        yield (
+            asked.name, f"BetaRCE {share}, from growing_spheres", f"{len(found)} of {len(asked.applicants_raw)}",
+            f"{np.mean([one[1] for one in found]):.2f}",
+            f"{np.mean([(one[0] != one[2]).sum() for one in found]):.1f}",
+            f"{asked.futures.held_back.shares(rows_raw).mean():.3f}", f"{asked.truth.shares(rows_raw).mean():.3f}",
+            f"{ms:.0f}",
+        )  # fmt: skip
+
+
+def times() -> None:
+    """Time of an answer without future models, with what they say about it, and with a share asked for."""
+    head = ("lender", "rehearsal s", "without ms", "with `validity.future` ms", "ratio", "share 0.9 asked ms", "ratio")
+
+    def rows() -> Iterable[Sequence[str]]:
+        for data in _available():
+            for family in FAMILIES:
+                with lender(data, FAMILIES[family](EPOCHS[_key(data)])) as asked:
+                    plain = _median_ms(asked, None, told=False)
+                    told = _median_ms(asked, None, told=True)
+                    share = _median_ms(asked, 0.9, told=True)
+                    yield (
+                        asked.name, f"{asked.seconds:.1f}", f"{plain:.1f}", f"{told:.1f}", f"{told / plain:.2f}",
+                        f"{share:.1f}", f"{share / plain:.1f}",
+                    )  # fmt: skip
+
+    show("Time with future models", head, rows())
+
+
+def _median_ms(asked: Lender, share: float | None, *, told: bool) -> float:
+    measured = []
+    # The moments are held fixed, so that what is added is the share alone.
+    certificate = CertificateParams(moments="surrogate")
+    for row_raw in asked.applicants_raw[:20]:
+        problem = _problem(asked, row_raw, share)
+        problem = problem if told else replace(problem, futures=None)
+        began = time.perf_counter()
+        solve(problem, METHODS["robust_mpm"], METHODS["robust_mpm"].params(), certificate)
+        measured.append(1e3 * (time.perf_counter() - began))
+    return float(np.median(measured))
+
+
+def answers(
+    asked: Lender, share: float | None, method: str = "robust_mpm", params: dict[str, Any] | None = None
+) -> list[Counterfactual]:
+    """The first counterfactual of each applicant who has one."""
+    found: list[Counterfactual] = []
+    for row_raw in asked.applicants_raw:
+        problem = _problem(asked, row_raw, share)
+        result = solve(problem, METHODS[method], METHODS[method].params(**(params or {})), CertificateParams())
+        found += result.counterfactuals[:1]
+    return found
+
+
+def _problem(asked: Lender, row_raw: np.ndarray, share: float | None) -> RecourseProblem:
+    loaded = asked.loaded
+    return RecourseProblem(
+        black_box=loaded.black_box,
+        reference=loaded.reference,
+        action_set=action_set(loaded.black_box.space, row_raw, rules=loaded.rules),
+        futures=asked.futures,
+        future_validity=share,
+    )
+
+
+def _available() -> list[Records]:
+    found = [(name, load()) for name, load in RECORDS.items()]
+    if missing := [name for name, data in found if data is None]:
+        print(f"Left out, as their data are not here: {', '.join(missing)}.\n")
+    return [data for _, data in found if data is not None]
+
+
+def _key(data: Records) -> str:
+    return next(name for name in EPOCHS if data.name.startswith(name))
+
+
+TABLES: dict[str, Callable[[], None]] = {"reliability": reliability, "future_frontier": frontier, "future_times": times}

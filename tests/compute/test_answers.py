@@ -1,0 +1,103 @@
+"""Results as plain data."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.api.schemas.recourse import RecourseAnswer
+from app.compute.answers import Frame, ModelVersion, decision, plain
+from app.compute.use_cases import out_of_time, recourse_answer
+from app.recourse.actions.action_set import ActionSet, action_set
+from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.recourse.result import (
+    Counterfactual,
+    Diagnostics,
+    Reason,
+    RecourseResult,
+    Relaxation,
+    Status,
+    SurrogateReport,
+    Verdict,
+)
+
+SPACE = FeatureSpace(
+    [
+        Feature(name="amount", type=FeatureType.INTEGER, unit="EUR", center=0.0, scale=1000.0),
+        Feature(name="housing", type=FeatureType.CATEGORICAL, categories=("rented", "owned")),
+    ]
+)
+LESS = Counterfactual(row_raw=np.array([2000.0, 0.0]), score=0.5, probability=0.62, cost=3.0, changed=(0,))
+FOUND = RecourseResult(
+    status=Status.FOUND,
+    factual_score=-0.8,
+    factual_probability=0.31,
+    counterfactuals=(LESS,),
+    surrogate=SurrogateReport(kind="mpm", worst_case_accuracy=0.4, fidelity=0.9, samples=100),
+    diagnostics=Diagnostics(model_calls=4, model_rows=1664, elapsed_ms=6.1),
+    warnings=("Mind the gap.",),
+)
+FRAME = Frame(
+    id="rec_1", reference=None, model=ModelVersion(id="loan", version="1", sha256=""), method={}, seed=0, stored=True
+)
+
+
+@pytest.fixture
+def actions() -> ActionSet:
+    return action_set(SPACE, np.array([5000.0, 0.0]))
+
+
+def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> None:
+    told = plain(recourse_answer(FRAME, actions, FOUND))
+    assert told["status"] == "found"
+    assert told["factual"] == {"probability": 0.31, "score": -0.8, "favourable": False}
+    assert told["counterfactuals"] == [
+        {
+            "rank": 1,
+            "applicant": {"amount": 2000, "housing": "rented"},
+            "changes": [
+                {
+                    "feature": "amount", "from": 5000, "to": 2000, "delta": -3000, "unit": "EUR",
+                    "text": "Reduce the amount from 5,000 EUR to 2,000 EUR.",
+                }
+            ],
+            "cost": {"total": 3.0, "norm": "l1", "changed_features": 1},
+            "validity": {
+                "current": {"favourable": True, "probability": 0.62, "score": 0.5},
+                "noise": None,
+                "shift": None,
+                "joint": None, "future": None,
+            },
+            "report": None,
+        }
+    ]  # fmt: skip
+    assert told["surrogate"] == {"kind": "mpm", "worst_case_accuracy": 0.4, "fidelity": 0.9, "samples": 100}
+    assert told["diagnostics"] == {"model_calls": 4, "model_rows": 1664, "elapsed_ms": 6.1}
+    assert told["warnings"] == ["Mind the gap."]
+    json.dumps(told, allow_nan=False)
+
+
+def test_that_nothing_was_found_is_told_with_what_was_nearest_and_what_would_help(actions: ActionSet) -> None:
+    nearest = replace(LESS, score=-0.1)
+    relax = Relaxation(constraint="bounds", feature="amount", sufficient=True, text="Ask for less.")
+    verdict = Verdict(reason=Reason.INFEASIBLE_CONSTRAINTS, sentence="No.", nearest=nearest, relax=relax)
+    result = replace(FOUND, status=Status.NOT_FOUND, counterfactuals=(), verdict=verdict, surrogate=None)
+    told = plain(recourse_answer(FRAME, actions, result))
+    assert (told["status"], told["reason"], told["detail"]) == ("not_found", "infeasible_constraints", "No.")
+    assert told["nearest"]["applicant"] == {"amount": 2000, "housing": "rented"}
+    assert (told["nearest"]["score"], told["nearest"]["favourable"]) == (-0.1, False)
+    assert told["relax"] == {"constraint": "bounds", "feature": "amount", "sufficient": True, "text": "Ask for less."}
+    assert told["surrogate"] is None
+    json.dumps(told, allow_nan=False)
+
+
+def test_an_answer_without_time_has_the_same_fields(actions: ActionSet) -> None:
+    stopped = plain(out_of_time(FRAME, 12.0))
+    assert list(stopped) == list(plain(recourse_answer(FRAME, actions, FOUND)))
+    assert list(stopped) == list(RecourseAnswer.model_fields)
+
+
+@pytest.mark.parametrize(("score", "favourable"), [(0.0, True), (-1e-300, False), (None, False)])
+def test_zero_is_favourable_and_nothing_is_not(score: float | None, favourable: bool) -> None:
+    assert decision(score, None).favourable is favourable

@@ -1,0 +1,445 @@
+"""Lanes: warm children, killed at their limit, replaced when they die, never left behind."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.compute import lane as lane_module
+from app.compute.child import Call, Need
+from app.compute.lane import GRACE_S, Child, Lane
+from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, ModelUnusable, Overloaded
+from app.metrics import LaneState
+from tests.compute import chores
+from tests.processes import gone
+
+
+@asynccontextmanager
+async def lane(size: int = 1, **options: Any) -> AsyncIterator[Lane]:
+    running = Lane("test", size, chores.prepare, ("ready",), **options)
+    running.start()
+    try:
+        yield running
+    finally:
+        await running.close()
+
+
+async def until(condition: Callable[[], bool], *, within_s: float = 20.0) -> None:
+    give_up = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < give_up, "waited in vain"
+        await asyncio.sleep(0.005)
+
+
+def run(work: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await work
+
+    asyncio.run(bounded())
+
+
+def test_calls_are_answered_by_the_same_prepared_child() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            assert await one.run(chores.echo, {"a": [1, 0.1, None, "é"]}, timeout_s=20) == {"a": [1, 0.1, None, "é"]}
+            first = await one.run(chores.pid, timeout_s=20)
+            assert first == await one.run(chores.pid, timeout_s=20) != os.getpid()
+            assert await one.run(chores.notes, timeout_s=20) == ["ready"]
+
+    run(work())
+
+
+def test_large_arguments_and_results_pass() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            text = "x" * 3_000_000
+            assert await one.run(chores.echo, text, timeout_s=20) == text
+
+    run(work())
+
+
+def test_children_compute_with_one_thread_each_and_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+
+    async def work() -> None:
+        async with lane(nice=5) as one:
+            assert await one.run(chores.environment, "OMP_NUM_THREADS", timeout_s=20) == "1"
+            assert await one.run(chores.niceness, timeout_s=20) == min(os.nice(0) + 5, 19)
+
+    run(work())
+
+
+def test_the_function_learns_how_much_time_is_left_after_waiting(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            holding = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
+            await until((tmp_path / "held").exists)
+            waiting = asyncio.create_task(one.run(chores.left, timeout_s=10))
+            await until(lambda: one.state().waiting == 1)
+            await asyncio.sleep(0.3)
+            (tmp_path / "held").unlink()
+            assert await waiting < 9.71
+            assert await holding == "done"
+
+    run(work())
+
+
+def test_a_loop_in_native_code_is_killed_at_its_limit_and_the_child_replaced(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            began = time.monotonic()
+            with pytest.raises(LaneTimeout):
+                await one.run(chores.loop_in_c, str(tmp_path / "looping"), timeout_s=0.5)
+            assert time.monotonic() - began < 0.5 + GRACE_S + 15
+            assert (tmp_path / "looping").read_text() == str(first)
+            second = await one.run(chores.pid, timeout_s=20)
+            assert second != first
+            assert await one.run(chores.notes, timeout_s=20) == ["ready"]
+            assert gone(first)
+
+    run(work())
+
+
+@pytest.mark.parametrize("accident", [chores.die, chores.segfault])
+def test_a_child_that_dies_at_work_is_replaced(accident: Callable[..., None]) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            with pytest.raises(LaneCrashed):
+                await one.run(accident, timeout_s=20)
+            assert await one.run(chores.echo, "well", timeout_s=20) == "well"
+
+    run(work())
+
+
+def test_a_child_that_dies_while_idle_costs_no_call() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: not any(child.alive for child in one._free))
+            assert await one.run(chores.pid, timeout_s=20) != first
+
+    run(work())
+
+
+def test_a_child_that_dies_while_idle_is_replaced_before_anybody_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_module, "RETRY_S", 0.01)
+    marker = tmp_path / "marker"
+
+    async def work() -> None:
+        two = Lane("two", 2, chores.refuse_to_prepare, (str(marker),))
+        two.start()
+        try:
+            await until(lambda: two.warm == 2)
+            marker.touch()
+            doomed = min(two.pids)
+            os.kill(doomed, signal.SIGKILL)
+            await until(lambda: two.warm == 1)
+            assert two.state() == LaneState(busy=0, idle=1, warming=1, waiting=0, ended={"crash": 1})
+            marker.unlink()
+            await until(lambda: two.warm == 2)
+            assert two.state().idle == 2
+            assert doomed not in two.pids
+        finally:
+            await two.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("leave", ["before", "after"])
+def test_a_call_that_leaves_the_line_as_its_turn_comes_costs_no_child(leave: str) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            await until(lambda: one.warm == 1)
+            child = await one._take(time.monotonic() + 20)
+            waiting = asyncio.create_task(one.run(chores.echo, 1, timeout_s=20))
+            await until(lambda: one.state().waiting == 1)
+            steps = [waiting.cancel, lambda: one._give_back(child)]
+            for step in steps if leave == "before" else reversed(steps):
+                step()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert one.state() == LaneState(busy=0, idle=1, warming=0, waiting=0, ended={})
+            assert await one.run(chores.pid, timeout_s=20) == child.pid
+
+    run(work())
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_child_goes_on_when_its_process_group_is_told_to_stop(tmp_path: Path, told: signal.Signals) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            call = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
+            await until(lambda: (tmp_path / "held").exists() and (tmp_path / "held").read_text() != "")
+            os.kill(int((tmp_path / "held").read_text()), told)
+            (tmp_path / "held").unlink()
+            assert await call == "done"
+
+    run(work())
+
+
+def test_cancelling_a_call_kills_its_child(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            call = asyncio.create_task(one.run(chores.loop_in_c, str(tmp_path / "looping"), timeout_s=50))
+            await until(lambda: (tmp_path / "looping").exists() and (tmp_path / "looping").read_text() != "")
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            await until(lambda: gone(int((tmp_path / "looping").read_text())))
+            assert await one.run(chores.echo, 1, timeout_s=20) == 1
+
+    run(work())
+
+
+def test_the_kernel_ends_a_loop_that_nobody_watches() -> None:
+    async def work() -> None:
+        child = Child(nice=0)
+        try:
+            with pytest.raises(LaneCrashed):
+                await child.call(Call(chores.never_end, (), {"deadline_s": 0.0}, alarm_s=0.2), kill_after_s=50)
+        finally:
+            await child.kill()
+
+    run(work())
+
+
+def test_the_alarm_of_a_call_does_not_outlast_it() -> None:
+    async def work() -> None:
+        child = Child(nice=0)
+        try:
+            call = Call(chores.left, (), {"deadline_s": 0.0}, alarm_s=0.3)
+            assert await child.call(call, kill_after_s=20) == 0.0
+            with pytest.raises(InternalError):
+                await child.call(Call(chores.stumble, ("x",), {"deadline_s": 0.0}, alarm_s=0.3), kill_after_s=20)
+            await asyncio.sleep(0.6)
+            assert child.alive
+            assert await child.call(Call(chores.echo, ("well",), {"deadline_s": 0.0}), kill_after_s=20) == "well"
+        finally:
+            await child.kill()
+
+    run(work())
+
+
+def test_errors_come_back_as_themselves_and_leave_the_child_in_use() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            with pytest.raises(InvalidRecord) as caught:
+                await one.run(chores.object_to, "/applicant/age", timeout_s=20)
+            assert caught.value.faults == (Fault("/applicant/age", "is missing"),)
+            assert await one.run(chores.pid, timeout_s=20) == first
+
+    run(work())
+
+
+@pytest.mark.parametrize("surprise", [(chores.stumble, "a secret"), (chores.leave,), (chores.give_nan,)])
+def test_anything_unforeseen_is_an_internal_error_that_is_logged_without_its_message(
+    surprise: tuple[Any, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            with pytest.raises(InternalError):
+                await one.run(*surprise, timeout_s=20)
+            assert await one.run(chores.echo, 1, timeout_s=20) == 1
+
+    run(work())
+    logged = capfd.readouterr().err
+    assert '"child-error"' in logged
+    assert "secret" not in logged
+
+
+def test_what_native_code_prints_does_no_harm() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            assert await one.run(chores.chatter, timeout_s=20) == "said"
+
+    run(work())
+
+
+def test_the_line_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_module, "WAITING_PER_CHILD", 2)
+
+    async def work() -> None:
+        async with lane() as one:
+            calls = [asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))]
+            await until((tmp_path / "held").exists)
+            calls += [asyncio.create_task(one.run(chores.echo, k, timeout_s=20)) for k in range(2)]
+            await asyncio.sleep(0)
+            with pytest.raises(Overloaded):
+                await one.run(chores.echo, 2, timeout_s=20)
+            (tmp_path / "held").unlink()
+            assert await asyncio.gather(*calls) == ["done", 0, 1]
+
+    run(work())
+
+
+def test_a_call_tells_how_far_it_is_if_somebody_wants_to_know() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            told: list[tuple[int, int]] = []
+            result = await one.run(chores.walk, 3, timeout_s=20, on_progress=lambda *step: told.append(step))
+            assert (result, told) == ("there", [(1, 3), (2, 3), (3, 3)])
+            assert await one.run(chores.echo, "well", timeout_s=20) == "well"
+
+    run(work())
+
+
+def test_a_call_can_have_all_of_its_time_after_waiting(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            holding = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
+            await until((tmp_path / "held").exists)
+            waiting = asyncio.create_task(one.run(chores.left, timeout_s=0.2, wait_s=20))
+            await asyncio.sleep(0.5)
+            (tmp_path / "held").unlink()
+            assert await waiting == 0.2
+            await holding
+            with pytest.raises(LaneTimeout):
+                await one.run(chores.never_end, timeout_s=0.2, wait_s=20)
+
+    run(work())
+
+
+def test_what_a_call_needs_first_is_no_part_of_its_time(tmp_path: Path) -> None:
+    loading = tmp_path / "loading"
+    loading.touch()
+
+    async def work() -> None:
+        async with lane() as one:
+            await until(lambda: one.warm == 1)
+            need = Need("model", chores.load, (str(loading),))
+            call = asyncio.create_task(one.run(chores.notes, timeout_s=1.5, need=need))
+            await asyncio.sleep(1.5 + GRACE_S + 0.1)
+            loading.unlink()
+            assert await call == ["ready", str(loading)]
+            with pytest.raises(LaneTimeout):
+                await one.run(chores.never_end, timeout_s=0.2, need=need)
+
+    run(work())
+
+
+def test_what_a_call_needs_first_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_module, "LOAD_S", 0.2)
+    (tmp_path / "loading").touch()
+
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            need = Need("model", chores.load, (str(tmp_path / "loading"),))
+            with pytest.raises(Overloaded, match="model was not loaded within"):
+                await one.run(chores.echo, 1, timeout_s=20, need=need)
+            assert await one.run(chores.pid, timeout_s=20) != first
+
+    run(work())
+
+
+def test_what_cannot_be_loaded_is_told_until_it_can() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            with pytest.raises(ModelUnusable):
+                await one.run(chores.echo, 1, timeout_s=20, need=Need("model", chores.load, ("damaged",)))
+            assert one.problems == {"model": "is damaged"}
+            need = Need("model", chores.load, ("mended",))
+            assert await one.run(chores.pid, timeout_s=20, need=need) == first, "the child stays in use"
+            assert one.problems == {}
+
+    run(work())
+
+
+def test_what_a_new_child_cannot_load_is_told() -> None:
+    async def work() -> None:
+        poor = Lane("poor", 1, chores.prepare_badly, ("model",))
+        poor.start()
+        try:
+            await until(lambda: poor.warm == 1)
+            assert poor.problems == {"model": "is damaged"}
+        finally:
+            await poor.close()
+
+    run(work())
+
+
+def test_a_lane_starts_once() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            one.start()
+            await one.run(chores.pid, timeout_s=20)
+            assert len(one.pids) == 1
+
+    run(work())
+
+
+def test_a_call_that_waits_in_vain_ends_with_its_time(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane() as one:
+            holding = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
+            await until((tmp_path / "held").exists)
+            with pytest.raises(Overloaded):
+                await one.run(chores.echo, 1, timeout_s=0.1)
+            (tmp_path / "held").unlink()
+            await holding
+            assert await one.run(chores.echo, 1, timeout_s=20) == 1
+
+    run(work())
+
+
+def test_children_work_at_the_same_time(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane(2) as two:
+            paths = [tmp_path / "a", tmp_path / "b"]
+            calls = [asyncio.create_task(two.run(chores.hold, str(path), timeout_s=20)) for path in paths]
+            await until(lambda: all(path.exists() for path in paths))
+            for path in paths:
+                path.unlink()
+            assert await asyncio.gather(*calls) == ["done", "done"]
+
+    run(work())
+
+
+def test_a_child_that_cannot_be_prepared_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_module, "RETRY_S", 0.01)
+    marker = tmp_path / "marker"
+    marker.touch()
+
+    async def work() -> None:
+        stubborn = Lane("stubborn", 1, chores.refuse_to_prepare, (str(marker),))
+        stubborn.start()
+        try:
+            with pytest.raises(Overloaded):
+                await stubborn.run(chores.echo, 1, timeout_s=0.5)
+            assert stubborn.warm == 0
+            marker.unlink()
+            assert await stubborn.run(chores.echo, 1, timeout_s=20) == 1
+            await until(lambda: stubborn.warm == 1)
+        finally:
+            await stubborn.close()
+
+    run(work())
+
+
+def test_closing_kills_children_whatever_they_do(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with lane(2) as two:
+            call = asyncio.create_task(two.run(chores.loop_in_c, str(tmp_path / "looping"), timeout_s=50))
+            await until((tmp_path / "looping").exists)
+            await until(lambda: two.warm == 2)
+            pids = two.pids
+            assert len(pids) == 2
+        with pytest.raises(LaneCrashed):
+            await call
+        assert two.warm == 0
+        assert all(gone(pid) for pid in pids)
+
+    run(work())

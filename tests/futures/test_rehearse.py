@@ -1,0 +1,290 @@
+"""Future models of every format: made, kept, loaded, and scored as each of them would be by itself."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.errors import RehearsalFailed, RehearsalRunning
+from app.futures import rehearse as rehearsal
+from app.futures.plan import Choices, Material, choices_of
+from app.futures.records import sample
+from app.futures.rehearse import area, rehearse
+from app.futures.store import load_futures, read_record, status
+from app.recourse.models.black_box import Input
+from app.registry.version import RegisteredModel
+from tests.futures.models import estimator, registered
+from tests.optional import library
+
+FEW = Choices(search=6, held_back=4)
+
+
+def forest() -> Any:
+    return library("sklearn.ensemble").RandomForestClassifier(5, max_depth=3, random_state=0)
+
+
+def histograms() -> Any:
+    return library("sklearn.ensemble").HistGradientBoostingClassifier(max_iter=5)
+
+
+def pipeline() -> Any:
+    compose = library("sklearn.compose")
+    preprocessing = library("sklearn.preprocessing")
+    columns = compose.ColumnTransformer(
+        [
+            ("categories", preprocessing.OneHotEncoder(handle_unknown="ignore"), ["savings", "housing"]),
+            ("numbers", preprocessing.StandardScaler(), ["age", "income", "amount"]),
+        ]
+    )
+    logistic = library("sklearn.linear_model").LogisticRegression()
+    return library("sklearn.pipeline").make_pipeline(columns, logistic)
+
+
+MODELS: dict[str, Any] = {
+    "linear": "linear",
+    "torch": "torch",
+    "xgboost": "xgboost",
+    "lightgbm": "lightgbm",
+    "forest": estimator(forest),
+    "histograms": estimator(histograms),
+    "pipeline": estimator(pipeline, raw=True),
+    "joblib": estimator(forest, suffix=".joblib"),
+}
+
+
+@pytest.fixture(params=MODELS)
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> RegisteredModel:
+    return registered(tmp_path, MODELS[request.param])
+
+
+def test_every_format_can_be_retrained(model: RegisteredModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone: dict[int, np.ndarray] = {}
+    reference = model.load().reference
+    checked = rehearsal._Rehearsal._checked
+
+    def noting(self: Any, path: Path, content: bytes, drawn: Any, seconds: float) -> Any:
+        member = self.kind.member(path.parent, path.name, content)
+        alone[drawn.index] = member.score_raw(reference.rows_raw)
+        return checked(self, path, content, drawn, seconds)
+
+    monkeypatch.setattr(rehearsal._Rehearsal, "_checked", noting)
+    steps: list[tuple[int, int]] = []
+    record = rehearse(model, FEW, progress=lambda done, total: steps.append((done, total)))
+    assert record.source == "retrained"
+    assert record.labels == "outcomes"
+    assert steps[0] == (0, 10)
+    assert steps[-1] == (10, 10)
+
+    futures = load_futures(model)
+    assert futures is not None
+    assert futures.source == "retrained"
+    for models, indices in ((futures.search, range(6)), (futures.held_back, range(6, 10))):
+        kept = np.column_stack([alone[i] for i in indices])
+        scores = models.scores_raw(reference.rows_raw)
+        assert scores.shape == kept.shape
+        np.testing.assert_allclose(scores, kept, rtol=1e-4, atol=1e-5)
+        if models.input is Input.ENCODED:
+            np.testing.assert_allclose(models.scores(reference.X), kept, rtol=1e-4, atol=1e-5)
+        assert models.scores_raw(reference.rows_raw[:0]).shape == (0, len(indices))
+        # They are models of this label, and no two of them are the same.
+        assert ((models.shares(reference.rows_raw) >= 0.5) == (reference.scores >= 0.0)).mean() > 0.7
+        assert len(np.unique(scores, axis=1).T) == len(indices)
+
+    found = status(model)
+    assert (found["status"], found["search"], found["held_back"]) == ("ready", 6, 4)
+    assert 0.6 < found["agreement"] <= 1.0
+    assert not (model.directory / "futures.partial").exists()
+
+
+@pytest.mark.parametrize("label", [True, False])
+def test_a_graph_has_stand_ins(tmp_path: Path, label: bool) -> None:
+    model = registered(tmp_path, "onnx", label=label)
+    record = rehearse(model, FEW)
+    assert record.source == "stand_in"
+    assert record.labels == ("outcomes" if label else "own_decisions")
+    assert record.tuned["agreement"] == max(record.tuned["tried"].values())
+    futures = load_futures(model)
+    assert futures is not None
+    reference = model.load().reference
+    assert ((futures.search.shares(reference.rows_raw) >= 0.5) == (reference.scores >= 0.0)).mean() > 0.85
+    assert record.agreement > 0.75
+
+
+def test_stand_ins_accept_as_many_as_the_model(tmp_path: Path) -> None:
+    """A model that decides at another threshold than a calibrated one would."""
+    model = registered(tmp_path, "onnx", threshold=0.75)
+    rehearse(model, FEW)
+    futures = load_futures(model)
+    assert futures is not None
+    reference = model.load().reference
+    assert abs(futures.search.shares(reference.rows_raw).mean() - (reference.scores >= 0.0).mean()) < 0.08
+
+
+def test_a_model_that_speaks_of_the_unfavourable_class(tmp_path: Path) -> None:
+    def turned(directory: Any, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
+        xgboost = library("xgboost")
+        booster = xgboost.train({"objective": "binary:logistic"}, xgboost.DMatrix(X, 1 - y), num_boost_round=5)
+        directory.set_artifact(bytes(booster.save_raw("json")), format="xgboost")
+
+    model = registered(tmp_path, turned, favourable=0)
+    rehearse(model, FEW)
+    futures = load_futures(model)
+    assert futures is not None
+    reference = model.load().reference
+    assert ((futures.search.shares(reference.rows_raw) >= 0.5) == (reference.scores >= 0.0)).mean() > 0.75
+
+
+def test_the_sets_share_no_bootstrap_and_no_seed(tmp_path: Path) -> None:
+    from app.futures.records import reference_records
+
+    records = reference_records(registered(tmp_path, "linear").load())
+    drawn = [sample(records, "fresh", 0, i) for i in range(120)]
+    assert len({one.chosen.tobytes() for one in drawn}) == 120
+    assert len({one.seed for one in drawn}) == 120
+    assert all(len(one.chosen) == 150 for one in drawn)
+    assert len(sample(records, "same", 0, 0).chosen) == 300
+    # The same index is the same bootstrap, whichever process draws it.
+    assert (sample(records, "fresh", 0, 7).chosen == drawn[7].chosen).all()
+
+
+def test_bootstraps_have_both_labels(tmp_path: Path) -> None:
+    from app.futures.records import Records
+
+    labels = np.zeros(400, dtype=bool)
+    labels[:10] = True
+    records = Records(rows_raw=np.zeros((400, 1)), favourable=labels, labels="outcomes", of_reference=True)
+    counts = [int(labels[sample(records, "fresh", 0, i).chosen].sum()) for i in range(200)]
+    assert min(counts) == 2
+
+
+def test_models_no_better_than_chance_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = registered(tmp_path, "linear")
+    monkeypatch.setattr(rehearsal, "area", _every_fourth_by_chance(rehearsal.area))
+    record = rehearse(model, Choices(search=8, held_back=8))
+    assert (record.search.models, record.search.dropped) == (6, 2)
+    assert (record.held_back.models, record.held_back.dropped) == (6, 2)
+    assert status(model)["dropped"] == 4
+    futures = load_futures(model)
+    assert futures is not None
+    assert futures.search.count == futures.search.scores_raw(model.load().reference.rows_raw).shape[1] == 6
+
+
+def _every_fourth_by_chance(area: Any) -> Any:
+    calls = iter(range(1_000))
+    return lambda scores, labels: 0.5 if next(calls) % 4 == 3 else area(scores, labels)
+
+
+def test_labels_that_say_nothing_are_refused(tmp_path: Path) -> None:
+    def noise(directory: Any, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
+        rng = np.random.default_rng(1)
+        for record in directory.records:
+            record["repaid"] = int(rng.integers(2))
+
+    model = registered(tmp_path, noise)
+    with pytest.raises(RehearsalFailed, match="no better than chance"):
+        rehearse(model, Choices(search=20, held_back=20, source="retrained"))
+    found = status(model)
+    assert found["status"] == "failed"
+    assert "no better than chance" in found["detail"]
+    assert load_futures(model) is None
+
+
+def test_a_label_that_is_turned_around_is_refused(tmp_path: Path) -> None:
+    def turned(directory: Any, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
+        for record in directory.records:
+            record["repaid"] = 1 - record["repaid"]
+
+    model = registered(tmp_path, turned)
+    with pytest.raises(RehearsalFailed, match="1 for the favourable outcome"):
+        rehearse(model, Choices(search=6, held_back=6, source="retrained"))
+
+
+def test_area_is_that_of_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    scores, labels = np.round(rng.normal(size=300), 1), rng.random(300) < 0.3
+    expected = library("sklearn.metrics").roc_auc_score(labels, scores)
+    assert area(scores, labels) == pytest.approx(expected, abs=1e-12)
+    assert area(np.append(scores, np.nan), np.append(labels, True)) == 0.0
+    assert area(scores, np.ones(300, dtype=bool)) == 0.5
+
+
+def test_a_damaged_set_leaves_the_model_usable(tmp_path: Path) -> None:
+    model = registered(tmp_path, "linear")
+    record = rehearse(model, FEW)
+    file = model.directory / "futures" / record.name / "held_back" / "linear.npz"
+    content = bytearray(file.read_bytes())
+    content[-40] ^= 1
+    file.write_bytes(content)
+    (model.directory / "futures" / "futures.json").touch()  # so that it is read again
+    assert load_futures(model) is None
+    model.load()
+    file.write_bytes(b"")
+    assert status(model)["status"] == "failed"
+    (model.directory / "futures" / "futures.json").write_text("{")
+    assert load_futures(model) is None
+    assert status(model)["status"] == "failed"
+
+
+def test_new_futures_replace_old_ones(tmp_path: Path) -> None:
+    model = registered(tmp_path, "linear")
+    first = rehearse(model, FEW)
+    before = load_futures(model)
+    assert load_futures(model) is before
+    second = rehearse(model, Choices(search=5, held_back=5, seed=1, records="same"))
+    assert second.name != first.name
+    after = load_futures(model)
+    assert after is not None
+    assert after.search.count == 5
+    assert [path.name for path in (model.directory / "futures").iterdir() if path.is_dir()] == [second.name]
+    assert rehearse(model, Choices(search=5, held_back=5, seed=1, records="same")).name == second.name
+
+
+def test_choices_come_from_the_manifest(tmp_path: Path) -> None:
+    stated = {"source": "stand_in", "records": "same", "search": 5, "held_back": 7}
+    model = registered(tmp_path, "linear", futures=stated)
+    choices = choices_of(model, held_back=3)
+    assert choices == Choices(source="stand_in", records="same", search=5, held_back=3)
+    record = rehearse(model, choices)
+    assert (record.source, record.search.models, record.held_back.models) == ("stand_in", 5, 3)
+
+
+def test_none_are_made_where_the_manifest_wants_none(tmp_path: Path) -> None:
+    model = registered(tmp_path, "linear", futures={"source": "none"})
+    with pytest.raises(RehearsalFailed, match="wants no future models"):
+        rehearse(model, choices_of(model))
+
+
+def test_retraining_needs_outcomes(tmp_path: Path) -> None:
+    model = registered(tmp_path, "linear", label=False)
+    assert status(model)["status"] == "none"
+    with pytest.raises(RehearsalFailed, match="label"):
+        rehearse(model, Choices(source="retrained"))
+    assert rehearse(model, FEW).labels == "own_decisions"
+
+
+def test_newer_records_can_be_trained_on(tmp_path: Path) -> None:
+    model = registered(tmp_path, "linear")
+    newer = tmp_path / "newer.csv"
+    lines = (model.directory / "reference.csv").read_text().splitlines()
+    newer.write_text("\n".join(lines[:200]) + "\n")
+    record = rehearse(model, FEW, Material(data=newer))
+    assert record.data_sha256 is not None
+    assert record.agreement > 0.7
+    newer.write_text("\n".join(line.rpartition(",")[0] for line in lines[:200]) + "\n")
+    with pytest.raises(RehearsalFailed, match="cannot be used"):
+        rehearse(model, FEW, Material(data=newer))
+    # What was there before stays in use.
+    assert status(model)["status"] == "ready"
+    assert read_record(model.directory) == record
+
+
+def test_one_rehearsal_at_a_time(tmp_path: Path) -> None:
+    model = registered(tmp_path, "linear")
+
+    def again(done: int, total: int) -> None:
+        with pytest.raises(RehearsalRunning):
+            rehearse(model, FEW)
+        assert status(model)["status"] == "pending"
+
+    rehearse(model, FEW, progress=again)

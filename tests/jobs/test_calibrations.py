@@ -1,0 +1,130 @@
+"""Calibrations over HTTP, and the corrections that a server keeps up to date by itself."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.schemas.calibration import CalibrationAnswer
+from app.compute.lane import Lane
+from app.errors import LedgerUnavailable
+from app.registry.registry import Registry
+from app.service import Service, calibrations
+from app.settings import Settings
+from app.store.keys import Scope
+from tests.api.asking import problem
+from tests.conftest import until
+from tests.jobs.conftest import DATABASES, starting
+from tests.jobs.serving import Server
+from tests.jobs.test_ledger import database_of
+from tests.registry.loan import make_linear
+from tests.store.records import new_record
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with `loan@1`, and the stricter `loan@2`, which is not active."""
+    root = tmp_path_factory.mktemp("versions")
+    registry = Registry(root / "store")
+    registry.register(make_linear(root / "1").write())
+    registry.register(make_linear(root / "2").write(version="2", threshold=0.6), active=False)
+    registry.register(make_linear(root / "other").write(id="other"))
+    return root / "store"
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def server(
+    request: pytest.FixtureRequest, versions: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    with starting(request.param, versions, tmp_path_factory.mktemp("server")) as start:
+        yield start().ready()
+
+
+def told(probability: float, record: dict[str, object]) -> bytes:
+    part = {"applicant": record, "validity": {"future": {"probability": probability}}}
+    return json.dumps({"method": {"name": "probe"}, "counterfactuals": [part]}).encode()
+
+
+def calibration_of(server: Server, model: str) -> httpx.Response:
+    return server.client.get(f"/models/{model}/calibration")
+
+
+def test_a_calibration_compares_what_was_told_with_the_next_version(server: Server, versions: Path) -> None:
+    empty = calibration_of(server, "other")
+    assert (empty.status_code, empty.json()["bins"]) == (200, [])
+
+    from app.store.ledger import Ledger
+
+    reference = Registry(versions).find("loan@2", include_inactive=True).load().reference
+    kept = [reference.space.record(row) for row in reference.rows_raw[reference.scores >= 0.0][:3]]
+    broken = [reference.space.record(row) for row in reference.rows_raw[reference.scores < 0.0][:1]]
+    with database_of(server) as engine:
+        Ledger(engine).append([new_record(i, answer=told(0.95, one)) for i, one in enumerate([*kept, *broken])])
+    response = calibration_of(server, "loan")
+    found = CalibrationAnswer.model_validate(response.json(), strict=False)
+    (only,) = found.bins
+    assert (only.told, only.promises, only.mean_told, only.kept) == ((0.9, 1.0), 4, pytest.approx(0.95), 0.75)
+    assert only.interval[0] < 0.75 < only.interval[1]
+    assert [(one.version, one.next) for one in found.versions] == [("1", "2")]
+    assert found.correction is None
+
+
+@pytest.mark.parametrize("name", ["nothing", "loan@1", "%2e%2e"])
+def test_an_unknown_model_has_none(server: Server, name: str) -> None:
+    problem(calibration_of(server, name), 404, "unknown-model")
+
+
+def test_a_query_is_refused(server: Server) -> None:
+    problem(server.client.get("/models/loan/calibration?method=probe"), 422, "invalid-request")
+
+
+def test_keys_for_models_or_audits_may_read_it() -> None:
+    from app.api.openapi import http_api
+
+    security = http_api().openapi()["paths"]["/models/{id}/calibration"]["get"]["security"]
+    assert security == [{"key": [Scope.MODELS.value]}, {"key": [Scope.AUDIT.value]}]
+
+
+# --- by itself -------------------------------------------------------------------------------------------------------
+
+
+def test_corrections_follow_the_versions_that_are_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibrated when a server sees a new version, again after an hour, and again where it failed."""
+    registry = Registry(tmp_path / "store")
+    first = registry.register(make_linear(tmp_path / "1").write())
+    asked: list[str] = []
+    fails = [True]
+
+    async def run(_lane: Lane, _function: Any, _store: Any, model: str, **_times: float) -> dict[str, Any]:
+        asked.append(model)
+        if fails:
+            fails.pop()
+            raise LedgerUnavailable
+        return {}
+
+    monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(calibrations, "LOOK_S", 0.01)
+    monkeypatch.setattr(calibrations, "read_record", lambda directory: directory == first.directory or None)
+    service = Service(Settings(models_store=tmp_path / "store", state_dir=tmp_path))
+
+    async def watch() -> None:
+        service.calibrations.watch()
+        await asyncio.sleep(0.1)
+        assert asked == [], "one version has nothing to be compared with"
+        registry.register(make_linear(tmp_path / "2").write(version="2"), active=False)
+        registry.register(make_linear(tmp_path / "other").write(id="other"))
+        await asyncio.to_thread(until, lambda: len(asked) == 2)
+        await asyncio.sleep(0.1)
+        assert asked == ["loan", "loan"]
+        registry.register(make_linear(tmp_path / "3").write(version="3"))
+        await asyncio.to_thread(until, lambda: len(asked) == 3)
+        monkeypatch.setattr(calibrations, "AGAIN_S", 0.0)
+        await asyncio.to_thread(until, lambda: len(asked) > 4)
+        await service.calibrations.close()
+
+    asyncio.run(watch())
+    assert set(asked) == {"loan"}

@@ -1,0 +1,112 @@
+"""Future models made by a server: by itself, on request, and again after the server was killed."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.schemas.models import FuturesAnswer
+from tests.conftest import until
+from tests.futures.models import estimator, registered
+from tests.jobs.conftest import Start, starting
+from tests.jobs.serving import Server
+from tests.optional import library
+
+
+def futures(server: Server, name: str = "loan") -> dict[str, Any]:
+    found: dict[str, Any] = server.client.get(f"/models/{name}").json()["futures"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of a model with a label, which wants few future models."""
+    folder = tmp_path_factory.mktemp("labelled")
+    registered(folder, "linear", futures={"search": 4, "held_back": 3})
+    with starting("sqlite", folder / "store", folder) as start:
+        yield start().ready()
+
+
+@pytest.mark.slow
+def test_a_server_makes_future_models_of_a_model_with_a_label(labelled: Server) -> None:
+    until(lambda: futures(labelled)["status"] == "ready")
+    found = futures(labelled)
+    assert (found["source"], found["search"], found["held_back"]) == ("retrained", 4, 3)
+    assert (found["records"], found["labels"]) == ("fresh", "outcomes")
+    assert found["agreement"] > 0.8
+
+
+def test_future_models_on_request(labelled: Server) -> None:
+    until(lambda: futures(labelled)["status"] == "ready")
+    asked = {"source": "stand_in", "records": "same", "search": 5, "held_back": 2}
+    accepted = labelled.client.post("/models/loan/futures", json=asked)
+    assert accepted.status_code == 202, accepted.text
+    job = labelled.ended(accepted.headers["location"])
+    assert (job["kind"], job["status"]) == ("futures", "succeeded"), job
+    assert job["progress"] == {"done": 7, "total": 7}
+    result = labelled.client.get(job["result"]).json()
+    FuturesAnswer.model_validate(result, strict=False)
+    assert result["model"]["version"] == "1"
+    assert result["futures"] == futures(labelled)
+    assert result["futures"]["source"] == "stand_in"
+    assert result["futures"]["search"] == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"search": 1}, "/search"),
+        ({"source": "command"}, "/source"),
+        ({"command": "rm -rf /"}, "/command"),
+        ({"records": "all"}, "/records"),
+    ],
+)
+def test_nothing_else_can_be_asked_for(labelled: Server, body: dict[str, Any], pointer: str) -> None:
+    refused = labelled.client.post("/models/loan/futures", json=body)
+    assert refused.status_code == 422
+    assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
+
+
+def test_a_model_that_is_not_there(labelled: Server) -> None:
+    assert labelled.client.post("/models/other/futures", json={}).status_code == 404
+
+
+def test_a_killed_server_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
+    def forest() -> Any:
+        return library("sklearn.ensemble").RandomForestClassifier(60, random_state=0)
+
+    model = registered(tmp_path, estimator(forest), records=2_000, futures={"search": 20, "held_back": 20})
+    more = {"RECOURSE_MODELS_STORE": str(tmp_path / "store"), "RECOURSE_EXECUTOR_ID": "only"}
+    server = start(**more).ready()
+    members = model.directory / "futures.partial" / "members"
+    made: dict[str, int] = {}
+
+    def enough() -> bool:
+        made.update({path.name: path.stat().st_mtime_ns for path in members.glob("*.check")})
+        return len(made) >= 8
+
+    until(enough)
+    server.kill()
+    time.sleep(0.5)
+    # What a killed child had just made counts too.
+    made = {path.name: path.stat().st_mtime_ns for path in members.glob("*.check")}
+    assert len(made) < 40
+    server = start(**more).ready()
+    seen: dict[str, int] = {}
+
+    def ready() -> bool:
+        for path in members.glob("*.check"):
+            try:
+                seen[path.name] = path.stat().st_mtime_ns
+            except FileNotFoundError:
+                break
+        return bool(futures(server)["status"] == "ready")
+
+    until(ready)
+    assert all(seen.get(name, stamp) == stamp for name, stamp in made.items())
+    (job,) = server.client.get("/jobs").json()["jobs"]
+    job = server.ended(f"/jobs/{job['id']}")
+    assert (job["kind"], job["status"]) == ("futures", "succeeded")
+    assert (futures(server)["search"], futures(server)["held_back"]) == (20, 20)

@@ -1,0 +1,286 @@
+"""The queue by itself: jobs of a SQLite file that nobody computes."""
+
+import asyncio
+import threading
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.compute.lane import Lane
+from app.compute.messages import Store
+from app.errors import NotReady, UnknownJob
+from app.jobs import connection as connection_module
+from app.jobs import jobs as jobs_module
+from app.jobs.database import migrate
+from app.jobs.ids import counting_from, new_number
+from app.jobs.job import Job, JobStatus
+from app.jobs.jobs import Jobs
+from app.settings import Settings
+from app.store.engine import writing
+from tests.compute import chores
+from tests.jobs.kinds import KINDS
+from tests.jobs.serving import database, postgres_missing
+
+ROWS = [{"applicant": {}}] * 3
+
+
+@asynccontextmanager
+async def jobs(directory: Path, url: str | None = None, *, run_jobs: bool = False) -> AsyncIterator[Jobs]:
+    settings = Settings.model_validate({"state_dir": directory, "run_jobs": run_jobs, "database_url": url})
+    store = Store(root=str(directory), trust_pickle=False)
+    queue = Jobs(settings, Lane("test", 1, chores.prepare), store, KINDS)
+    queue.start()
+    try:
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await queue.check()
+                    break
+                except NotReady:
+                    await asyncio.sleep(0.01)
+        yield queue
+    finally:
+        await queue.close()
+
+
+def test_jobs_of_all_kinds_that_have_not_ended_are_counted(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            ended, _ = [await queue.submit("hold", {}, timeout_s=1.0) for _ in range(2)]
+            await queue.cancel(ended.id)
+            await queue.submit_batch("batch", {}, ROWS)
+            assert await queue.unfinished() == {("hold", "queued"): 1, ("batch", "queued"): 1}
+
+    asyncio.run(work())
+
+
+def test_only_jobs_that_have_ended_are_forgotten(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            ended, waiting = [await queue.submit("hold", {}, timeout_s=1.0) for _ in range(2)]
+            await queue.cancel(ended.id)
+            assert await queue._retention.forget(datetime.now(UTC) - timedelta(hours=1)) == 0
+            assert await queue._retention.forget(datetime.now(UTC) + timedelta(hours=1)) == 1
+            assert await queue.newest(10) == [waiting]
+            with pytest.raises(UnknownJob):
+                await queue.get(ended.id)
+
+    asyncio.run(work())
+
+
+def test_who_begins_the_same_again_gets_the_same_job_and_a_failed_one_anew(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+
+            async def submit() -> Job:
+                with counting_from(7):
+                    return await queue.submit("hold", {}, timeout_s=1.0)
+
+            begun = await submit()
+            assert await submit() == begun
+            with writing(queue._connection.engine) as connection:
+                connection.execute(sa.text("update workflow_status set status = 'ERROR'"))
+            assert (await queue.get(begun.id)).status is JobStatus.FAILED
+            again = await submit()
+            assert (again.id, again.status) == (begun.id, JobStatus.QUEUED)
+
+    asyncio.run(work())
+
+
+def test_jobs_are_kept_when_the_queue_closes(tmp_path: Path) -> None:
+    async def submit() -> str:
+        async with jobs(tmp_path) as queue:
+            return (await queue.submit("hold", {"a": "é\u0000"}, timeout_s=1.0)).id
+
+    async def look(job_id: str) -> str:
+        async with jobs(tmp_path) as queue:
+            return (await queue.get(job_id)).status
+
+    assert asyncio.run(look(asyncio.run(submit()))) == "queued"
+
+
+def test_who_computes_no_jobs_does_not_say_how_many_are_computed_at_once(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            await queue.submit("hold", {}, timeout_s=1.0)
+            assert await queue._connection.client.list_queues_async() == []
+
+    asyncio.run(work())
+
+
+def test_a_batch_that_is_asked_for_again_under_its_id_is_the_same_job(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            number, found = new_number(), []
+            for _ in range(2):
+                with counting_from(number):
+                    found.append(await queue.submit_batch("batch", {}, ROWS))
+            assert found[0] == found[1] == await queue.get(found[0].id)
+            assert (found[0].done, found[0].total) == (0, len(ROWS))
+            assert await queue.newest(10) == found[:1]
+
+    asyncio.run(work())
+
+
+def test_rows_of_a_batch_that_became_no_job_are_taken_up_or_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_args: object) -> None:
+        raise sa.exc.OperationalError("", None, ConnectionError())
+
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            kept = await queue.submit_batch("batch", {}, ROWS)
+            numbers = [new_number() for _ in range(2)]
+            with monkeypatch.context() as broken:
+                broken.setattr(queue._connection.client, "enqueue_async", lost)
+                for number in numbers:
+                    with counting_from(number), pytest.raises(NotReady):
+                        await queue.submit_batch("batch", {}, ROWS)
+            with counting_from(numbers[0]):
+                again = await queue.submit_batch("batch", {}, ROWS)
+            assert await queue._retention.forget_lost(datetime.now(UTC) - timedelta(hours=1)) == 0
+            assert await queue._retention.forget_lost(datetime.now(UTC) + timedelta(hours=1)) == 1
+            left = await queue.newest(10)
+            assert {job.id for job in left} == {kept.id, again.id}
+            assert [job.total for job in left] == [len(ROWS)] * 2
+
+    asyncio.run(work())
+
+
+def test_a_job_that_is_deleted_meanwhile_is_left_out_or_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            kept, gone = [await queue.submit_batch("batch", {}, ROWS) for _ in range(2)]
+            await queue.delete([gone.id])
+            monkeypatch.setattr(jobs_module, "newest_ids", lambda *_: [gone.id, kept.id])
+            assert await queue.newest(10) == [kept]
+            ended = replace(gone, status=JobStatus.SUCCEEDED)
+            with pytest.raises(UnknownJob):
+                await anext(queue.lines(ended))
+
+            async def get(_job_id: str) -> Job:
+                return ended
+
+            monkeypatch.setattr(queue, "get", get)
+            with pytest.raises(UnknownJob):
+                await queue.result(gone.id)
+
+    asyncio.run(work())
+
+
+def test_nothing_can_be_had_while_the_jobs_are_opened_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            await asyncio.to_thread(queue._connection.shut)
+            for question in (
+                queue.check(),
+                queue.newest(1),
+                queue.unfinished(),
+                queue._retention.forget_lost(datetime.now(UTC)),
+            ):
+                with pytest.raises(NotReady):
+                    await question
+
+    asyncio.run(work())
+
+
+def test_a_service_that_stops_while_its_jobs_are_opened_again_lets_go_of_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "WATCH_S", 0.01)
+    began, go_on = threading.Event(), threading.Event()
+    stopped: list[object] = []
+
+    async def work() -> None:
+        async with jobs(tmp_path, run_jobs=True) as queue:
+            worker = queue._connection.worker
+            assert worker is not None
+            stop = worker.stop
+
+            def stop_slowly() -> None:
+                stopped.append(worker)
+                began.set()
+                assert go_on.wait(30)
+                stop()
+
+            monkeypatch.setattr(worker, "stop", stop_slowly)
+            monkeypatch.setattr(queue._connection._claim, "keep", lambda: False)
+            assert await asyncio.to_thread(began.wait, 30)
+            closing = asyncio.create_task(queue.close())
+            # It has all this time to let go as well, unless it waits.
+            await asyncio.wait([closing], timeout=0.5)
+            go_on.set()
+            await closing
+            assert stopped == [worker]
+        async with jobs(tmp_path, run_jobs=True):
+            pass
+
+    asyncio.run(work())
+
+
+def test_who_waits_is_let_go_when_the_service_stops(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            job = await queue.submit("hold", {}, timeout_s=1.0)
+            waiting = asyncio.create_task(queue.wait(job.id, 60.0))
+            followed = queue.watch(job)
+            assert await anext(followed) == job
+            queue.stop_waiting()
+            async with asyncio.timeout(5):
+                assert await waiting == job
+                assert [now async for now in followed] == []
+
+    asyncio.run(work())
+
+
+def test_nothing_can_be_had_before_the_start(tmp_path: Path) -> None:
+    queue = Jobs(
+        Settings(state_dir=tmp_path), Lane("test", 1, chores.prepare), Store(root="", trust_pickle=False), KINDS
+    )
+    with pytest.raises(NotReady):
+        asyncio.run(queue.check())
+    with pytest.raises(NotReady):
+        asyncio.run(queue.newest(1))
+
+
+@contextmanager
+def role_that_changes_no_tables(url: str) -> Iterator[str]:
+    """The address of a database for a role that may only use the tables that are there."""
+    import psycopg
+
+    name = f"recourse_test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"create role {name} login password '{name}'")
+        connection.execute(f"grant usage on schema dbos to {name}")
+        connection.execute(f"grant select, insert, update, delete on all tables in schema public, dbos to {name}")
+    try:
+        yield sa.make_url(url).set(username=name, password=name).render_as_string(hide_password=False)
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"drop owned by {name}")
+            connection.execute(f"drop role {name}")
+
+
+def test_a_role_that_may_not_change_tables_has_jobs_once_they_were_migrated(tmp_path: Path) -> None:
+    if missing := postgres_missing():
+        pytest.skip(missing)
+
+    async def work(url: str) -> None:
+        async with jobs(tmp_path, url) as queue:
+            job = await queue.submit("hold", {}, timeout_s=1.0)
+            batch = await queue.submit_batch("hold", {}, [{"row": 1}])
+            assert {found.id for found in await queue.newest(10)} == {job.id, batch.id}
+
+    with database() as url:
+        migrate(url)
+        with role_that_changes_no_tables(url) as restricted:
+            asyncio.run(work(restricted))

@@ -1,0 +1,92 @@
+"""Sentences about changes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.recourse.actions.sentences import changes
+from app.recourse.features import Feature, FeatureType
+
+CONTINUOUS, INTEGER = FeatureType.CONTINUOUS, FeatureType.INTEGER
+
+
+def sentence(feature: Feature, before_raw: float, after_raw: float) -> str:
+    (change,) = changes([feature], np.array([before_raw], dtype=float), np.array([after_raw], dtype=float))
+    return change.text
+
+
+@pytest.mark.parametrize(
+    ("feature", "before_raw", "after_raw", "expected"),
+    [
+        (
+            Feature(name="amount", type=INTEGER, label="Credit amount", unit="DM"), 5951, 2100,
+            "Reduce the credit amount from 5,951 DM to 2,100 DM.",
+        ),
+        (Feature(name="months", type=INTEGER, unit="months"), 1, 12, "Increase the months from 1 month to 12 months."),
+        (
+            Feature(name="amount", type=INTEGER, action="Pay back"), 5000, 4000,
+            "Pay back the amount from 5,000 to 4,000.",
+        ),
+        (Feature(name="debt_ratio", type=CONTINUOUS), 0.30000000000000004, 0.1,
+         "Reduce the debt ratio from 0.3 to 0.1."),
+        (Feature(name="r", type=CONTINUOUS, label="LTV ratio", unit="%", decimals=1), 92.5, 80,
+         "Reduce the LTV ratio from 92.5% to 80.0%."),
+        (Feature(name="balance", type=CONTINUOUS, unit="€", decimals=2), -12.5, 1000,
+         "Increase the balance from -€12.50 to €1,000.00."),
+        (Feature(name="x", type=CONTINUOUS), 1234567.5, 1, "Reduce the x from 1,234,568 to 1."),
+        (Feature(name="x", type=CONTINUOUS), 1e300, 0, "Reduce the x from 1e+300 to 0."),
+        (
+            Feature(name="housing", type=FeatureType.CATEGORICAL, categories=("rent", "own")), 0, 1,
+            "Change the housing from rent to own.",
+        ),
+        (
+            Feature(name="education", type=FeatureType.ORDINAL, categories=("primary", "secondary")), 1, 0,
+            "Lower the education from secondary to primary.",
+        ),
+        (
+            Feature(name="job", type=FeatureType.ORDINAL, categories=("short", "1 to 3 years"), action="Extend"), 0, 1,
+            'Extend the job from "short" to "1 to 3 years".',
+        ),
+        (Feature(name="guarantor", type=FeatureType.BINARY), 0, 1, "Change the guarantor from no to yes."),
+    ],
+)  # fmt: skip
+def test_reads_like_a_sentence(feature: Feature, before_raw: float, after_raw: float, expected: str) -> None:
+    assert sentence(feature, before_raw, after_raw) == expected
+
+
+def test_rounding_for_the_eye_never_hides_a_change() -> None:
+    feature = Feature(name="rate", type=CONTINUOUS, decimals=1)
+    assert sentence(feature, 2.34, 2.3) == "Reduce the rate from 2.34 to 2.3."
+
+
+def test_lists_only_what_differs_in_schema_order_with_exact_values() -> None:
+    features = [
+        Feature(name="a", type=CONTINUOUS),
+        Feature(name="b", type=INTEGER, unit="months"),
+        Feature(name="c", type=FeatureType.CATEGORICAL, categories=("x", "y")),
+    ]
+    found = changes(features, np.array([0.3, 5.0, 0.0]), np.array([0.1, 5.0, 1.0]))
+    assert [(c.feature, c.from_, c.to, c.delta, c.unit) for c in found] == [
+        ("a", 0.3, 0.1, -0.2, None),
+        ("c", "x", "y", None, None),
+    ]
+
+
+@given(
+    before_raw=st.floats(allow_nan=False, allow_infinity=False),
+    after_raw=st.floats(allow_nan=False, allow_infinity=False),
+    decimals=st.none() | st.integers(0, 9),
+    unit=st.sampled_from([None, "%", "$", "months", "DM"]),
+)
+def test_every_pair_of_numbers_has_a_sentence_that_shows_a_change(
+    before_raw: float, after_raw: float, decimals: int | None, unit: str | None
+) -> None:
+    feature = Feature(name="x", type=CONTINUOUS, decimals=decimals, unit=unit)
+    found = changes([feature], np.array([before_raw], dtype=float), np.array([after_raw], dtype=float))
+    if before_raw == after_raw:
+        assert found == ()
+        return
+    before_text, after_text = found[0].text.removesuffix(".").split(" from ")[1].split(" to ")
+    assert len(found[0].text) < 100
+    assert before_text != after_text or "e" in before_text

@@ -1,0 +1,79 @@
+"""Mixed-integer programs with a known answer."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import OptimizeResult
+
+from app.errors import DeadlineExceeded, SolverFailed
+from app.recourse.numerics import solvers
+from app.recourse.numerics.solvers import mixed_integer_program
+
+
+def program(
+    cost: list[float], row: list[float], low: float, *, integer: bool, limit: float = 10.0, high: float = math.inf
+) -> list[float] | None:
+    n = len(cost)
+    found = mixed_integer_program(
+        np.array(cost),
+        np.array([row]).reshape(1, n),
+        np.array([low]),
+        np.array([high]),
+        limit=np.full(n, limit),
+        integer=np.full(n, integer),
+    )
+    return None if found is None else found.tolist()
+
+
+def test_whole_numbers_are_whole_and_others_need_not_be() -> None:
+    assert program([1.0, 1.1], [2.0, 3.0], 7.0, integer=False) == pytest.approx([0.0, 7.0 / 3.0])
+    assert program([1.0, 1.1], [2.0, 3.0], 7.0, integer=True) in ([2.0, 1.0], [0.0, 3.0])
+    assert program([1.0, 1.6], [2.0, 3.0], 7.0, integer=True) == [2.0, 1.0]
+
+
+def test_what_nothing_satisfies_has_no_answer() -> None:
+    assert program([1.0], [1.0], 11.0, integer=False) is None
+    assert program([1.0], [2.0], 3.0, high=3.0, integer=True) is None
+
+
+def test_a_program_without_variables_is_its_constraints() -> None:
+    assert program([], [], -1.0, integer=True) == []
+    assert program([], [], 1.0, integer=True) is None
+    assert program([], [], -2.0, high=-1.0, integer=True) is None
+
+
+def test_a_solver_that_runs_out_of_time_says_so() -> None:
+    rng = np.random.default_rng(0)
+    n = 60
+    A = rng.integers(1, 1000, (20, n)).astype(float)
+    half = np.floor(A.sum(axis=1) / 2)
+    with pytest.raises(DeadlineExceeded):
+        mixed_integer_program(
+            np.ones(n), A, half, half, limit=np.ones(n), integer=np.ones(n, dtype=bool), time_limit_s=0.0
+        )
+
+
+def test_what_presolve_spoils_is_solved_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS 1.12.0 ends some feasible programs with "Solve error" (status 4), for which its presolve is to blame."""
+    _spoiled(monkeypatch, lambda options: options.get("presolve", True))
+    assert program([1.0, 1.6], [2.0, 3.0], 7.0, integer=True) == [2.0, 1.0]
+
+
+def test_a_solver_that_fails_either_way_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    _spoiled(monkeypatch, lambda _: True)
+    with pytest.raises(SolverFailed, match="Solve error"):
+        program([1.0, 1.6], [2.0, 3.0], 7.0, integer=True)
+
+
+def _spoiled(monkeypatch: pytest.MonkeyPatch, when: Callable[[dict[str, Any]], bool]) -> None:
+    real = solvers.milp
+
+    def milp(*args: Any, options: dict[str, Any] | None = None, **others: Any) -> OptimizeResult:
+        if options is not None and when(options):
+            return OptimizeResult(x=None, status=4, message="(HiGHS Status 4: Solve error)")
+        return real(*args, options=options, **others)
+
+    monkeypatch.setattr(solvers, "milp", milp)

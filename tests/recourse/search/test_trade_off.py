@@ -1,0 +1,112 @@
+"""The trade-off over whole action sets: legal, and as good as anything that other routes find."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.recourse.actions.constraints import Constraints
+from app.recourse.features import Feature, FeatureSpace
+from app.recourse.models.linear import LinearModel
+from app.recourse.robustness.adversarial_loss import LossAndCost
+from app.recourse.search.trade_off import TradeOff
+from tests.recourse import oracle
+from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions
+
+pytestmark = CHECKED_AT_RANDOM
+
+
+@st.composite
+def objectives(draw: st.DrawFn, question: Question) -> LossAndCost:
+    """An objective around the question's own model, with a prediction or without."""
+    d = question.space.d
+    weights = st.sampled_from([-2.0, -0.5, 0.0, 0.25, 1.0, 3.0])
+    predicted = LinearModel(np.array([draw(weights) for _ in range(d)]), draw(st.sampled_from([-3.0, 0.0, 1.0])))
+    return LossAndCost(
+        model=question.model,
+        radius=draw(st.sampled_from([0.0, 0.1, 0.5, 1.5])),
+        cost_weight=draw(st.sampled_from([0.02, 0.1, 0.5])),
+        predicted=predicted if draw(st.booleans()) else None,
+        share=draw(st.sampled_from([0.0, 0.3, 0.9, 1.0])),
+    )
+
+
+def by_definition(objective: LossAndCost, space: FeatureSpace, row_raw: np.ndarray, factual_raw: np.ndarray) -> float:
+    """The objective of one row, from the formula; the worst model is built, not derived."""
+    x = space.encode(row_raw[None])[0]
+    cost = objective.cost_weight * oracle.cost(space, factual_raw, row_raw)
+    w, c = objective.model.w - objective.radius * np.sign(x), objective.model.c - objective.radius
+    worst = np.log1p(np.exp(-(w @ x + c))) + cost
+    if objective.predicted is None:
+        return float(worst)
+    hopeful = np.log1p(np.exp(-(objective.predicted.w @ x + objective.predicted.c))) + cost
+    return float(objective.share * worst + (1.0 - objective.share) * hopeful)
+
+
+def values(feature: Feature, fact: float, constraints: Constraints) -> list[float]:
+    """Every legal value of one feature, a grid of them where it is continuous."""
+    low, high = (0.0, len(feature.levels) - 1.0) if feature.is_group else oracle.interval(feature, fact, constraints)
+    grid = oracle.lattice(feature) if not feature.is_group else None
+    if grid is not None and grid[1] >= 1:
+        ticks = [float(grid[0] + k * grid[1]) for k in range(-60, 61)]
+    elif feature.is_group or not feature.is_number:
+        ticks = [float(k) for k in range(len(feature.levels))]
+    else:
+        ticks = [round(float(t), 2) for t in np.linspace(low, high, 5)] if low <= high else []
+    legal = {t for t in [*ticks, fact] if oracle.value_is_legal(feature, fact, t, constraints)}
+    return sorted(legal)
+
+
+@given(data=st.data())
+@PROPERTY
+def test_the_best_row_is_legal_and_nothing_legal_is_better(data: st.DataObject) -> None:
+    question = data.draw(questions(bounded=True))
+    objective = data.draw(objectives(question))
+    problem = TradeOff(question.action_set, objective)
+    best = problem.best()
+    options = [
+        values(feature, float(fact), question.constraints)
+        for feature, fact in zip(question.space.features, question.factual_raw, strict=True)
+    ]
+    rows = [
+        np.array(row)
+        for row in itertools.islice(itertools.product(*options), 500)
+        if oracle.row_is_legal(question.space, question.factual_raw, np.array(row), question.constraints)
+    ]
+    if best is None:
+        assert not rows
+        return
+    assert best.settled
+    assert oracle.row_is_legal(question.space, question.factual_raw, best.row_raw, question.constraints)
+    value = by_definition(objective, question.space, best.row_raw, question.factual_raw)
+    assert best.value == pytest.approx(value, rel=1e-9, abs=1e-9)
+    others = [by_definition(objective, question.space, row, question.factual_raw) for row in rows]
+    assert value <= min(others, default=np.inf) * (1.0 + 1e-6) + 1e-9
+
+
+@given(data=st.data())
+@settings(PROPERTY, max_examples=examples(40))
+def test_the_general_solver_finds_nothing_better(data: st.DataObject) -> None:
+    question = data.draw(questions(bounded=data.draw(st.booleans())))
+    objective = data.draw(objectives(question))
+    problem = TradeOff(question.action_set, objective)
+    best = problem.best()
+    other = None if problem.empty else problem._by_program(objective.cost_weight)
+    assert (best is None) == (other is None)
+    if best is not None and other is not None:
+        assert best.value <= other.value * (1.0 + 1e-5) + 1e-7
+        if question.action_set.contains(other.row_raw[None])[0]:
+            assert other.value <= best.value * (1.0 + 1e-4) + 1e-5
+
+
+@given(data=st.data())
+@settings(PROPERTY, max_examples=examples(40))
+def test_rules_are_kept(data: st.DataObject) -> None:
+    question = data.draw(questions(with_rules=True, bounded=True))
+    best = TradeOff(question.action_set, data.draw(objectives(question))).best()
+    if best is not None and question.action_set.contains(best.row_raw[None])[0]:
+        assert oracle.row_is_legal(
+            question.space, question.factual_raw, best.row_raw, question.constraints, question.rules
+        )

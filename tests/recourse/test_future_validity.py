@@ -1,0 +1,134 @@
+"""Answers that future models must accept: the share that is asked is reached or said to be out of reach."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from jaxtyping import Float
+
+from app.errors import InvalidRequest
+from app.recourse.assess import assess
+from app.recourse.certificate import CertificateParams
+from app.recourse.frontier import FUTURE_VALIDITY, frontier
+from app.recourse.models.committee import FutureModels, Futures
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import Reason, Status
+from app.recourse.robustness.invalidation import clopper_pearson
+from app.recourse.solve import METHODS, solve
+from tests.recourse.toys import LOAN, ask, loan_rows, loan_score
+
+ROWS = loan_rows(400)
+REJECTED = ROWS[loan_score(LOAN.encode(ROWS)) < -0.3][:4]
+MODELS = 30
+
+
+def future_models(seed: int, *, spread: float = 0.35) -> FutureModels:
+    """Models that differ from today's by a random linear score."""
+    rng = np.random.default_rng(seed)
+    weights, shifts = spread * rng.normal(size=(LOAN.d, MODELS)), spread * rng.normal(size=MODELS)
+    return FutureModels(
+        space=LOAN, count=MODELS, score_all=lambda X: loan_score(X)[:, None] + X @ weights / 2.0 + shifts
+    )
+
+
+FUTURES = Futures(search=future_models(1), held_back=future_models(2), source="retrained")
+
+
+def question(factual_raw: Float[np.ndarray, "p"], asked: float | None, futures: Futures = FUTURES) -> RecourseProblem:
+    problem, _ = ask(LOAN, loan_score, factual_raw.tolist(), rows_raw=ROWS)
+    return replace(problem, futures=futures, future_validity=asked)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_reaches_the_share_that_is_asked_for(name: str) -> None:
+    method = METHODS[name]
+    for factual_raw in REJECTED[:2]:
+        problem = question(factual_raw, 0.9)
+        result = solve(problem, method, method.params(), CertificateParams())
+        assert result.status is Status.FOUND
+        for one in result.counterfactuals:
+            row = one.row_raw[None]
+            assert problem.action_set.contains(row)[0]
+            assert loan_score(LOAN.encode(row))[0] >= 0
+            assert FUTURES.search.shares(row)[0] >= 0.9
+            told = one.future
+            assert told is not None
+            accepted = int((FUTURES.held_back.score_all(LOAN.encode(row)) >= 0).sum())
+            assert (told.probability, told.models, told.asked) == (accepted / MODELS, MODELS, 0.9)
+            assert told.interval == clopper_pearson(accepted, MODELS)
+
+
+def test_what_is_told_is_from_models_that_no_search_has_asked() -> None:
+    asked = []
+
+    def spied(X: np.ndarray) -> np.ndarray:
+        asked.append(len(X))
+        return FUTURES.held_back.score_all(X)
+
+    futures = replace(FUTURES, held_back=replace(FUTURES.held_back, score_all=spied))
+    result = solve(question(REJECTED[0], 0.9, futures), METHODS["robust_mpm"], METHODS["robust_mpm"].params())
+    assert sum(asked) == len(result.counterfactuals) == 1
+
+
+def test_a_larger_share_costs_no_less_and_a_smaller_one_no_more() -> None:
+    method = METHODS["robust_mpm"]
+    shares = [0.5, 0.8, 0.95, 1.0]
+    curve = frontier(question(REJECTED[1], None), method, method.params(), FUTURE_VALIDITY, shares)
+    costs = [point.result.counterfactuals[0].cost for point in curve.points]
+    assert costs == sorted(costs)
+    for share, point in zip(shares, curve.points, strict=True):
+        assert FUTURES.search.shares(point.result.counterfactuals[0].row_raw[None])[0] >= share
+
+
+def test_a_share_out_of_reach_is_a_verdict_with_how_far_it_got() -> None:
+    scores = FUTURES.search.score_all
+    stubborn = replace(FUTURES.search, score_all=lambda X: scores(X) - 100.0 * (np.arange(MODELS) % 3 == 0))
+    problem = question(REJECTED[0], 0.9, replace(FUTURES, search=stubborn))
+    result = solve(problem, METHODS["robust_mpm"], METHODS["robust_mpm"].params())
+    assert result.status is Status.NOT_FOUND
+    assert result.verdict is not None
+    assert result.verdict.reason is Reason.TARGET_NOT_REACHED
+    nearest = result.verdict.nearest
+    assert nearest is not None
+    assert nearest.score >= 0
+    share = stubborn.shares(nearest.row_raw[None])[0]
+    assert share >= 0.6
+    assert f"accepted by {share:.0%} of them" in result.verdict.sentence
+    assert nearest.future is not None
+
+
+def test_a_promise_about_noise_is_kept_as_well() -> None:
+    method = METHODS["probe"]
+    params = method.params(target_invalidation_rate=0.1, noise_std=0.3)
+    result = solve(question(REJECTED[0], 0.9), method, params)
+    assert result.status is Status.FOUND
+    (one,) = result.counterfactuals
+    assert one.report is not None
+    assert one.report.rate <= 0.1
+    assert FUTURES.search.shares(one.row_raw[None])[0] >= 0.9
+
+
+def test_a_knob_that_is_set_is_kept_as_well() -> None:
+    method = METHODS["robust_mpm"]
+    free = solve(question(REJECTED[1], 0.7), method, method.params()).counterfactuals[0]
+    bound = solve(question(REJECTED[1], 0.7), method, method.params(margin=1.5)).counterfactuals[0]
+    assert bound.cost > free.cost
+    assert bound.score > free.score
+
+
+def test_without_future_models_nothing_can_be_asked_of_them() -> None:
+    problem = replace(question(REJECTED[0], 0.9), futures=None)
+    with pytest.raises(InvalidRequest) as caught:
+        solve(problem, METHODS["robust_mpm"], METHODS["robust_mpm"].params())
+    assert caught.value.faults[0].pointer == "/future_validity"
+
+
+def test_records_that_were_brought_are_told_their_share_too() -> None:
+    rows = ROWS[loan_score(LOAN.encode(ROWS)) >= 0][:3]
+    found = assess(question(REJECTED[0], None), rows, CertificateParams())
+    accepted = FUTURES.held_back.score_all(LOAN.encode(rows)) >= 0
+    assert [one.future.probability for one in found.judged if one.future] == accepted.mean(axis=1).tolist()
+    assert found.plan is not None
+    assert found.plan.future is not None
+    assert found.plan.future.all == accepted.all(axis=0).mean()
+    assert found.plan.future.any == accepted.any(axis=0).mean()
