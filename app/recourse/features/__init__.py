@@ -10,27 +10,37 @@ Arrays are encoded unless their name ends in ``_raw``; rows are points.
 
 from app.recourse.features.feature import (
     LARGEST,
+    MISSING,
     NUMBERS,
     Change,
     Feature,
     FeatureType,
+    Missing,
     RawValue,
     Record,
     parse_column,
     schema_faults,
 )
+from app.recourse.features.feature_options import Advice, MaxChange, MovesWithTime, Table, Takes
 from app.recourse.features.space import Encoding, FeatureSpace, escape, fit_encoding
 
 __all__ = [
     "LARGEST",
+    "MISSING",
     "NUMBERS",
+    "Advice",
     "Change",
     "Encoding",
     "Feature",
     "FeatureSpace",
     "FeatureType",
+    "MaxChange",
+    "Missing",
+    "MovesWithTime",
     "RawValue",
     "Record",
+    "Table",
+    "Takes",
     "escape",
     "fit_encoding",
     "parse_column",
