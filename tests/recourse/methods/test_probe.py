@@ -131,7 +131,9 @@ def test_on_a_linear_model_nothing_legal_is_cheaper(case: tuple[Question, Points
         return  # no record is accepted, or the samples decide alike: then only what others propose is measured
     std = noise_columns(question.space, noise)
     margin = max(float(np.linalg.norm(question.model.w * std) * norm.ppf(1.0 - r)), 0.0)
-    program = oracle.Program(question.space, question.factual_raw, question.constraints, question.rules, question.model)
+    program = oracle.Program(
+        question.space, question.factual_raw, question.constraints, question.rules, question.model, question.timing
+    )
     cheapest = program.cheapest(margin - 1e-9)
     if cheapest is None:
         assert result.status is Status.NOT_FOUND
