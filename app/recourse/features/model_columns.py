@@ -82,6 +82,8 @@ class ModelColumns:
         """Raw rows as the model sees them; see `ModelSpace`."""
         rows = np.empty((len(rows_raw), self.model.p))
         rows[:, self._own] = rows_raw[:, self._from]
+        for name, values in self.space.derive(rows_raw).items():
+            rows[:, self.model.names.index(name)] = values
         for j, seen in self._seen:
             rows[rows[:, j] == MISSING, j] = seen
         return rows

@@ -1,5 +1,6 @@
 """The two spaces a record lives in: raw rows and encoded points."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -7,7 +8,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.errors import Fault, InvalidRecord
+from app.recourse.features.derived import DerivedColumns
 from app.recourse.features.feature import MISSING, Feature, FeatureType, Record
+
+
+SENT_ROUNDING = 1e-9
+"""Relative tolerance of a derived value that was sent."""
 
 
 class FeatureSpace:
@@ -19,7 +25,12 @@ class FeatureSpace:
     """
 
     def __init__(self, features: Sequence[Feature]) -> None:
+        self.schema = tuple(features)
+        """All features of a record, in the order of the manifest."""
         self.features = self._own(features)
+        """Those that rows and points have: all but derived ones."""
+        more = len(self.features) < len(self.schema)
+        self.derived = DerivedColumns(self.schema) if more else None
         self.names = tuple(feature.name for feature in self.features)
         self.p = len(self.features)
         spans: list[slice] = []
@@ -52,11 +63,10 @@ class FeatureSpace:
         """Which of `numeric` each state belongs to."""
         self.state_columns: Int[np.ndarray, s] = np.array([column for _, column, _ in states], dtype=np.intp)
         self.states_raw: Float[np.ndarray, s] = np.array([state for _, _, state in states], dtype=float)
-        self.derived = None
 
     @staticmethod
     def _own(features: Sequence[Feature]) -> tuple[Feature, ...]:
-        return tuple(features)
+        return tuple(feature for feature in features if feature.derived is None)
 
     @staticmethod
     def _states(feature: Feature) -> tuple[float, ...]:
@@ -195,22 +205,64 @@ class FeatureSpace:
         faults: list[Fault] = []
         for j, feature in enumerate(self.features):
             if feature.name not in record:
-                faults.append(Fault(f"{pointer}/{escape(feature.name)}", "is missing"))
+                known = "is not in the record; send null where there is no value" if feature.missing else "is missing"
+                faults.append(Fault(f"{pointer}/{escape(feature.name)}", known))
                 continue
             try:
                 row_raw[j] = feature.parse(record[feature.name])
             except ValueError as error:
                 faults.append(Fault(f"{pointer}/{escape(feature.name)}", str(error)))
-        unknown = [name for name in record if name not in self._index]
+        if not faults:
+            faults += self._derived_faults(row_raw, record, pointer)
+        known_names = {feature.name for feature in self.schema}
+        unknown = [name for name in record if name not in known_names]
         faults += [
             Fault(f"{pointer}/{escape(name[:100])}", "is not a feature of this model; its features are "
-                  + ", ".join(self.names)) for name in unknown[:20]
+                  + ", ".join(feature.name for feature in self.schema)) for name in unknown[:20]
         ]  # fmt: skip
         return row_raw, faults
 
+    def _derived_faults(
+        self, row_raw: Float[np.ndarray, "p"], record: Mapping[str, object], pointer: str
+    ) -> list[Fault]:
+        """Derived values that are no legal numbers, or that were sent otherwise than they follow from the others."""
+        if self.derived is None:
+            return []
+        faults: list[Fault] = []
+        values = self.derive(row_raw[None])
+        for feature in self.schema:
+            if feature.derived is None:
+                continue
+            at, value = f"{pointer}/{escape(feature.name)}", float(values[feature.name][0])
+            if not _legal(feature, value):
+                faults.append(Fault(at, f"follows from other features as {value:g}; {_range(feature)}"))
+            elif feature.name in record and (expected := _sent_wrong(feature, record[feature.name], value)):
+                faults.append(Fault(at, expected))
+        return faults
+
+    def derive(self, rows_raw: Float[np.ndarray, "n p"]) -> dict[str, Float[np.ndarray, "n"]]:
+        """Raw numbers of the derived features, by name."""
+        if self.derived is None:
+            return {}
+        return self.derived.values({name: rows_raw[:, j] for j, name in enumerate(self.names)})
+
+    def derives_legally(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Of which rows all derived values are legal numbers."""
+        legal = np.ones(len(rows_raw), dtype=bool)
+        values = self.derive(rows_raw)
+        for feature in self.schema:
+            if feature.name in values:
+                (low, high), found = feature.range_raw, values[feature.name]
+                legal &= (np.isfinite(found) & (found >= low) & (found <= high)) | np.isin(found, feature.states_raw)
+        return legal
+
     def record(self, row_raw: Float[np.ndarray, "p"]) -> Record:
-        """The JSON record of a raw row; `read` gives the same row back, to the last bit."""
-        return {f.name: f.value(float(v)) for f, v in zip(self.features, row_raw, strict=True)}
+        """The JSON record of a raw row, with its derived values; `read` gives the same row back, to the last bit."""
+        if self.derived is None:
+            return {f.name: f.value(float(v)) for f, v in zip(self.features, row_raw, strict=True)}
+        values = dict(zip(self.names, row_raw.tolist(), strict=True))
+        values |= {name: float(found[0]) for name, found in self.derive(row_raw[None]).items()}
+        return {feature.name: feature.value(values[feature.name]) for feature in self.schema}
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -219,6 +271,29 @@ class FeatureSpace:
     def index(self, name: str) -> int | None:
         """Position of a feature, None for a name that is not in the schema."""
         return self._index.get(name)
+
+
+def _legal(feature: Feature, value: float) -> bool:
+    low, high = feature.range_raw
+    return value in feature.states_raw or (math.isfinite(value) and low <= value <= high)
+
+
+def _range(feature: Feature) -> str:
+    low, high = feature.range_raw
+    limits = [f"at least {low:g}"] * math.isfinite(low) + [f"at most {high:g}"] * math.isfinite(high)
+    return "it must be " + (" and ".join(limits) or "a finite number")
+
+
+def _sent_wrong(feature: Feature, sent: object, value: float) -> str | None:
+    """What was expected of a derived value that was sent; its `decimals` say how far it may have been rounded."""
+    expected = "null" if value == MISSING else f"{value:.12g}"
+    rounded = 0.5 * 10.0**-feature.decimals if feature.decimals is not None else 0.0
+    if sent is None or value == MISSING:
+        agrees = sent is None and value == MISSING
+    else:
+        number = isinstance(sent, int | float) and not isinstance(sent, bool)
+        agrees = number and abs(float(sent) - value) <= rounded + SENT_ROUNDING * max(1.0, abs(value))
+    return None if agrees else f"follows from other features as {expected}; send that, or leave it out"
 
 
 def escape(name: str) -> str:
