@@ -1,7 +1,6 @@
 """Missing values and special codes, in every format that can have them, with every method."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
