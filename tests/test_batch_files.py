@@ -17,9 +17,9 @@ from tests.jobs.test_batches import same
 from tests.optional import library
 from tests.registry.loan import loan_records, make_linear
 from tests.remote.serving import make_remote, shared
-from tests.test_cli import COMMAND, ROOT, Run, environment, refused, run
+from tests.test_cli import COMMAND, ROOT, Run, environment, refused, run, run_afresh
 
-__all__ = ["environment", "run"]
+__all__ = ["environment", "run", "run_afresh"]
 
 RECORDS = loan_records(45, seed=3)
 
@@ -174,9 +174,9 @@ def test_what_cannot_be_done_is_a_sentence(
     assert not list(folder.glob("out*"))
 
 
-def test_parquet_needs_a_library_that_is_named(run: Run, folder: Path) -> None:
+def test_parquet_needs_a_library_that_is_named(run_afresh: Run, folder: Path) -> None:
     (folder / "pyarrow.py").write_text("raise ImportError")
-    done = run(*command(folder, "in.ndjson", "out.parquet"), PYTHONPATH=str(folder))
+    done = run_afresh(*command(folder, "in.ndjson", "out.parquet"), PYTHONPATH=str(folder))
     assert "pip install 'recourse[parquet]'" in refused(done)
 
 

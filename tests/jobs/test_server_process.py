@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,15 +16,14 @@ import pytest
 from tests.api.asking import APPLICANT, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until
+from tests.forks import Fork, forks
 from tests.processes import children, gone
 
 pytestmark = pytest.mark.slow
 
-START = "from app.main import serve; from app.settings import Settings; serve(Settings())"
-
 
 @pytest.fixture
-def server(models_store: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def server(models_store: Path, tmp_path: Path) -> Iterator[tuple[Fork, str]]:
     """A server in a process of its own, ready, and its address."""
     environment = os.environ | {
         "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_PORT": "0",
@@ -33,9 +31,7 @@ def server(models_store: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Pope
     }  # fmt: skip
     log = tmp_path / "log"
     with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-c", START], env=environment, stderr=stderr, start_new_session=True
-        )
+        process = forks().start("app.cli", ["serve"], env=environment, stderr=stderr)
     try:
         until(lambda: b"running on" in log.read_bytes())
         (line,) = (line for line in log.read_text().splitlines() if "running on" in line)
@@ -56,7 +52,7 @@ def ask_for_ever(url: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends children with their parent")
-def test_no_child_survives_a_killed_server(server: tuple[subprocess.Popen[bytes], str]) -> None:
+def test_no_child_survives_a_killed_server(server: tuple[Fork, str]) -> None:
     process, url = server
     ask_for_ever(url)
     pids = children(process.pid)
@@ -66,7 +62,7 @@ def test_no_child_survives_a_killed_server(server: tuple[subprocess.Popen[bytes]
 
 
 def test_a_server_that_is_told_to_stop_ends_with_its_children(
-    server: tuple[subprocess.Popen[bytes], str],
+    server: tuple[Fork, str],
 ) -> None:
     process, url = server
     pids = children(process.pid)
@@ -76,7 +72,7 @@ def test_a_server_that_is_told_to_stop_ends_with_its_children(
     until(lambda: all(gone(pid) for pid in pids))
 
 
-def test_requests_in_flight_are_answered_before_the_server_ends(server: tuple[subprocess.Popen[bytes], str]) -> None:
+def test_requests_in_flight_are_answered_before_the_server_ends(server: tuple[Fork, str]) -> None:
     process, url = server
     body = question(model="odd", applicant={**APPLICANT, "age": LOOPS}, deadline_ms=3_000)
     with ThreadPoolExecutor(1) as pool:
@@ -98,7 +94,7 @@ def refused(url: str) -> bool:
     return False
 
 
-def test_a_busy_server_stops_too(server: tuple[subprocess.Popen[bytes], str]) -> None:
+def test_a_busy_server_stops_too(server: tuple[Fork, str]) -> None:
     process, url = server
     ask_for_ever(url)
     pids = children(process.pid)
@@ -107,7 +103,7 @@ def test_a_busy_server_stops_too(server: tuple[subprocess.Popen[bytes], str]) ->
     until(lambda: all(gone(pid) for pid in pids))
 
 
-def test_a_child_killed_at_work_costs_one_answer(server: tuple[subprocess.Popen[bytes], str]) -> None:
+def test_a_child_killed_at_work_costs_one_answer(server: tuple[Fork, str]) -> None:
     process, url = server
     before = set(children(process.pid))
     ask_for_ever(url)
