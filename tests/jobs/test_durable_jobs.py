@@ -14,7 +14,7 @@ from app.compute.lane import GRACE_S
 from tests.api.asking import APPLICANT, problem, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until
-from tests.jobs.conftest import Start
+from tests.jobs.conftest import Start, on_sqlite
 from tests.jobs.serving import Server, drop_connections
 from tests.processes import gone
 
@@ -214,6 +214,7 @@ def test_a_job_survives_its_killed_server_and_is_finished_once(start: Start, tmp
     assert len(entries(ledger, "began")) == 3, "nothing is left to do"
 
 
+@on_sqlite
 def test_a_job_outlives_a_server_that_is_told_to_stop(start: Start, tmp_path: Path, ledger: Path) -> None:
     server = start(RECOURSE_SHUTDOWN_S="60").ready()
     held = tmp_path / "held"
@@ -235,6 +236,7 @@ def test_a_job_outlives_a_server_that_is_told_to_stop(start: Start, tmp_path: Pa
 
 
 @linux
+@on_sqlite
 def test_a_job_that_kills_every_server_is_given_up(start: Start, tmp_path: Path, ledger: Path) -> None:
     held = tmp_path / "held"
     held.touch()
@@ -329,12 +331,14 @@ def test_a_job_of_another_server_is_cancelled_too(start: Start, ledger: Path) ->
     assert one.job(address)["status"] == "cancelled"
 
 
+@on_sqlite
 def test_a_server_can_be_stopped_while_it_opens_its_jobs(start: Start) -> None:
     server = start()
     server.stop()
     start().ready()
 
 
+@on_sqlite
 def test_the_server_answers_before_its_jobs_are_there(start: Start, tmp_path: Path) -> None:
     server = start()
     until(lambda: server.client.post("/recourse", json=question()).status_code == 200)
