@@ -51,8 +51,11 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP)
 	$(BIN)/recourse demo
 
-# Two processes; the tests of a file stay together, as do the servers that they share.
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile
+# Tests start a hundred processes, and none of them shall compile again what the first one has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Two processes; the tests of a file stay together, as do the servers that they share, and in the order of `conftest.py`.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP)
 	$(PYTEST) $(ARGS)

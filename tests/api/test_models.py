@@ -121,6 +121,7 @@ def loans(tmp_path: Path, loan_store: Path) -> Path:
     return tmp_path / "store"
 
 
+@pytest.mark.slow
 def test_a_model_that_never_answers_is_stopped_at_the_default_deadline(store: Path) -> None:
     settings = Settings(models_store=store, trust_pickle=True, lanes_sync=1, default_deadline_ms=400)
     for running in run(settings):

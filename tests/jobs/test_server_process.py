@@ -23,11 +23,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def server(models_store: Path, tmp_path: Path) -> Iterator[tuple[Fork, str]]:
-    """A server in a process of its own, ready, and its address."""
+def server(request: pytest.FixtureRequest, models_store: Path, tmp_path: Path) -> Iterator[tuple[Fork, str]]:
+    """A server in a process of its own, ready, and its address; the parameter is the number of its children."""
+    lanes = getattr(request, "param", 1)
     environment = os.environ | {
         "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_PORT": "0",
-        "RECOURSE_LANES_SYNC": "2", "RECOURSE_STATE_DIR": str(tmp_path / "state"),
+        "RECOURSE_LANES_SYNC": str(lanes), "RECOURSE_STATE_DIR": str(tmp_path / "state"),
     }  # fmt: skip
     log = tmp_path / "log"
     with log.open("wb") as stderr:
@@ -36,7 +37,7 @@ def server(models_store: Path, tmp_path: Path) -> Iterator[tuple[Fork, str]]:
         until(lambda: b"running on" in log.read_bytes())
         (line,) = (line for line in log.read_text().splitlines() if "running on" in line)
         url = json.loads(line)["event"].split()[3]
-        until(lambda: httpx.get(f"{url}/health/ready", timeout=30).json().get("workers") == 2)
+        until(lambda: httpx.get(f"{url}/health/ready", timeout=30).json().get("workers") == lanes)
         yield process, url
     finally:
         if process.poll() is None:
@@ -52,6 +53,7 @@ def ask_for_ever(url: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends children with their parent")
+@pytest.mark.parametrize("server", [2], indirect=True)
 def test_no_child_survives_a_killed_server(server: tuple[Fork, str]) -> None:
     process, url = server
     ask_for_ever(url)
@@ -103,6 +105,7 @@ def test_a_busy_server_stops_too(server: tuple[Fork, str]) -> None:
     until(lambda: all(gone(pid) for pid in pids))
 
 
+@pytest.mark.parametrize("server", [2], indirect=True)
 def test_a_child_killed_at_work_costs_one_answer(server: tuple[Fork, str]) -> None:
     process, url = server
     before = set(children(process.pid))

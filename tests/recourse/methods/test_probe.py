@@ -4,6 +4,7 @@ import math
 import pickle
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any
 
 import cvxpy as cp
@@ -422,10 +423,16 @@ def test_any_model_under_other_laws(name: str, law: NoiseLaw) -> None:
 # --- a tree whose leaves are known -----------------------------------------------------------------------------------
 
 
-def leafy(person: int, **options: Any) -> RecourseProblem:
-    """A tree of loans, grown on records; its own leaves are its answers."""
+@cache
+def grown() -> Boxes:
+    """A tree of loans, grown on records."""
     rows_raw = loan_rows(800, seed=1)
-    boxes = distil(LOAN.encode(rows_raw), loan_score(LOAN.encode(rows_raw)) >= 0.0).boxes
+    return distil(LOAN.encode(rows_raw), loan_score(LOAN.encode(rows_raw)) >= 0.0).boxes
+
+
+def leafy(person: int, **options: Any) -> RecourseProblem:
+    """An applicant whom that tree refuses; its own leaves are its answers."""
+    boxes = grown()
     people = loan_rows(200, seed=9)
     refused = people[boxes.score(LOAN.encode(people)) < 0.0]
     problem, _ = ask(LOAN, boxes.score, refused[person].tolist(), rows_raw=loan_rows(300), **options)
