@@ -26,6 +26,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
+from app.compute.child import _die_with
+
 ROOT = Path(__file__).parents[1]
 
 IMPORTED = ("app.main", "app.cli", "app.api.openapi", "app.compute.tasks", "tests.jobs.kinds")
@@ -193,8 +195,10 @@ def main() -> None:
     for module in IMPORTED:
         import_module(module)
     gc.freeze()
+    waiting = os.getpid()
     order = wait_for_orders(socket.socket(fileno=int(sys.argv[1])))
     os.setsid()
+    _die_with(waiting)
     os.environ.clear()
     os.environ.update(order["env"])
     if order["strict"]:
