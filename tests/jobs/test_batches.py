@@ -218,7 +218,6 @@ def test_a_batch_has_limits(start: Start) -> None:
     problem(server.client.post(PATH, content=more, headers=headers), 413, "body-too-large")
 
 
-@on_sqlite
 def test_progress_is_told_and_a_batch_can_be_cancelled(start: Start, ledger: Path) -> None:
     server = start(TEST_LEDGER=str(ledger)).ready()
     address = submit(server, rows(6 * CHUNK))

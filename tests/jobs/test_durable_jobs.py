@@ -214,7 +214,6 @@ def test_a_job_survives_its_killed_server_and_is_finished_once(start: Start, tmp
     assert len(entries(ledger, "began")) == 3, "nothing is left to do"
 
 
-@on_sqlite
 def test_a_job_outlives_a_server_that_is_told_to_stop(start: Start, tmp_path: Path, ledger: Path) -> None:
     server = start(RECOURSE_SHUTDOWN_S="60").ready()
     held = tmp_path / "held"
@@ -236,7 +235,6 @@ def test_a_job_outlives_a_server_that_is_told_to_stop(start: Start, tmp_path: Pa
 
 
 @linux
-@on_sqlite
 def test_a_job_that_kills_every_server_is_given_up(start: Start, tmp_path: Path, ledger: Path) -> None:
     held = tmp_path / "held"
     held.touch()
@@ -331,7 +329,6 @@ def test_a_job_of_another_server_is_cancelled_too(start: Start, ledger: Path) ->
     assert one.job(address)["status"] == "cancelled"
 
 
-@on_sqlite
 def test_a_server_can_be_stopped_while_it_opens_its_jobs(start: Start) -> None:
     server = start()
     server.stop()
