@@ -2,6 +2,7 @@
 
 import io
 import shutil
+import ssl
 import tempfile
 import threading
 import time
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from app.service import Service
 
 DEMO_STORE = Path(__file__).parents[1] / "models_store"
+
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Of clients: the services of the tests speak plain HTTP, and to read the certificates of this machine for each client
+takes longer than most requests."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,8 @@ def _run(app: "FastAPI") -> Iterator[Running]:
     try:
         until(lambda: server.started or not thread.is_alive())
         url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        until(lambda: httpx.get(f"{url}/health/ready", timeout=30).status_code == 200)
+        with httpx.Client(base_url=url, timeout=30, verify=NO_TLS) as client:
+            until(lambda: client.get("/health/ready").status_code == 200)
         yield Running(url, app)
     finally:
         server.should_exit = True
@@ -139,5 +145,5 @@ def _run(app: "FastAPI") -> Iterator[Running]:
 
 @pytest.fixture
 def client(running: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=running.url, timeout=30) as client:
+    with httpx.Client(base_url=running.url, timeout=30, verify=NO_TLS) as client:
         yield client

@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ import pytest
 
 from tests.api.asking import APPLICANT, question
 from tests.api.odd_model import LOOPS
-from tests.conftest import until
+from tests.conftest import NO_TLS, until
 from tests.forks import Fork, forks
 from tests.processes import children, gone
 
 pytestmark = pytest.mark.slow
+
+get = partial(httpx.get, timeout=30, verify=NO_TLS)
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ def server(request: pytest.FixtureRequest, models_store: Path, tmp_path: Path) -
         until(lambda: b"running on" in log.read_bytes())
         (line,) = (line for line in log.read_text().splitlines() if "running on" in line)
         url = json.loads(line)["event"].split()[3]
-        until(lambda: httpx.get(f"{url}/health/ready", timeout=30).json().get("workers") == lanes)
+        until(lambda: get(f"{url}/health/ready").json().get("workers") == lanes)
         yield process, url
     finally:
         if process.poll() is None:
@@ -79,7 +82,7 @@ def test_requests_in_flight_are_answered_before_the_server_ends(server: tuple[Fo
     body = question(model="odd", applicant={**APPLICANT, "age": LOOPS}, deadline_ms=3_000)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(httpx.post, f"{url}/recourse", json=body, timeout=30)
-        until(lambda: 'state="busy"} 1.0' in httpx.get(f"{url}/metrics", timeout=30).text)
+        until(lambda: 'state="busy"} 1.0' in get(f"{url}/metrics").text)
         process.terminate()
         until(lambda: refused(url))
         assert process.poll() is None
@@ -113,6 +116,6 @@ def test_a_child_killed_at_work_costs_one_answer(server: tuple[Fork, str]) -> No
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     until(lambda: all(gone(pid) for pid in before))
-    until(lambda: httpx.get(f"{url}/health/ready", timeout=30).json().get("workers") == 2)
+    until(lambda: get(f"{url}/health/ready").json().get("workers") == 2)
     assert httpx.post(f"{url}/recourse", json=question(deadline_ms=30_000), timeout=60).json()["status"] == "found"
     assert not before & set(children(process.pid))
