@@ -1,8 +1,8 @@
-"""One feature: its values, its labels, and how a person can change it."""
+"""One feature: its values, its states, its labels, and how a person can change it."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, TypeAlias
 
@@ -11,11 +11,15 @@ from annotated_types import Ge, Gt, Le, Len
 from jaxtyping import Float
 
 from app.errors import Fault
+from app.recourse.features.feature_options import Advice, MaxChange, MovesWithTime, Table, Takes
 
 LARGEST = 1e16
 """Largest absolute number in a record; whole numbers stay below 2^53, where doubles are exact."""
 
-RawValue: TypeAlias = float | int | str | bool
+MISSING = -1e30
+"""Raw number that stands for a missing value; unlike NaN it is equal to itself."""
+
+RawValue: TypeAlias = float | int | str | bool | None
 Record: TypeAlias = dict[str, RawValue]
 
 
@@ -36,6 +40,14 @@ class Change(StrEnum):
     INCREASE = "increase"
     DECREASE = "decrease"
     NONE = "none"
+
+
+class Missing(StrEnum):
+    """How the model sees a missing value."""
+
+    NAN = "nan"
+    INDICATOR = "indicator"
+    FILL = "fill"
 
 
 NUMBERS = frozenset({FeatureType.CONTINUOUS, FeatureType.INTEGER})
@@ -78,6 +90,34 @@ class Feature:
     """Encoded = (raw - center) / scale; fitted on the reference data when absent."""
     scale: Annotated[float, Gt(0)] | None = None
     """See `center`."""
+    spread: Annotated[float, Gt(0)] | None = None
+    """How far apart people are: the raw difference that costs 1 and is one unit of distance and noise; fitted on the
+    reference data when absent."""
+    missing: Missing | None = None
+    """How the model sees a missing value; absent where the value may not be missing. A number is NaN (`nan`), `fill`
+    with a column of its own that says so (`indicator`), or only `fill`. A missing category is a category of its own."""
+    fill: float | str | None = None
+    """What the model sees in place of a missing value, as `missing` says."""
+    provide: bool = False
+    """Whether providing a missing value is a change that a person can make."""
+    provide_cost: Annotated[float, Ge(0)] = 1.0
+    """Cost of providing a missing value, whatever the value."""
+    special: Mapping[float, Annotated[str, Len(1, 200)]] = field(default_factory=dict)
+    """Numbers that are states and not quantities, such as -9 for "no bureau record", with what they mean."""
+    advice: Advice = field(default_factory=Advice)
+    """What advice may propose; a record may hold more."""
+    derived: str | Table | None = None
+    """How the value follows from other features; it is never a change by itself."""
+    takes: Takes = field(default_factory=Takes)
+    """How long a change takes."""
+    moves_with_time: MovesWithTime | None = None
+    """How the value changes by itself as time passes; it is never advice."""
+    max_change: MaxChange | None = None
+    """Largest change."""
+    least_change: Annotated[float, Gt(0)] | None = None
+    """Smallest change of a number that is worth advising, in raw units."""
+    protected: bool = False
+    """Whether this is a protected attribute: never advice, never in a sentence, used in reports by group only."""
 
     @property
     def title(self) -> str:
@@ -86,10 +126,10 @@ class Feature:
 
     @property
     def levels(self) -> tuple[RawValue, ...]:
-        """Legal values of a feature that is not a number, by index."""
+        """Legal values of a feature that is not a number, by index; a missing category is the last of them."""
         if self.type is FeatureType.BINARY and not self.categories:
             return (False, True)
-        return self.categories
+        return (*self.categories, None) if self.is_group and self.missing else self.categories
 
     @property
     def is_number(self) -> bool:
@@ -102,8 +142,21 @@ class Feature:
         return self.type is FeatureType.CATEGORICAL
 
     @property
+    def states_raw(self) -> tuple[float, ...]:
+        """Raw numbers that are states and not quantities: `MISSING`, then the special codes from low to high."""
+        missing = (MISSING,) if self.missing and not self.is_group else ()
+        return (*missing, *sorted(self.special))
+
+    @property
+    def fill_raw(self) -> float | None:
+        """Raw number or index of `fill`."""
+        if self.fill is None or self.is_number:
+            return self.fill if self.fill is None else float(self.fill)
+        return float(self.levels.index(self.fill))
+
+    @property
     def range_raw(self) -> tuple[float, float]:
-        """Smallest and largest legal raw number or index; infinite where the schema sets no limit."""
+        """Smallest and largest legal raw number or index, states aside; infinite where the schema sets no limit."""
         if not self.is_number:
             return 0.0, len(self.levels) - 1.0
         return (-math.inf if self.min is None else self.min), (math.inf if self.max is None else self.max)
@@ -152,6 +205,31 @@ class Feature:
             found.append("center and scale belong to features that are encoded as one number")
         if (self.center is None) != (self.scale is None):
             found.append("center and scale are given together or not at all")
+        return found + self._state_faults()
+
+    def _state_faults(self) -> list[str]:
+        """Faults of `missing`, `fill`, `provide` and `special`."""
+        found = []
+        if self.fill is not None and self.missing not in (Missing.INDICATOR, Missing.FILL):
+            found.append("fill belongs to missing: indicator and missing: fill")
+        if self.fill is None and self.missing is not None and self.missing is not Missing.NAN and not self.is_group:
+            found.append(f"missing: {self.missing} needs fill, the value that the model sees")
+        if self.fill is not None and self.is_group:
+            found.append("a missing category is a category of its own and needs no fill; write missing: indicator")
+        elif self.fill is not None and self.is_number and isinstance(self.fill, str):
+            found.append("fill must be a number")
+        elif self.fill is not None and not self.is_number and self.fill not in self.levels:
+            found.append("fill must be one of " + ", ".join(_json(level) for level in self.levels))
+        if self.is_group and self.missing is Missing.FILL:
+            found.append("a missing category is a category of its own; write missing: nan or missing: indicator")
+        if self.provide and not self.missing:
+            found.append("provide belongs to features that may be missing")
+        if self.special and not self.is_number:
+            found.append("special belongs to numbers; make the state one of the categories")
+        if any(not abs(code) <= LARGEST for code in self.special):
+            found.append(f"special codes must be between {-LARGEST:g} and {LARGEST:g}")
+        if self.type is FeatureType.INTEGER and any(code != int(code) for code in self.special):
+            found.append("special codes of an integer feature are whole numbers")
         return found
 
     def parse(self, value: object) -> float:
@@ -161,11 +239,17 @@ class Feature:
         ------
         ValueError : the sentence says what was expected; it never repeats the value, which is applicant data.
         """
+        if value is None and self.missing:
+            return len(self.categories) if self.is_group else MISSING
+        if value is None:
+            raise ValueError("may not be missing")
         if not self.is_number:
             for index, level in enumerate(self.levels):
                 if type(value) is type(level) and value == level:
                     return float(index)
             raise ValueError("must be one of " + ", ".join(_json(level) for level in self.levels))
+        if not isinstance(value, bool) and isinstance(value, int | float) and value in self.special:
+            return float(value)
         expected = "a whole number" if self.type is FeatureType.INTEGER else "a number"
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"must be {expected}")
@@ -188,12 +272,16 @@ class Feature:
 
     def value(self, number_raw: float) -> RawValue:
         """The JSON value of a raw number; inverse of `parse`."""
+        if number_raw == MISSING:
+            return None
         if not self.is_number:
             return self.levels[int(number_raw)]
         return int(number_raw) if self.type is FeatureType.INTEGER else float(number_raw)
 
 
 def _json(value: RawValue) -> str:
+    if value is None:
+        return "null"
     return str(value).lower() if isinstance(value, bool) else f'"{value}"'
 
 
@@ -223,6 +311,8 @@ def parse_column(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.ndarr
 def _from_text(feature: Feature, text: Any) -> object:
     if not isinstance(text, str):
         return text
+    if not text and feature.missing:
+        return None
     if feature.is_number:
         try:
             return float(text)

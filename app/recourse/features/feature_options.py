@@ -1,0 +1,76 @@
+"""What a manifest may say of one feature in a mapping of its own: advice, time, limits of a change, a table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Gt, Len
+
+_PART: dict[str, object] = {
+    "extra": "forbid",
+    "use_attribute_docstrings": True,
+    "alias_generator": lambda name: name.rstrip("_"),  # `from` is a keyword
+    "validate_by_name": True,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """The values that advice may propose."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
+
+    min: float | None = None
+    """Smallest raw number that is proposed."""
+    max: float | None = None
+    """Largest raw number that is proposed."""
+    categories: tuple[str, ...] | None = None
+    """Categories that are proposed; all of them when absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takes:
+    """How long a change takes; the parts add up."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
+
+    months: Annotated[float, Ge(0)] = 0.0
+    """For any change."""
+    months_per_unit: Annotated[float, Ge(0)] = 0.0
+    """For each raw unit by which a number changes."""
+    months_per_level: Annotated[float, Ge(0)] = 0.0
+    """For each level by which an ordinal feature changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovesWithTime:
+    """How a number changes by itself."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
+
+    per_year: float
+    """Raw units in a year; negative where it falls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxChange:
+    """How far a number may move at most; the tighter one counts where both are given."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
+
+    relative: Annotated[float, Gt(0)] | None = None
+    """Share of the person's own value."""
+    absolute: Annotated[float, Gt(0)] | None = None
+    """Raw units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The number that belongs to each level of another feature."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
+
+    from_: Annotated[str, Len(1, 100)]
+    """Name of the other feature, which has levels."""
+    table: Mapping[str, float]
+    """Raw number of each of its levels."""
