@@ -107,7 +107,7 @@ def test_corrections_follow_the_versions_that_are_registered(tmp_path: Path, mon
         return {}
 
     monkeypatch.setattr(Lane, "run", run)
-    monkeypatch.setattr(calibrations, "LOOK_S", 0.01)
+    monkeypatch.setattr(watch, "LOOK_S", 0.01)
     monkeypatch.setattr(calibrations, "read_record", lambda directory: directory == first.directory or None)
     service = Service(Settings(models_store=tmp_path / "store", state_dir=tmp_path))
 
