@@ -79,7 +79,7 @@ class TradeOff:
         model = self.objective.model if robust else self.objective.predicted
         assert model is not None
         price = np.where(A.movable[space.numeric], A.weights[space.numeric], np.inf)
-        lower, upper = ((limit - space.center_raw) / space.scale_raw for limit in (A.lower_raw, A.upper_raw))
+        lower, upper = (space.encode_numbers(limit[None])[0] for limit in (A.lower_raw, A.upper_raw))
         # A part of an action set need not hold the factual.
         start_raw = np.clip(A.factual_raw, A.lower_raw, A.upper_raw)
         X0 = space.encode(start_raw[None])

@@ -1,0 +1,174 @@
+"""Kinds of numbers that an expression is evaluated with: arrays, arrays with slopes, linear functions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+
+class Arithmetic(Protocol):
+    """A kind of number: what stands in a formula; the numbers themselves have Python's operators."""
+
+    def constant(self, value: float) -> Any:
+        """A number that is written in the formula."""
+
+    def name(self, name: str) -> Any:
+        """The value of a feature."""
+
+    def level(self, name: str, numbers: tuple[float, ...]) -> Any:
+        """The number that belongs to the level of a feature."""
+
+    def lesser(self, one: Any, other: Any) -> Any:
+        """The smaller one; the first of equal ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Arrays; a level is its index."""
+
+    values: Mapping[str, Float[np.ndarray, "*n"]]
+
+    def constant(self, value: float) -> Any:
+        """A scalar of numpy, which divides by zero without an error."""
+        return np.float64(value)
+
+    def name(self, name: str) -> Any:
+        """Its values."""
+        return np.asarray(self.values[name], dtype=float)
+
+    def level(self, name: str, numbers: tuple[float, ...]) -> Any:
+        """The number of each level."""
+        return np.array(numbers)[np.asarray(self.values[name]).astype(np.intp)]
+
+    def lesser(self, one: Any, other: Any) -> Any:
+        """As Python's, but NaN where either is NaN."""
+        return np.where((other < one) | np.isnan(other), other, one)
+
+
+@dataclass(frozen=True, slots=True)
+class Sloped:
+    """A value and its slope in each name that it depends on."""
+
+    value: Any
+    slopes: Mapping[str, Any]
+
+    def _with(self, value: Any, own: Any, other: "Sloped", others: Any) -> "Sloped":
+        slopes = {name: own * slope for name, slope in self.slopes.items()}
+        for name, slope in other.slopes.items():
+            slopes[name] = slopes.get(name, 0.0) + others * slope
+        return Sloped(value, slopes)
+
+    def __neg__(self) -> "Sloped":
+        return Sloped(-self.value, {name: -slope for name, slope in self.slopes.items()})
+
+    def __add__(self, other: "Sloped") -> "Sloped":
+        return self._with(self.value + other.value, 1.0, other, 1.0)
+
+    def __sub__(self, other: "Sloped") -> "Sloped":
+        return self._with(self.value - other.value, 1.0, other, -1.0)
+
+    def __mul__(self, other: "Sloped") -> "Sloped":
+        return self._with(self.value * other.value, other.value, other, self.value)
+
+    def __truediv__(self, other: "Sloped") -> "Sloped":
+        value = self.value / other.value
+        return self._with(value, 1.0 / other.value, other, -value / other.value)
+
+    def lesser(self, other: "Sloped") -> "Sloped":
+        """The smaller of two."""
+        second = other.value < self.value
+        value = np.where(second, other.value, self.value)
+        return self._with(value, np.where(second, 0.0, 1.0), other, np.where(second, 1.0, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """Arrays with slopes; that of a level is 0."""
+
+    values: Mapping[str, Sloped]
+
+    def constant(self, value: float) -> Sloped:
+        """Without a slope."""
+        return Sloped(np.float64(value), {})
+
+    def name(self, name: str) -> Sloped:
+        """What it stands for."""
+        return self.values[name]
+
+    def level(self, name: str, numbers: tuple[float, ...]) -> Sloped:
+        """The number of each level."""
+        return Sloped(Arrays({name: self.values[name].value}).level(name, numbers), {})
+
+    def lesser(self, one: Sloped, other: Sloped) -> Sloped:
+        """The smaller of two."""
+        return one.lesser(other)
+
+
+class NotLinear(ValueError):
+    """A product of names, a quotient, a choice or a level is no linear function."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearForm:
+    """A linear function of names."""
+
+    weights: Mapping[str, float]
+    constant: float
+
+    def __neg__(self) -> "LinearForm":
+        return self._times(-1.0)
+
+    def __add__(self, other: "LinearForm") -> "LinearForm":
+        weights = dict(self.weights)
+        for name, weight in other.weights.items():
+            weights[name] = weights.get(name, 0.0) + weight
+        return LinearForm(weights, self.constant + other.constant)
+
+    def __sub__(self, other: "LinearForm") -> "LinearForm":
+        return self + -other
+
+    def __mul__(self, other: "LinearForm") -> "LinearForm":
+        if self.weights and other.weights:
+            raise NotLinear
+        return other._times(self.constant) if other.weights else self._times(other.constant)
+
+    def __truediv__(self, other: "LinearForm") -> "LinearForm":
+        if other.weights or other.constant == 0.0:
+            raise NotLinear
+        weights = {name: weight / other.constant for name, weight in self.weights.items()}
+        return LinearForm(weights, self.constant / other.constant)
+
+    def _times(self, factor: float) -> "LinearForm":
+        return LinearForm({name: weight * factor for name, weight in self.weights.items()}, self.constant * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearForms:
+    """Linear functions.
+
+    Parameters
+    ----------
+    known : forms that stand for names
+    """
+
+    known: Mapping[str, LinearForm] = field(default_factory=dict)
+
+    def constant(self, value: float) -> LinearForm:
+        """Of no name."""
+        return LinearForm({}, value)
+
+    def name(self, name: str) -> LinearForm:
+        """The name itself, or what it stands for."""
+        return self.known.get(name) or LinearForm({name: 1.0}, 0.0)
+
+    def level(self, name: str, numbers: tuple[float, ...]) -> LinearForm:  # noqa: ARG002 - as in Arithmetic
+        """Numbers of levels lie on no line."""
+        raise NotLinear
+
+    def lesser(self, one: LinearForm, other: LinearForm) -> LinearForm:
+        """Constants can be compared."""
+        if one.weights or other.weights:
+            raise NotLinear
+        return other if other.constant < one.constant else one
