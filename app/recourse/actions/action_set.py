@@ -194,6 +194,8 @@ class ActionSet:
             mask &= self.changed(rows_raw) <= self.max_changes
         for rule in self.rules:
             mask &= rule.holds(rows_raw)
+        if self.space.derived is not None:
+            mask &= self.space.derives_legally(rows_raw)
         if not self.clock.stands_still:
             mask &= self.clock.holds(rows_raw)
         return np.asarray(mask)
@@ -212,9 +214,11 @@ class ActionSet:
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Each row moved to the nearest value that this person can reach, feature by feature.
 
-        A category that is not proposed becomes the person's own. Ignores rules, time that changes share, and the cap
-        on the number of changes; `contains` checks them.
+        A category that is not proposed, and a state such as missing, becomes the person's own value. Ignores rules, time
+        that changes share, and the cap on the number of changes; `contains` checks them.
         """
+        if self.space.states_raw.size:
+            rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
         rows = np.minimum(np.maximum(rows_raw, self.lower_raw), self.upper_raw)
         return self.round(rows, toward_raw=rows)
 
