@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, favourable
-from app.recourse.models.committee import Futures
+from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.models.linear import WeightMoments
 
 MOST_NEIGHBOURS = 1500
@@ -87,6 +87,23 @@ class Robustness:
     `validity.future` reports the other half. Needs a model with future models; null asks for none."""
 
 
+class Decided:
+    """Decisions of future models, each about a record once: validity, plan and bounds ask about the same ones."""
+
+    def __init__(self, models: FutureModels) -> None:
+        self._models = models
+        self._known: dict[bytes, Bool[np.ndarray, k]] = {}
+
+    def about(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n k"]:
+        """Which of the models accept each raw row."""
+        keys = [row_raw.tobytes() for row_raw in rows_raw]
+        new = {key: i for i, key in enumerate(keys) if key not in self._known}
+        if new:
+            accepted = self._models.scores_raw(rows_raw[list(new.values())]) >= 0.0
+            self._known |= zip(new, accepted, strict=True)
+        return np.array([self._known[key] for key in keys])
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecourseProblem:
     """One applicant's question."""
@@ -105,6 +122,12 @@ class RecourseProblem:
     seed: int = 0
     deadline: float | None = None
     """`time.monotonic()` by which the answer is due; None for no limit."""
+
+    @cached_property
+    def held_back(self) -> "Decided":
+        """What the held-back future models decide about records; needs `futures`."""
+        assert self.futures is not None
+        return Decided(self.futures.held_back)
 
     @cached_property
     def noise_seed(self) -> int:

@@ -66,9 +66,9 @@ def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
 def _undone(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
     """A record with one of its changes taken back, or a number moved only half as far."""
     fact = actions.factual_raw
-    changed = np.flatnonzero(row_raw != fact)
+    changed = np.flatnonzero((row_raw != fact) & ~actions.clock.passive)
     undone = np.tile(row_raw, (len(changed), 1))
-    undone[np.arange(len(changed)), changed] = actions.start_raw[changed]
+    undone[np.arange(len(changed)), changed] = fact[changed]
     numbers = changed[~np.isin(changed, actions.space.groups)]
     halved = np.tile(row_raw, (len(numbers), 1))
     halved[np.arange(len(numbers)), numbers] = 0.5 * (row_raw + fact)[numbers]
@@ -96,6 +96,7 @@ class _Best:
     ) -> Bool[np.ndarray, "n"]:
         """Ask the black box about these records in one call; which proposals are good answers."""
         draft, n = self.draft, len(proposals)
+        proposals = draft.actions.clock.settled(proposals)
         scores = draft.scores(proposals if fallback is None else np.concatenate([proposals, fallback]))
         good = self.keep(proposals, scores[:n])
         if fallback is not None and not draft.found:
