@@ -1,6 +1,7 @@
 """The question: one applicant, one model, what the person can change."""
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.sentences import name_text, number_text
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, favourable
 from app.recourse.models.committee import FutureModels, Futures
@@ -58,6 +60,30 @@ class Reference:
     def squares_favourable(self) -> Float[np.ndarray, "k"]:
         """Squared length of each of them, for fast distances."""
         return np.asarray((self.X_favourable**2).sum(axis=1))
+
+    @cached_property
+    def _shown(self) -> tuple[tuple[frozenset[float], float, float], ...]:
+        """Of each feature the states and levels that occur, and the smallest and largest number."""
+        shown = []
+        for feature, column in zip(self.space.features, self.rows_raw.T, strict=True):
+            is_state = np.isin(column, feature.states_raw) | (not feature.is_number)
+            numbers = column[~is_state]
+            ends = (float(numbers.min()), float(numbers.max())) if numbers.size else (math.nan, math.nan)
+            shown.append((frozenset(np.unique(column[is_state]).tolist()), *ends))
+        return tuple(shown)
+
+    def unseen(self, row_raw: Float[np.ndarray, "p"]) -> list[str]:
+        """Sentences on values of a record that no reference record comes near to; protected features are not named."""
+        sentences = []
+        for feature, value, (known, low, high) in zip(self.space.features, row_raw.tolist(), self._shown, strict=True):
+            if feature.protected or value in known or low <= value <= high:
+                continue
+            if feature.is_number and value not in feature.states_raw and low <= high:
+                ends = " to ".join(number_text(feature, end) for end in (low, high))
+                sentences.append(f"The {name_text(feature)} lies outside what the reference records show: {ends}.")
+            else:
+                sentences.append(f"No reference record has this value of the {name_text(feature)}.")
+        return sentences
 
     @cached_property
     def median_distances(self) -> tuple[float, float]:

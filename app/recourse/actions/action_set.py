@@ -155,7 +155,7 @@ class ActionSet:
 
     def _without_horizon(self) -> "ActionSet":
         timing = replace(self.timing, horizon_months=None)
-        wider = replace(self, timing=timing, clock=clock(self.space, self.factual_raw, timing))
+        wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing))
         ranges = map(range_of, self.space.features, self.factual_raw.tolist(), wider._limits())
         return wider._with(dict(enumerate(ranges)))
 
@@ -284,6 +284,10 @@ class ActionSet:
         """How many features a person has changed."""
         return ((rows_raw != self.factual_raw) & ~self.clock.passive).sum(axis=1)
 
+    def changes(self, row_raw: Float[np.ndarray, "p"]) -> tuple[int, ...]:
+        """Indices of the features that a person has changed."""
+        return tuple(np.flatnonzero((row_raw != self.factual_raw) & ~self.clock.passive).tolist())
+
 
 def lattice_points(
     ticks: Float[np.ndarray, "*n"], anchor: Float[np.ndarray, "*p"] | float, step: Float[np.ndarray, "*p"] | float
@@ -313,7 +317,7 @@ def action_set(
     """
     constraints, timing = constraints or Constraints(), timing or Timing()
     check_constraints(space, constraints, cost_weights or {})
-    time = clock(space, factual_raw, timing, valid_months)
+    time = clock(space.features, factual_raw, timing, valid_months)
     limits = _limits(
         space, factual_raw, constraints, time.months, horizon_is_asked=timing.horizon_months is not None,
         least_share=least_share,

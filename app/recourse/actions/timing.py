@@ -6,6 +6,7 @@ A record in which only time has passed takes as long as the values in it need.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -13,7 +14,7 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Bool, Float, Int
 
-from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.recourse.features import Feature, FeatureType
 
 DAYS_PER_MONTH = 30.0
 """So that what takes three months fits into an answer that is valid for 90 days."""
@@ -30,9 +31,10 @@ class Timing:
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     horizon_months: Annotated[float, Interval(gt=0, le=1200)] | None = None
-    """How long the answer may take; as long as it is valid when absent."""
+    """How many months the applicant has; as long as the answer is valid when absent. No answer takes longer, where the
+    model says how long changes take."""
     sequential: bool = False
-    """Whether changes are made one after another, so that their times add up."""
+    """Whether the applicant makes one change after another, so that their times add up."""
 
 
 def months_of(feature: Feature, distance: float) -> float:
@@ -69,11 +71,15 @@ class Clock:
     """
 
     def __init__(
-        self, space: FeatureSpace, factual_raw: Float[np.ndarray, "p"], months: float, *, sequential: bool = False
+        self,
+        features: Sequence[Feature],
+        factual_raw: Float[np.ndarray, "p"],
+        months: float = math.inf,
+        *,
+        sequential: bool = False,
     ) -> None:
         self.months, self.sequential = months, sequential
         self._factual_raw = factual_raw
-        features = space.features
         moving = [
             feature.moves_with_time is not None and fact not in feature.states_raw
             for feature, fact in zip(features, factual_raw.tolist(), strict=True)
@@ -81,7 +87,7 @@ class Clock:
         self.passive: Bool[np.ndarray, p] = np.array(moving, dtype=bool)
         """Features that time moves."""
         self._passive: Int[np.ndarray, k] = np.flatnonzero(self.passive)
-        chosen = [features[j] for j in self._passive]
+        chosen = [features[j] for j in self._passive.tolist()]
         self._per_month = np.array([f.moves_with_time.per_year / 12.0 for f in chosen if f.moves_with_time])
         self._step = np.array([_step(feature) for feature in chosen])
         self._low, self._high = np.array([feature.range_raw for feature in chosen]).reshape(-1, 2).T
@@ -165,8 +171,8 @@ def _step(feature: Feature) -> float:
 
 
 def clock(
-    space: FeatureSpace, factual_raw: Float[np.ndarray, "p"], timing: Timing, valid_months: float = math.inf
+    features: Sequence[Feature], factual_raw: Float[np.ndarray, "p"], timing: Timing, valid_months: float = math.inf
 ) -> Clock:
     """The clock of a question; an answer takes no longer than it is valid where the question sets no horizon."""
     months = valid_months if timing.horizon_months is None else timing.horizon_months
-    return Clock(space, factual_raw, months, sequential=timing.sequential)
+    return Clock(features, factual_raw, months, sequential=timing.sequential)
