@@ -121,7 +121,9 @@ class Models:
         """The model's decisions. Raises `InvalidRecord` with the faults of all records."""
         model = self.find(name)
         rows_raw = model.space.read_many(records, pointer="/records")
-        return {"model": plain(identity(model)), "predictions": await self.ask(model, tasks.predict, rows_raw)}
+        told = await self.ask(model, tasks.predict, rows_raw)
+        derived = [_derived(model.space.schema, model.space.record(row_raw)) for row_raw in rows_raw]
+        return {"model": plain(identity(model)), "predictions": told, "derived": derived}
 
 
 def _summary(model: RegisteredModel) -> Json:
@@ -154,10 +156,15 @@ def _describe(feature: Feature) -> Json:
         "cost": feature.cost,
         "spread": None if feature.is_group else feature.scale,
         "missing": feature.missing is not None,
-        "special": {f"{code:g}": meaning for code, meaning in feature.special.items()},
+        "special": {f"{code:.15g}": meaning for code, meaning in feature.special.items()},
         "derived": _formula(feature),
         "protected": feature.protected,
     }
+
+
+def _derived(schema: Sequence[Feature], record: Mapping[str, object]) -> Json:
+    """The derived values of a whole record."""
+    return {feature.name: record[feature.name] for feature in schema if feature.derived is not None}
 
 
 def _formula(feature: Feature) -> str | None:

@@ -147,3 +147,5 @@ class Predictions(Described):
 
     model: ModelVersion
     predictions: list[Decision]
+    derived: list[dict[str, RawValue]]
+    """The values of each record's derived features."""

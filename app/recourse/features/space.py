@@ -76,7 +76,7 @@ class FeatureSpace:
         """Names of the encoded columns of a feature."""
         if feature.is_group:
             return [f"{feature.name}={'missing' if level is None else level}" for level in feature.levels]
-        states = ("missing" if state == MISSING else f"{state:g}" for state in self._states(feature))
+        states = ("missing" if state == MISSING else f"{state:.15g}" for state in self._states(feature))
         return [feature.name, *(f"{feature.name}:{state}" for state in states)]
 
     @cached_property
