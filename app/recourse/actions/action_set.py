@@ -213,8 +213,8 @@ class ActionSet:
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Each row moved to the nearest value that this person can reach, feature by feature.
 
-        A category that is not proposed, and a state such as missing, becomes the person's own value. Ignores rules, time
-        that changes share, and the cap on the number of changes; `contains` checks them.
+        A category that is not proposed, and a state such as missing, becomes the person's own value. Ignores rules,
+        time that changes share, and the cap on the number of changes; `contains` checks them.
         """
         if self.space.states_raw.size:
             rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
