@@ -56,7 +56,6 @@ const OBSTACLES = {
   immutable: "has to stay as it is",
   direction: "may move one way only",
   bounds: "has to keep within a range",
-  change: "cannot change further than the model’s schema allows",
 };
 
 /** The constraint whose removal helps most. @param {Relaxation} relax @param {() => void} remove */
@@ -76,9 +75,7 @@ function obstacleNote({ constraint, feature, sufficient }, remove) {
       `${limit}.`,
       !sufficient && " Removing it alone may not be enough.",
     ),
-    constraint === "change"
-      ? h("p.hint", {}, "Only the operator of the model can change this.")
-      : h("button", { type: "button", id: "allow", onclick: remove }, "Remove this limit and ask again"),
+    h("button", { type: "button", id: "allow", onclick: remove }, "Remove this limit and ask again"),
   );
 }
 
