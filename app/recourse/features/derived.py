@@ -62,7 +62,7 @@ class DerivedColumns:
         columns, missing = self._inputs(base)
         for name, formula in self.formulas.items():
             unknown = np.logical_or.reduce([missing[one] for one in formula.names])
-            value = np.broadcast_to(formula.evaluate(columns), unknown.shape)
+            value = formula.evaluate(columns)
             missing[name] = unknown | (value == MISSING)
             columns[name] = np.where(missing[name], 0.0, value)
         return {name: np.where(missing[name], MISSING, columns[name]) for name in self.formulas}
