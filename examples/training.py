@@ -7,7 +7,7 @@ import csv
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from pydantic import TypeAdapter
 from safetensors.torch import save
 
 from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding
@@ -180,19 +181,17 @@ def _text(value: object) -> str:
 
 
 def _stated(feature: Feature) -> dict[str, Any]:
-    """What the manifest says about a feature: everything that is not a default."""
-    stated: dict[str, Any] = {}
-    for field in fields(feature):
-        value = getattr(feature, field.name)
-        if value == field.default and field.name != "change":
-            continue
-        if field.name in ("min", "max", "step") and feature.type is FeatureType.INTEGER:
-            value = int(value)
-        stated[field.name] = list(value) if isinstance(value, tuple) else value
+    """What the manifest says about a feature: everything that is not a default, and what a person can do."""
+    whole = TypeAdapter(Feature)
+    kept = {*whole.dump_python(feature, exclude_defaults=True, by_alias=True), "change"}
+    stated = {
+        key: value for key, value in whole.dump_python(feature, mode="json", by_alias=True).items() if key in kept
+    }
+    if feature.type is FeatureType.INTEGER:
+        stated |= {key: int(stated[key]) for key in ("min", "max", "step") if key in stated}
     return stated
 
 
 def _flow(mapping: dict[str, Any]) -> str:
     """One line of YAML."""
-    plain = {key: str(value) if key in ("type", "change") else value for key, value in mapping.items()}
-    return yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, allow_unicode=True, width=2**20).strip()
+    return yaml.safe_dump(mapping, default_flow_style=True, sort_keys=False, allow_unicode=True, width=2**20).strip()

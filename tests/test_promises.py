@@ -110,7 +110,7 @@ def test_a_larger_radius_costs_more_and_survives_more_retraining(tmp_path: Path)
     X = space.encode(rows_raw)
     write_model(
         tmp_path / "model",
-        identity={"id": "loan", "version": "1", "title": "Loan"},
+        identity={"id": "loan", "version": "1", "title": "Loan", "encoding": {"spread": "encoding"}},
         space=space,
         network=train_mlp(X, repaid, 0, hidden=(16, 8), epochs=20),
         threshold=0.8,

@@ -55,9 +55,9 @@ class EstimatorRecipe:
         """Fitted clones, saved as today's estimator is. Contract in `Recipe`."""
         with library("sklearn"):
             from sklearn.base import clone
-        space = self.model.registered.space
-        rows = records.rows_raw if self.described.input is Input.RAW else space.encode(records.rows_raw)
-        table = input_table(self.estimator, self.described, space)
+        columns = self.model.registered.columns
+        rows = (columns.rows if self.described.input is Input.RAW else columns.encode)(records.rows_raw)
+        table = input_table(self.estimator, self.described, columns.model)
         classes = self.estimator.classes_
         favourable = classes == self.described.favourable
         labels = np.where(records.favourable, classes[favourable][0], classes[~favourable][0])

@@ -50,7 +50,7 @@ class LinearRecipe:
         today = self.model.reference.scores + self.model.black_box.offset
         if not self.described.favourable:
             today = -today
-        points = homogeneous(self.model.reference.X)
+        points = homogeneous(self.model.registered.columns.encode(self.model.reference.rows_raw))
         distances = {}
         for ridge in RIDGES:
             try:
@@ -75,7 +75,7 @@ class LinearRecipe:
         return [self._file(theta) for theta in thetas]
 
     def _file(self, theta: Float[np.ndarray, "m"]) -> bytes:
-        weights = dict(zip(self.model.registered.space.columns, theta[:-1].tolist(), strict=True))
+        weights = dict(zip(self.model.registered.columns.model.columns, theta[:-1].tolist(), strict=True))
         return LinearFile(intercept=float(theta[-1]), weights=weights).model_dump_json().encode()
 
 

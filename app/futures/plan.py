@@ -189,5 +189,5 @@ def _black_box(loaded: LoadedModel, manifest: Manifest, content: bytes) -> Black
     directory = loaded.registered.directory / PARTIAL
     name = f"pilot{PurePosixPath(manifest.file.path).suffix}"
     write_atomic(directory / name, content)
-    kind = Kind(manifest=manifest, space=loaded.registered.space, trust=loaded.registered.trust)
-    return kind.member(directory, name, content)
+    kind = Kind(manifest=manifest, space=loaded.registered.columns.model, trust=loaded.registered.trust)
+    return kind.member(directory, name, content).of_columns(loaded.registered.columns)

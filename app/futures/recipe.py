@@ -57,7 +57,7 @@ class Encoded:
 def encoded(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded:
     """Encoded records with labels of the class 1 of a model, which is the unfavourable one where `favourable` is 0."""
     y = records.favourable if manifest.favourable else ~records.favourable
-    return Encoded(X=model.registered.space.encode(records.rows_raw), y=y)
+    return Encoded(X=model.registered.columns.encode(records.rows_raw), y=y)
 
 
 def log_loss(logits: Float[np.ndarray, "k n"], y: Bool[np.ndarray, "k n"]) -> Float[np.ndarray, "k"]:

@@ -150,7 +150,7 @@ class _Rehearsal:
     @property
     def kind(self) -> Kind:
         manifest = self.recipe.manifest(self.plan.tuned)
-        return Kind(manifest=manifest, space=self.registered.space, trust=self.registered.trust)
+        return Kind(manifest=manifest, space=self.registered.columns.model, trust=self.registered.trust)
 
     # --- the plan ---
 
@@ -212,7 +212,7 @@ class _Rehearsal:
 
     def _checked(self, path: Path, content: bytes, sample: Sample, seconds: float) -> Check:
         try:
-            member = self.kind.member(path.parent, path.name, content)
+            member = self.kind.member(path.parent, path.name, content).of_columns(self.registered.columns)
         except ModelRefused as error:
             detail = f"Future model {sample.index} cannot be used as {self.registered.name} is"
             raise RehearsalFailed(detail, faults=error.faults) from error

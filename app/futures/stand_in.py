@@ -57,8 +57,11 @@ class StandInRecipe:
     def families(self, records: Records) -> dict[str, Recipe]:
         """The recipes that can be tried with what is installed."""
         model = self.model
-        found: dict[str, Recipe] = {"linear": LinearRecipe(model, self._described(Format.LINEAR), compare=False)}
-        if find_spec("safetensors") is not None:
+        found: dict[str, Recipe] = {}
+        trees_only = model.registered.columns.has_nan
+        if not trees_only:
+            found["linear"] = LinearRecipe(model, self._described(Format.LINEAR), compare=False)
+        if not trees_only and find_spec("safetensors") is not None:
             target = model_loss(model, records) if model.black_box.output is not Output.LABEL else None
             found["network"] = NetworkRecipe(model, self._described(Format.TORCH), target)
         if find_spec("xgboost") is not None:
@@ -115,7 +118,7 @@ class StandInRecipe:
 
     def _described(self, kind: Format) -> Manifest:
         """A model of another format over the same encoded columns."""
-        space = self.model.registered.space
+        space = self.model.registered.columns.model
         own = self.model.registered.manifest
         architecture = None
         if kind is Format.TORCH:

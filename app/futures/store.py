@@ -245,9 +245,11 @@ def _set(model: RegisteredModel, record: FuturesRecord, name: Literal["search", 
         if digest(directory / file) != expected:
             raise ModelUnusable(f"{directory / file} has changed since it was made")
     files = {file: (directory / file).read_bytes() for file in found.digests}
-    kind = Kind(manifest=record.described.manifest(model.manifest), space=model.space, trust=model.trust)
+    kind = Kind(manifest=record.described.manifest(model.manifest), space=model.columns.model, trust=model.trust)
     try:
         score_all = STACKS[found.stack].open(kind, directory, files)
     except ModelRefused as error:
         raise ModelUnusable(f"a model in {directory} cannot be loaded", faults=error.faults) from error
-    return FutureModels(space=model.space, count=found.models, score_all=score_all, input=record.described.input)
+    return FutureModels(
+        space=model.space, columns=model.columns, count=found.models, score_all=score_all, input=record.described.input
+    )

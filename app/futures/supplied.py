@@ -83,7 +83,7 @@ def _refuse_other_encoding(model: LoadedModel, directory: Path) -> None:
         other = read_version(directory, trust=model.registered.trust)
     except ModelUnusable as error:
         raise RehearsalFailed(f"The version in {directory} cannot be used: {error.detail}") from error
-    own = model.registered.space
-    same = other.space.columns == own.columns
-    if not same or [(f.center, f.scale) for f in other.space.features] != [(f.center, f.scale) for f in own.features]:
+    own, theirs = model.registered.columns.model, other.columns.model
+    same = theirs.columns == own.columns
+    if not same or [(f.center, f.scale) for f in theirs.features] != [(f.center, f.scale) for f in own.features]:
         raise RehearsalFailed(f"{other.name} encodes its features otherwise than {model.registered.name}.")

@@ -143,7 +143,7 @@ def certify(
         raise _invalid(faults)
     _, moments = local
     X = space.encode(rows_raw)
-    std = noise_columns(space, params.noise_std)
+    std = noise_columns(space, params.noise_std, problem.factual_raw)
     noise, warnings = _noise(problem, meter, X, std, factual_score, scores, params)
     points = homogeneous(X)
     lower, upper = validity_bounds(points, moments, params.ambiguity_radius)

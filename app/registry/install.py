@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import Fault, ModelExists, ModelRefused, ModelUnavailable, ModelUnusable
-from app.recourse.features import LARGEST, Feature, FeatureSpace, fit_encoding
+from app.recourse.features import LARGEST, FeatureSpace, ModelColumns, ModelSpace, fit_encoding, fit_spread
 from app.recourse.models.black_box import BlackBox
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.artifact import digest_fault
@@ -78,6 +78,8 @@ class _Examination:
     notes: list[str] = field(default_factory=list)
     favourable: Bool[np.ndarray, "n"] | None = None
     """True outcomes of the reference records, of a model with a label."""
+    columns: ModelColumns | None = None
+    """The space of distances, and what the model takes."""
     profile: Profile | None = None
 
     def run(self, trust: Trust) -> None:
@@ -86,11 +88,11 @@ class _Examination:
         rows_raw = self._read_reference()
         if self.draft.manifest is None or not artifact_sound:
             return
-        features = self._fit(self.draft.manifest, rows_raw)
-        if features is None:
+        self.columns = self._fit(self.draft.manifest, rows_raw)
+        if self.columns is None:
             return
         with noted_warnings() as notes:
-            black_box = self._load(self.draft.manifest, FeatureSpace(features), trust)
+            black_box = self._load(self.draft.manifest, self.columns, trust)
             if black_box is not None and rows_raw is not None:
                 self._profile(black_box, rows_raw, self.draft.manifest)
         self.notes += notes
@@ -144,21 +146,26 @@ class _Examination:
         self.favourable = table[:, -1] == 1.0
         return np.ascontiguousarray(table[:, :-1])
 
-    def _fit(self, manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> tuple[Feature, ...] | None:
-        """Features with center and scale; without valid records, provisional ones to examine the artifact."""
+    def _fit(self, manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> ModelColumns | None:
+        """Center and scale of features; without valid records, provisional ones to examine the artifact."""
+        columns = fit_columns(manifest, rows_raw)
         if rows_raw is None:
-            return fit_encoding(manifest.features, np.zeros((1, len(manifest.features))), "none")
-        features = fit_encoding(manifest.features, rows_raw, manifest.encoding.continuous)
-        space = FeatureSpace(features)
+            return columns
+        endless: dict[str, None] = {}
         with np.errstate(over="ignore"):
-            columns = np.flatnonzero(~(np.abs(space.encode(rows_raw)) <= LARGEST).all(axis=0))
-        endless = [space.names[j] for j in space.feature_of_column[columns]]
+            for space, X in (
+                (columns.space, columns.space.encode(rows_raw)),
+                (columns.model, columns.encode(rows_raw)),
+            ):
+                beyond = np.flatnonzero((np.abs(X) > LARGEST).any(axis=0))
+                endless |= dict.fromkeys(space.names[j] for j in space.feature_of_column[beyond])
         self.faults += [Fault("/reference", f'has numbers too large to encode in "{name}"') for name in endless]
-        return None if endless else features
+        return None if endless else columns
 
-    def _load(self, manifest: Manifest, space: FeatureSpace, trust: Trust) -> BlackBox | None:
+    def _load(self, manifest: Manifest, columns: ModelColumns, trust: Trust) -> BlackBox | None:
+        load = ADAPTERS[manifest.artifact.format].load
         try:
-            return ADAPTERS[manifest.artifact.format].load(manifest, self.incoming, space, trust)
+            return load(manifest, self.incoming, columns.model, trust).of_columns(columns)
         except ModelRefused as error:
             self.faults += error.faults
         except ModelUnusable as error:
@@ -186,21 +193,41 @@ def _manifest_bytes(source: Path) -> bytes:
 
 
 def _registration(profile: Profile, examination: _Examination, registered_at: datetime) -> Registration:
-    reference = profile.reference
+    reference, columns = profile.reference, examination.columns
+    assert columns is not None  # there is a profile
     return Registration(
         registered_at=registered_at,
         digests=examination.digests,
-        encoding={
-            feature.name: (feature.center, feature.scale)
-            for feature in reference.space.features
-            if feature.center is not None and feature.scale is not None
-        },
+        encoding=_fitted(columns.model),
+        spread=_fitted(columns.space),
         records=len(reference.scores),
         favourable=len(reference.favourable),
         largest_distance=reference.largest_distance,
         largest_distance_exact=profile.exact,
         warnings=(*profile.warnings, *examination.notes),
     )
+
+
+def _fitted(space: FeatureSpace) -> dict[str, tuple[float, float]]:
+    return {
+        feature.name: (feature.center, feature.scale)
+        for feature in space.features
+        if feature.center is not None and feature.scale is not None
+    }
+
+
+def fit_columns(manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> ModelColumns:
+    """The space of distances, and what the model takes, fitted on reference records; with scales of 1 without any."""
+    features = manifest.features
+    if rows_raw is None:
+        unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")
+        return ModelColumns(FeatureSpace(unscaled), ModelSpace(unscaled))
+    spread = {f.name: f for f in fit_spread([f for f in features if f.derived is None], rows_raw)}
+    space = FeatureSpace([spread.get(feature.name, feature) for feature in features])
+    unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")
+    taken = ModelColumns(space, ModelSpace(unscaled)).rows(rows_raw)
+    model = ModelSpace(fit_encoding(features, taken, manifest.encoding.continuous))
+    return ModelColumns(FeatureSpace(model.features) if manifest.encoding.spread == "encoding" else space, model)
 
 
 # --- the store -------------------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ How the parts fit together:
 * ``input: encoded`` models were trained on encoded points. State `center` and `scale` of each number in the manifest;
   where they are absent they are fitted on the reference data at registration, which is the model's own encoding only if
   the model was trained on exactly these records.
-* ``input: raw`` models take a table with the manifest's names and categories. `center` and `scale` are then not part of
-  the model: they set the units in which methods measure distance.
+* ``input: raw`` models take a table with the manifest's names and categories; `center` and `scale` are then not used.
+* Distances, costs and noise are measured in the `spread` of each number, whatever the model takes.
 * Boosted trees output the logit of class 1, or its probability, as `output` says.
 * The last layer of a network outputs a logit. ``output: probability`` puts a sigmoid behind it (a softmax where the
   last layer has two outputs), ``output: logit`` uses it unchanged; `output_activation` may repeat this, but not
@@ -29,7 +29,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from app.recourse.actions.action_set import LinearRule
-from app.recourse.features import Encoding, Feature
+from app.recourse.features import Encoding, Feature, Spread
 from app.recourse.models.black_box import Input, Output
 from app.registry.artifact import AnyArtifact, Artifact, ManifestPart, Name
 from app.registry.rules import parse_rule
@@ -60,9 +60,13 @@ Words = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
 
 
 class EncodingChoice(ManifestPart):
-    """How numbers without `center` and `scale` are encoded."""
+    """How numbers without `center` and `scale` are encoded, and how far apart people are."""
 
     continuous: Encoding = "standard"
+    """What the model takes: `standard` (mean and standard deviation of the reference), `minmax` or `none`."""
+    spread: Spread = "robust"
+    """What distances, costs and noise are measured in, for numbers without `spread`: `robust`, a standard deviation of
+    the reference that is not led by a few very large values, or `encoding`, the scales that the model takes."""
 
 
 class FuturesChoice(ManifestPart):

@@ -5,6 +5,7 @@ model under retraining.
 """
 
 import io
+import json
 from dataclasses import dataclass
 from typing import Self
 
@@ -103,22 +104,21 @@ def _reason(error: ModelOutputInvalid) -> str:
 
 
 def _level_faults(black_box: BlackBox, row_raw: Float[np.ndarray, "p"]) -> list[Fault]:
-    """Categories of the manifest that the model does not accept, such as one unknown to its encoder."""
+    """Categories and states of the manifest that the model does not accept, such as one unknown to its encoder."""
+    features = black_box.space.features
     places = [
-        (j, k)
-        for j, feature in enumerate(black_box.space.features)
-        if not feature.is_number
-        for k in range(len(feature.levels))
+        (j, float(value))
+        for j, feature in enumerate(features)
+        for value in (*(range(len(feature.levels)) if not feature.is_number else ()), *feature.states_raw)
     ]
     probes = np.repeat(row_raw[None], len(places), axis=0)
-    for probe, (j, k) in zip(probes, places, strict=True):
-        probe[j] = k
+    for probe, (j, value) in zip(probes, places, strict=True):
+        probe[j] = value
     if _unanswered(black_box, probes) is None:
         return []
-    features = black_box.space.features
     return [
-        Fault(f"/features/{j}", f'the model cannot take "{features[j].levels[k]}": {reason}')
-        for probe, (j, k) in zip(probes, places, strict=True)
+        Fault(f"/features/{j}", f"the model cannot take {json.dumps(features[j].value(value))}: {reason}")
+        for probe, (j, value) in zip(probes, places, strict=True)
         if (reason := _unanswered(black_box, probe[None])) is not None
     ]
 

@@ -13,7 +13,7 @@
 
 import hashlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,7 +26,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, Validati
 from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
 from app.observability import log
 from app.recourse.actions.action_set import LinearRule
-from app.recourse.features import FeatureSpace
+from app.recourse.features import Feature, FeatureSpace, ModelColumns, ModelSpace
 from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
 from app.registry.adapters import ADAPTERS
@@ -53,7 +53,9 @@ class Registration(BaseModel):
     digests: dict[str, str]
     """SHA-256 of every other file of the version, by relative path."""
     encoding: dict[str, tuple[FiniteFloat, FiniteFloat]]
-    """Center and scale of every feature that is encoded as one number."""
+    """Center and scale of every feature that is encoded as one number, as the model takes it."""
+    spread: dict[str, tuple[FiniteFloat, FiniteFloat]] | None = None
+    """Center and scale of the same features in distances, costs and noise; as in `encoding` where it is absent."""
     records: int
     """Number of reference records."""
     favourable: int
@@ -77,7 +79,9 @@ class RegisteredModel:
     waiting: bool
     """Whether it was registered as inactive and is not activated yet."""
     space: FeatureSpace
-    """Uses the encoding fitted at registration."""
+    """Where distances, costs and noise are measured; in the spread that was fitted at registration."""
+    columns: ModelColumns
+    """What the model takes; in the encoding that was fitted at registration."""
     rules: tuple[LinearRule, ...]
     trust: Trust
 
@@ -168,7 +172,7 @@ class RegisteredModel:
     def _black_box(self) -> BlackBox:
         load = ADAPTERS[self.manifest.artifact.format].load
         try:
-            return load(self.manifest, self.directory, self.space, self.trust)
+            return load(self.manifest, self.directory, self.columns.model, self.trust).of_columns(self.columns)
         except ModelRefused as error:
             raise ModelUnusable(
                 f"{self.name} cannot be loaded any more", faults=error.faults, model=self.name
@@ -238,13 +242,15 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
         raise ModelUnusable(f"{name} cannot be used: {MANIFEST} has changed since it was registered", model=name)
     if manifest.name != name:
         raise ModelUnusable(f"{name} cannot be used: the directory holds {manifest.name}", model=name)
+    columns = _columns(manifest, registration)
     return RegisteredModel(
         manifest=manifest,
         directory=directory,
         registration=registration,
         retired=(directory / STATUS).exists(),
         waiting=(directory / INACTIVE).exists(),
-        space=_space(manifest, registration),
+        space=columns.space,
+        columns=columns,
         rules=manifest.linear_rules(),
         trust=trust,
     )
@@ -270,16 +276,20 @@ def read_registration(directory: Path) -> Registration:
         raise ModelUnusable(f"{name} cannot be used: {REGISTRATION} is damaged", model=name) from error
 
 
-def _space(manifest: Manifest, registration: Registration) -> FeatureSpace:
-    fitted = registration.encoding
-    return FeatureSpace(
-        [
-            replace(feature, center=fitted[feature.name][0], scale=fitted[feature.name][1])
-            if feature.name in fitted
-            else feature
-            for feature in manifest.features
-        ]
-    )
+def _columns(manifest: Manifest, registration: Registration) -> ModelColumns:
+    """The space of distances, and what the model takes, as they were fitted."""
+    spread = registration.encoding if registration.spread is None else registration.spread
+    space = FeatureSpace(_scaled(manifest.features, spread))
+    return ModelColumns(space, ModelSpace(_scaled(manifest.features, registration.encoding)))
+
+
+def _scaled(features: Sequence[Feature], fitted: Mapping[str, tuple[float, float]]) -> list[Feature]:
+    return [
+        replace(feature, center=fitted[feature.name][0], scale=fitted[feature.name][1])
+        if feature.name in fitted
+        else feature
+        for feature in features
+    ]
 
 
 @contextmanager

@@ -78,6 +78,7 @@ def write(trained: Trained, output: Path, features: str = "all", version: str = 
             "description": f"Probability of a good credit risk. Trained on {len(trained.training_raw)} records; on the "
             f"other {len(trained.test_raw)} its accuracy is {trained.test_accuracy:.2f} and its AUC "
             f"{trained.test_auc:.2f}.",
+            "encoding": {"spread": "encoding"},  # distances as in the papers
         },
         space=trained.space,
         network=trained.network,

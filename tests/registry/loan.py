@@ -99,7 +99,7 @@ def make_linear(path: Path) -> ModelDirectory:
         "output": "probability",
         "favourable": 1,
         "threshold": 0.5,
-        "encoding": {"continuous": "standard"},
+        "encoding": {"continuous": "standard", "spread": "encoding"},
         "features": deepcopy(FEATURES),
         "reference": "reference.csv",
     }

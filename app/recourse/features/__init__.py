@@ -1,13 +1,16 @@
-"""Feature schema, and the two spaces a record lives in.
+"""Feature schema, and the spaces a record lives in.
 
 * *raw row*: one number per feature, shape ``(p,)``: the value itself for continuous and integer features, the index
   into ``categories`` for ordinal, categorical and binary ones. A JSON record and its raw row determine each other.
-* *encoded point*: what models and methods compute with, shape ``(d,)``: ``(raw - center) / scale`` for numbers,
-  ordinals and binaries, one column per category for categorical features.
+* *encoded point*: what methods compute with, shape ``(d,)``: ``(raw - center) / scale`` for numbers, ordinals and
+  binaries, one column per category for categorical features, and one for each state of a number, such as missing.
+
+What the model itself takes is a third matter: `ModelColumns` translates raw rows and encoded points to it.
 
 Arrays are encoded unless their name ends in ``_raw``; rows are points.
 """
 
+from app.recourse.features.encoding import Encoding, Spread, fit_encoding, fit_spread
 from app.recourse.features.feature import (
     LARGEST,
     MISSING,
@@ -22,7 +25,8 @@ from app.recourse.features.feature import (
     schema_faults,
 )
 from app.recourse.features.feature_options import Advice, MaxChange, MovesWithTime, Table, Takes
-from app.recourse.features.space import Encoding, FeatureSpace, escape, fit_encoding
+from app.recourse.features.model_columns import ModelColumns, ModelSpace
+from app.recourse.features.space import FeatureSpace, escape
 
 __all__ = [
     "LARGEST",
@@ -36,13 +40,17 @@ __all__ = [
     "FeatureType",
     "MaxChange",
     "Missing",
+    "ModelColumns",
+    "ModelSpace",
     "MovesWithTime",
     "RawValue",
     "Record",
+    "Spread",
     "Table",
     "Takes",
     "escape",
     "fit_encoding",
+    "fit_spread",
     "parse_column",
     "schema_faults",
 ]

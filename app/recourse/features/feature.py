@@ -148,6 +148,13 @@ class Feature:
         return (*missing, *sorted(self.special))
 
     @property
+    def fill_raw(self) -> float | None:
+        """Raw number or index of `fill`."""
+        if self.fill is None or self.is_number:
+            return self.fill if self.fill is None else float(self.fill)
+        return float(self.levels.index(self.fill))
+
+    @property
     def range_raw(self) -> tuple[float, float]:
         """Smallest and largest legal raw number or index, states aside; infinite where the schema sets no limit."""
         if not self.is_number:

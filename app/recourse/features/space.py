@@ -1,15 +1,19 @@
 """The two spaces a record lives in: raw rows and encoded points."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
-from typing import Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from app.errors import Fault, InvalidRecord
-from app.recourse.features.feature import Feature, FeatureType, Record
+from app.recourse.features.derived import DerivedColumns
+from app.recourse.features.feature import MISSING, Feature, FeatureType, Record
+
+
+SENT_ROUNDING = 1e-9
+"""Relative tolerance of a derived value that was sent."""
 
 
 class FeatureSpace:
@@ -21,13 +25,18 @@ class FeatureSpace:
     """
 
     def __init__(self, features: Sequence[Feature]) -> None:
-        self.features = tuple(features)
+        self.schema = tuple(features)
+        """All features of a record, in the order of the manifest."""
+        self.features = self._own(features)
+        """Those that rows and points have: all but derived ones."""
+        more = len(self.features) < len(self.schema)
+        self.derived = DerivedColumns(self.schema) if more else None
         self.names = tuple(feature.name for feature in self.features)
         self.p = len(self.features)
         spans: list[slice] = []
         columns: list[str] = []
         for feature in self.features:
-            names = [f"{feature.name}={c}" for c in feature.categories] if feature.is_group else [feature.name]
+            names = self._columns(feature)
             spans.append(slice(len(columns), len(columns) + len(names)))
             columns += names
         self.spans = tuple(spans)
@@ -45,6 +54,31 @@ class FeatureSpace:
         self.group_starts: Int[np.ndarray, g] = np.array([spans[j].start for j in groups], dtype=np.intp)
         self.center_raw: Float[np.ndarray, m] = np.array([self.features[j].center for j in numeric], dtype=float)
         self.scale_raw: Float[np.ndarray, m] = np.array([self.features[j].scale for j in numeric], dtype=float)
+        states = [
+            (k, spans[j].start + 1 + i, state)
+            for k, j in enumerate(numeric)
+            for i, state in enumerate(self._states(self.features[j]))
+        ]
+        self.state_numbers: Int[np.ndarray, s] = np.array([k for k, _, _ in states], dtype=np.intp)
+        """Which of `numeric` each state belongs to."""
+        self.state_columns: Int[np.ndarray, s] = np.array([column for _, column, _ in states], dtype=np.intp)
+        self.states_raw: Float[np.ndarray, s] = np.array([state for _, _, state in states], dtype=float)
+
+    @staticmethod
+    def _own(features: Sequence[Feature]) -> tuple[Feature, ...]:
+        return tuple(feature for feature in features if feature.derived is None)
+
+    @staticmethod
+    def _states(feature: Feature) -> tuple[float, ...]:
+        """Raw numbers of a number-like feature that have a column of their own."""
+        return feature.states_raw
+
+    def _columns(self, feature: Feature) -> list[str]:
+        """Names of the encoded columns of a feature."""
+        if feature.is_group:
+            return [f"{feature.name}={'missing' if level is None else level}" for level in feature.levels]
+        states = ("missing" if state == MISSING else f"{state:g}" for state in self._states(feature))
+        return [feature.name, *(f"{feature.name}:{state}" for state in states)]
 
     @cached_property
     def feature_of_column(self) -> Int[np.ndarray, "d"]:
@@ -74,26 +108,56 @@ class FeatureSpace:
         low, high = zip(*(feature.range_raw for feature in self.features), strict=True)
         return np.array(low), np.array(high)
 
+    @cached_property
+    def fill_raw(self) -> Float[np.ndarray, "m"]:
+        """Where the number of a feature stands while the feature is in a state: `fill`, else `center`."""
+        fills = [self.features[j].fill_raw for j in self.numeric.tolist()]
+        return np.array(
+            [c if fill is None else fill for c, fill in zip(self.center_raw.tolist(), fills, strict=True)], dtype=float
+        )
+
+    def in_state(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
+        """Which values are states, such as missing, and not quantities; a missing category is a category."""
+        found = np.zeros(rows_raw.shape, dtype=bool)
+        for k, state in zip(self.state_numbers.tolist(), self.states_raw.tolist(), strict=True):
+            found[:, self.numeric[k]] |= rows_raw[:, self.numeric[k]] == state
+        return found
+
+    def encode_numbers(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
+        """The columns `numeric_columns` of the encoded points."""
+        numbers = rows_raw[:, self.numeric]
+        if self.states_raw.size:
+            numbers = np.where(self.in_state(rows_raw)[:, self.numeric], self.fill_raw, numbers)
+        return (numbers - self.center_raw) / self.scale_raw
+
     def encode(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n d"]:
         """Encoded points of raw rows."""
         X = np.zeros((len(rows_raw), self.d))
-        X[:, self.numeric_columns] = (rows_raw[:, self.numeric] - self.center_raw) / self.scale_raw
+        X[:, self.numeric_columns] = self.encode_numbers(rows_raw)
+        if self.states_raw.size:
+            X[:, self.state_columns] = rows_raw[:, self.numeric[self.state_numbers]] == self.states_raw
         if self.groups.size:
             hot = self.group_starts + rows_raw[:, self.groups].astype(np.intp)
             X[np.arange(len(X))[:, None], hot] = 1.0
         return X
 
     def decode(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n p"]:
-        """The legal raw row nearest to each encoded point: whole numbers rounded, limits kept, the largest category."""
+        """The legal raw row nearest to each encoded point: whole numbers rounded, limits kept, the largest category.
+
+        A feature is in a state where the column of the state is above one half.
+        """
         rows_raw = np.empty((len(X), self.p))
         rows_raw[:, self.numeric] = X[:, self.numeric_columns] * self.scale_raw + self.center_raw
         rows_raw[:, self.whole_numeric] = np.rint(rows_raw[:, self.whole_numeric])
         for j in self.groups:
             rows_raw[:, j] = X[:, self.spans[j]].argmax(axis=1)
-        return np.clip(rows_raw, *self.limits_raw)
+        rows_raw = np.clip(rows_raw, *self.limits_raw)
+        for k, column, state in zip(self.state_numbers, self.state_columns, self.states_raw, strict=True):
+            rows_raw[X[:, column] > 0.5, self.numeric[k]] = state
+        return rows_raw
 
     def same_columns(self, other: "FeatureSpace") -> bool:
-        """Whether another schema has the same features with the same values; scales may differ."""
+        """Whether another schema has the same features with the same values and states; scales may differ."""
         return self.columns == other.columns and all(
             (mine.type, mine.levels) == (theirs.type, theirs.levels)
             for mine, theirs in zip(self.features, other.features, strict=True)
@@ -103,6 +167,8 @@ class FeatureSpace:
         """Points of another space with the same columns, in the scales of this one."""
         recoded = X.copy()
         raw = X[:, other.numeric_columns] * other.scale_raw + other.center_raw
+        for k, column in zip(self.state_numbers, self.state_columns, strict=True):
+            raw[:, k] += X[:, column] * (self.fill_raw[k] - other.fill_raw[k])
         recoded[:, self.numeric_columns] = (raw - self.center_raw) / self.scale_raw
         return recoded
 
@@ -139,22 +205,64 @@ class FeatureSpace:
         faults: list[Fault] = []
         for j, feature in enumerate(self.features):
             if feature.name not in record:
-                faults.append(Fault(f"{pointer}/{escape(feature.name)}", "is missing"))
+                known = "is not in the record; send null where there is no value" if feature.missing else "is missing"
+                faults.append(Fault(f"{pointer}/{escape(feature.name)}", known))
                 continue
             try:
                 row_raw[j] = feature.parse(record[feature.name])
             except ValueError as error:
                 faults.append(Fault(f"{pointer}/{escape(feature.name)}", str(error)))
-        unknown = [name for name in record if name not in self._index]
+        if not faults:
+            faults += self._derived_faults(row_raw, record, pointer)
+        known_names = {feature.name for feature in self.schema}
+        unknown = [name for name in record if name not in known_names]
         faults += [
             Fault(f"{pointer}/{escape(name[:100])}", "is not a feature of this model; its features are "
-                  + ", ".join(self.names)) for name in unknown[:20]
+                  + ", ".join(feature.name for feature in self.schema)) for name in unknown[:20]
         ]  # fmt: skip
         return row_raw, faults
 
+    def _derived_faults(
+        self, row_raw: Float[np.ndarray, "p"], record: Mapping[str, object], pointer: str
+    ) -> list[Fault]:
+        """Derived values that are no legal numbers, or that were sent otherwise than they follow from the others."""
+        if self.derived is None:
+            return []
+        faults: list[Fault] = []
+        values = self.derive(row_raw[None])
+        for feature in self.schema:
+            if feature.derived is None:
+                continue
+            at, value = f"{pointer}/{escape(feature.name)}", float(values[feature.name][0])
+            if not _legal(feature, value):
+                faults.append(Fault(at, f"follows from other features as {value:g}; {_range(feature)}"))
+            elif feature.name in record and (expected := _sent_wrong(feature, record[feature.name], value)):
+                faults.append(Fault(at, expected))
+        return faults
+
+    def derive(self, rows_raw: Float[np.ndarray, "n p"]) -> dict[str, Float[np.ndarray, "n"]]:
+        """Raw numbers of the derived features, by name."""
+        if self.derived is None:
+            return {}
+        return self.derived.values({name: rows_raw[:, j] for j, name in enumerate(self.names)})
+
+    def derives_legally(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Of which rows all derived values are legal numbers."""
+        legal = np.ones(len(rows_raw), dtype=bool)
+        values = self.derive(rows_raw)
+        for feature in self.schema:
+            if feature.name in values:
+                (low, high), found = feature.range_raw, values[feature.name]
+                legal &= (np.isfinite(found) & (found >= low) & (found <= high)) | np.isin(found, feature.states_raw)
+        return legal
+
     def record(self, row_raw: Float[np.ndarray, "p"]) -> Record:
-        """The JSON record of a raw row; `read` gives the same row back, to the last bit."""
-        return {f.name: f.value(float(v)) for f, v in zip(self.features, row_raw, strict=True)}
+        """The JSON record of a raw row, with its derived values; `read` gives the same row back, to the last bit."""
+        if self.derived is None:
+            return {f.name: f.value(float(v)) for f, v in zip(self.features, row_raw, strict=True)}
+        values = dict(zip(self.names, row_raw.tolist(), strict=True))
+        values |= {name: float(found[0]) for name, found in self.derive(row_raw[None]).items()}
+        return {feature.name: feature.value(values[feature.name]) for feature in self.schema}
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -165,36 +273,29 @@ class FeatureSpace:
         return self._index.get(name)
 
 
+def _legal(feature: Feature, value: float) -> bool:
+    low, high = feature.range_raw
+    return value in feature.states_raw or (math.isfinite(value) and low <= value <= high)
+
+
+def _range(feature: Feature) -> str:
+    low, high = feature.range_raw
+    limits = [f"at least {low:g}"] * math.isfinite(low) + [f"at most {high:g}"] * math.isfinite(high)
+    return "it must be " + (" and ".join(limits) or "a finite number")
+
+
+def _sent_wrong(feature: Feature, sent: object, value: float) -> str | None:
+    """What was expected of a derived value that was sent; its `decimals` say how far it may have been rounded."""
+    expected = "null" if value == MISSING else f"{value:.12g}"
+    rounded = 0.5 * 10.0**-feature.decimals if feature.decimals is not None else 0.0
+    if sent is None or value == MISSING:
+        agrees = sent is None and value == MISSING
+    else:
+        number = isinstance(sent, int | float) and not isinstance(sent, bool)
+        agrees = number and abs(float(sent) - value) <= rounded + SENT_ROUNDING * max(1.0, abs(value))
+    return None if agrees else f"follows from other features as {expected}; send that, or leave it out"
+
+
 def escape(name: str) -> str:
     """A key as a JSON pointer token."""
     return name.replace("~", "~0").replace("/", "~1")
-
-
-Encoding: TypeAlias = Literal["standard", "minmax", "none"]
-
-
-def fit_encoding(
-    features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"], encoding: Encoding
-) -> tuple[Feature, ...]:
-    """Features with `center` and `scale`; those that have them keep them.
-
-    `standard` is mean and standard deviation of the reference data (population form), `minmax` maps its range to
-    [0, 1], `none` keeps raw numbers. A constant column gets scale 1. Ordinals are fitted on their index; a binary is
-    always 0 or 1.
-    """
-    fitted: list[Feature] = []
-    for j, feature in enumerate(features):
-        column = rows_raw[:, j]
-        if feature.is_group or feature.center is not None:
-            fitted.append(feature)
-            continue
-        if encoding == "none" or feature.type is FeatureType.BINARY:
-            center, scale = 0.0, 1.0
-        elif column.min() == column.max():  # the computed deviation of equal numbers need not be zero
-            center, scale = float(column[0]), 1.0
-        elif encoding == "standard":
-            center, scale = float(column.mean()), float(column.std())
-        else:
-            center, scale = float(column.min()), float(np.ptp(column))
-        fitted.append(replace(feature, center=center, scale=scale if scale > 0 else 1.0))
-    return tuple(fitted)

@@ -149,9 +149,8 @@ def _descend(
     nearest = accepted[costs.argmin()]
     budget = float(costs.min()) + params.extra_cost
     lower, upper = np.full(space.d, -np.inf), np.full(space.d, np.inf)
-    j = space.numeric
-    lower[space.numeric_columns] = (problem.action_set.lower_raw[j] - space.center_raw) / space.scale_raw
-    upper[space.numeric_columns] = (problem.action_set.upper_raw[j] - space.center_raw) / space.scale_raw
+    lower[space.numeric_columns] = space.encode_numbers(problem.action_set.lower_raw[None])[0]
+    upper[space.numeric_columns] = space.encode_numbers(problem.action_set.upper_raw[None])[0]
     x, path = np.clip(nearest, lower, upper), []
     now = time.monotonic()
     # Half of the time: verification needs the rest.

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from scipy.special import expit
 
 from app.errors import BudgetExceeded, DeadlineExceeded, ModelOutputInvalid
-from app.recourse.features import FeatureSpace
+from app.recourse.features import FeatureSpace, ModelColumns
 from app.recourse.models.tree_boxes import Boxes
 
 Predict: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -81,8 +81,9 @@ class Remote(Protocol):
 class BlackBox:
     """A model behind one function, in the units of the core.
 
-    `predict` maps encoded points ``(n, d)`` or raw rows ``(n, p)``, as `input` says, to ``(n,)`` outputs. `gradient`,
-    where the model offers one, maps encoded points to the gradient of the *score*, ``(n, d)``.
+    `predict` maps encoded points ``(n, d)`` or raw rows ``(n, p)``, as `input` says, to ``(n,)`` outputs; of the
+    model's own columns, where there are `columns`. `gradient`, where the model offers one, maps encoded points to the
+    gradient of the *score*, ``(n, d)``.
     """
 
     space: FeatureSpace
@@ -102,6 +103,21 @@ class BlackBox:
     boxes: Boxes | None = None
     """The leaves, where the model is a single decision tree over encoded points; their scores are those of `score`."""
     remote: Remote | None = None
+    columns: ModelColumns | None = None
+    """What the model takes, where that is not `space` itself."""
+
+    def of_columns(self, columns: ModelColumns) -> "BlackBox":
+        """A black box in the space of a model's own columns, seen from the space in which methods compute."""
+        gradient = self.gradient if columns.affine else None
+        return replace(
+            self,
+            space=columns.space,
+            columns=columns,
+            gradient=None if gradient is None else lambda X: columns.gradient(gradient(columns.points(X))),
+            linear=self.linear and columns.affine,
+            piecewise_linear=self.piecewise_linear and columns.affine,
+            boxes=None if self.boxes is None or not columns.invertible else self.boxes.of_limits(columns.limits),
+        )
 
     def by(self, deadline: float | None) -> "BlackBox":
         """The same model; a remote one gives up at `deadline`, a `time.monotonic()`."""
@@ -113,15 +129,15 @@ class BlackBox:
     @property
     def fractional(self) -> bool:
         """Whether the model can score points that are no legal record, such as half a category."""
-        return self.input is Input.ENCODED
+        return self.input is Input.ENCODED and (self.columns is None or self.columns.affine)
 
     def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         """Scores of encoded points; NaN where the model gave no finite answer."""
-        return self._to_score(X if self.fractional else self.space.decode(X))
+        return self._to_score(input_of_points(self, X))
 
     def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Scores of raw rows, exactly as a record of them would be scored; NaN as in `score`."""
-        return self._to_score(self.space.encode(rows_raw) if self.fractional else rows_raw)
+        return self._to_score(input_of_rows(self, rows_raw))
 
     def accepts(self, scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
         """Which decisions are favourable, independent of the number of rows in a call.
@@ -185,6 +201,39 @@ class BlackBox:
         if silent:
             score[~finite] = np.nan
         return score
+
+
+class TakesInput(Protocol):
+    """One model, or several that are scored together."""
+
+    @property
+    def space(self) -> FeatureSpace:
+        """The space of points and rows."""
+
+    @property
+    def input(self) -> Input:
+        """What the model takes."""
+
+    @property
+    def columns(self) -> ModelColumns | None:
+        """What the model takes, where that is not `space` itself."""
+
+
+def input_of_points(model: TakesInput, X: Float[np.ndarray, "n d"]) -> np.ndarray:
+    """What a model takes of encoded points; one that cannot take half a category gets the nearest legal rows."""
+    columns = model.columns
+    if model.input is Input.ENCODED and columns is None:
+        return X
+    if model.input is Input.ENCODED and columns is not None and columns.affine:
+        return columns.points(X)
+    return input_of_rows(model, model.space.decode(X))
+
+
+def input_of_rows(model: TakesInput, rows_raw: Float[np.ndarray, "n p"]) -> np.ndarray:
+    """What a model takes of raw rows."""
+    if model.columns is not None:
+        return model.columns.encode(rows_raw) if model.input is Input.ENCODED else model.columns.rows(rows_raw)
+    return model.space.encode(rows_raw) if model.input is Input.ENCODED else rows_raw
 
 
 class Meter:

@@ -11,8 +11,8 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import Input
+from app.recourse.features import FeatureSpace, ModelColumns
+from app.recourse.models.black_box import Input, input_of_points, input_of_rows
 from app.recourse.models.calibration import Calibration
 
 ScoreAll: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -29,14 +29,16 @@ class FutureModels:
     score_all: ScoreAll
     input: Input = Input.ENCODED
     """What `score_all` takes."""
+    columns: ModelColumns | None = None
+    """What the models take, where that is not `space` itself."""
 
     def scores(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Score of each encoded point by each model; favourable iff >= 0, NaN where a model gives none."""
-        return self.score_all(X if self.input is Input.ENCODED else self.space.decode(X))
+        return self.score_all(input_of_points(self, X))
 
     def scores_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
         """The same for raw rows, exactly as a record of them is scored."""
-        return self.score_all(self.space.encode(rows_raw) if self.input is Input.ENCODED else rows_raw)
+        return self.score_all(input_of_rows(self, rows_raw))
 
     def shares(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Share of the models that accept each raw row, in [0, 1]."""

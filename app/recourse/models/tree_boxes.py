@@ -75,6 +75,10 @@ class Boxes:
         lowers, uppers = (np.array(sides) for sides in zip(*found, strict=True))
         return cls(lowers, uppers, np.asarray(score(_members(lowers, uppers)), dtype=float))
 
+    def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Boxes":
+        """The same leaves in other units: `limits` maps sides (m, d) of boxes, each column by itself and upwards."""
+        return Boxes(limits(self.lower), limits(self.upper), self.scores)
+
     @cached_property
     def favourable(self) -> Bool[np.ndarray, "m"]:
         """Boxes in which the decision is favourable."""

@@ -48,8 +48,15 @@ def noise_faults(space: FeatureSpace, noise_std: float | Mapping[str, float]) ->
     ]
 
 
-def noise_columns(space: FeatureSpace, noise_std: float | Mapping[str, float]) -> Float[np.ndarray, "d"]:
-    """Standard deviation of each encoded column, for one number or for numbers by feature (0 where not named)."""
+def noise_columns(
+    space: FeatureSpace, noise_std: float | Mapping[str, float], factual_raw: Float[np.ndarray, "p"] | None = None
+) -> Float[np.ndarray, "d"]:
+    """Standard deviation of each encoded column, for one number or for numbers by feature (0 where not named).
+
+    Parameters
+    ----------
+    factual_raw : of the person: what is in a state, such as missing, stays so exactly
+    """
     std = np.zeros(space.d)
     for j, column in zip(space.numeric.tolist(), space.numeric_columns.tolist(), strict=True):
         feature = space.features[j]
@@ -57,6 +64,8 @@ def noise_columns(space: FeatureSpace, noise_std: float | Mapping[str, float]) -
             std[column] = noise_std.get(feature.name, 0.0)
         elif feature.noise and feature.is_number:
             std[column] = noise_std
+    if factual_raw is not None:
+        std[space.numeric_columns[space.in_state(factual_raw[None])[0, space.numeric]]] = 0.0
     return std
 
 

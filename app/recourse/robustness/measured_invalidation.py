@@ -75,7 +75,7 @@ class MeasuredInvalidation:
         self.target, self.law = target, law
         self.needed = max(-float(ndtri(self.target)), 0.0)
         """Deviations of Gaussian noise between a record and the boundary at which the target is met."""
-        self.std = noise_columns(self.space, noise_std)
+        self.std = noise_columns(self.space, noise_std, problem.factual_raw)
         self.local = local
         self.reports: dict[bytes, InvalidationReport] = {}
         self.fidelity: float | None = None

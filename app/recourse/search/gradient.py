@@ -27,9 +27,7 @@ class Relaxed:
         A, space = action_set, action_set.space
         self.x0 = space.encode(A.factual_raw[None])[0]
         j = space.numeric
-        self._lower, self._upper = (
-            (ends[j] - space.center_raw) / space.scale_raw for ends in (A.lower_raw, A.upper_raw)
-        )
+        self._lower, self._upper = (space.encode_numbers(ends[None])[0] for ends in (A.lower_raw, A.upper_raw))
         fixed = A.factual_raw[space.groups].astype(np.intp)
         self._feature, self._first = space.feature_of_column, np.array([span.start for span in space.spans])
         self._distance, self._current = np.zeros(space.d), np.zeros(space.d)

@@ -85,7 +85,7 @@ class TradeOff:
         model = self.objective.model if robust else self.objective.predicted
         assert model is not None
         price = np.where(A.movable[space.numeric], A.weights[space.numeric], np.inf)
-        lower, upper = ((limit - space.center_raw) / space.scale_raw for limit in (A.lower_raw, A.upper_raw))
+        lower, upper = (space.encode_numbers(limit[None])[0] for limit in (A.lower_raw, A.upper_raw))
         X0 = space.encode(A.start_raw[None])
         X = optimum_in_box(
             X0, model, self.objective.radius if robust else 0.0, weight,

@@ -181,8 +181,9 @@ def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParam
 
 
 def free_columns(action_set: ActionSet) -> Int[np.ndarray, "k"]:
-    """Encoded columns of the features that the person can change."""
-    return np.flatnonzero(action_set.movable[action_set.space.feature_of_column])
+    """Encoded columns of the features that the person can change; nobody moves into a state, such as missing."""
+    space = action_set.space
+    return np.setdiff1d(np.flatnonzero(action_set.movable[space.feature_of_column]), space.state_columns)
 
 
 def _reachable_neighbours(problem: RecourseProblem, k: int) -> Float[np.ndarray, "k d"]:

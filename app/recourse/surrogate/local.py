@@ -7,7 +7,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 
 from app.errors import DegenerateSurrogate
-from app.recourse.models.black_box import LOGIT_LIMIT, BlackBox, Meter, Output, favourable
+from app.recourse.models.black_box import LOGIT_LIMIT, BlackBox, Meter, Output, favourable, input_of_points
 from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import SurrogateReport
@@ -102,7 +102,8 @@ def in_space(other: BlackBox, problem: RecourseProblem) -> BlackBox:
     return replace(
         other,
         space=space,
-        predict=lambda X: other.predict(recoded(X)),
+        columns=None,
+        predict=lambda X: other.predict(input_of_points(other, recoded(X))),
         gradient=None if gradient is None else lambda X: gradient(recoded(X)) * ratio,
         boxes=None,
     )

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import ModelOutputInvalid
-from app.recourse.features import Feature, FeatureType
+from app.recourse.features import Feature, FeatureType, Missing
 from app.recourse.models.black_box import Output
 from app.registry.manifest import Manifest
 
@@ -16,13 +16,26 @@ SINGLE_ROUNDING = 1e-6
 
 
 def raw_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
-    """Maps the raw numbers of a feature to the values in the lender's own table."""
+    """Maps the raw numbers of a feature to the values in the lender's own table.
+
+    A missing number is NaN, and whole numbers are floating ones where some may be missing; a missing level is None.
+    """
     if feature.type is FeatureType.CONTINUOUS:
         return lambda numbers: numbers
+    missing = feature.missing is Missing.NAN
     if feature.type is FeatureType.INTEGER:
-        return lambda numbers: numbers.astype(np.int64)
-    levels = np.array(feature.levels, dtype=bool if feature.levels == (False, True) else object)
-    return lambda numbers: levels[numbers.astype(np.intp)]
+        return (lambda numbers: numbers) if missing else (lambda numbers: numbers.astype(np.int64))
+    levels = np.array([*feature.levels, None], dtype=object)
+    if feature.levels == (False, True) and not missing:
+        levels = np.array(feature.levels)
+    last = len(levels) - 1
+    return lambda numbers: levels[np.where(np.isnan(numbers), last, numbers).astype(np.intp)]
+
+
+def as_json(values: np.ndarray) -> list[Any]:
+    """Values of a column as plain data; NaN is null."""
+    found: list[Any] = values.tolist()
+    return [None if value != value else value for value in found] if values.dtype.kind == "f" else found
 
 
 def labels_to_output(labels: Sequence[Any], manifest: Manifest) -> Float[np.ndarray, "n"]:

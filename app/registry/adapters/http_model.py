@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, Fault, ModelOutputInvalid, ModelRefused, ModelUnavailable, ModelUnusable
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import BlackBox
+from app.recourse.models.black_box import BlackBox, input_of_rows
 from app.registry.adapters.protocols import Dialect, dialect
 from app.registry.adapters.wire import Answer, OutOfTime, TooLarge, Wire
 from app.registry.artifact import PINS, Endpoint
@@ -181,6 +181,6 @@ def pinned(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], scores: Floa
     assert isinstance(black_box.remote, RemoteModel)
     order = scores.argsort(kind="stable")
     some = order[np.linspace(0, len(scores) - 1, min(PINS, len(scores))).astype(np.intp)]
-    rows = black_box.space.encode(rows_raw[some]) if black_box.fractional else rows_raw[some]
+    rows = input_of_rows(black_box, rows_raw[some])
     model = replace(black_box.remote, pins=_Pins(rows=rows, scores=scores[some], black_box=black_box))
     return replace(black_box, predict=model.predict, remote=model)

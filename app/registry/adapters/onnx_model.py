@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault, ModelOutputInvalid, ModelRefused
-from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.recourse.features import Feature, FeatureSpace, FeatureType, Missing
 from app.recourse.models.black_box import BlackBox, Input, Output
 from app.registry.adapters.artifact import read_artifact
 from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column, rounded
@@ -218,7 +218,7 @@ def _column_fault(found: Any, feature: Feature) -> str | None:
         return f'"{feature.name}" is not an input of the model'
     if isinstance(found.shape[0] if found.shape else 1, int) or tuple(found.shape[1:]) not in ((), (1,)):
         return f"is an input of shape {found.shape}, not a column of any number of records"
-    if feature.type is FeatureType.CONTINUOUS:
+    if feature.type is FeatureType.CONTINUOUS or (feature.missing is Missing.NAN and not feature.categories):
         takes: tuple[str, ...] = FRACTIONAL
     elif feature.type is FeatureType.INTEGER:
         takes = (*FRACTIONAL, "tensor(int64)", "tensor(int32)")

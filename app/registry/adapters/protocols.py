@@ -13,10 +13,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.errors import ModelOutputInvalid
-from app.recourse.features import FeatureSpace, FeatureType
+from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import Input, Output
 from app.registry import artifact
-from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column
+from app.registry.adapters.columns import as_json, labels_to_output, numbers_to_output, raw_column
 from app.registry.artifact import Datatype, Endpoint
 from app.registry.manifest import Manifest
 
@@ -46,9 +46,9 @@ class _Dialect:
     def _columns(self, rows: np.ndarray) -> list[tuple[str, list[Any]]]:
         """Name and values of each column, as plain data."""
         if self.manifest.input is Input.ENCODED:
-            return [(name, rows[:, j].tolist()) for j, name in enumerate(self.space.columns)]
+            return [(name, as_json(rows[:, j])) for j, name in enumerate(self.space.columns)]
         return [
-            (feature.name, raw_column(feature)(rows[:, j]).tolist()) for j, feature in enumerate(self.space.features)
+            (feature.name, as_json(raw_column(feature)(rows[:, j]))) for j, feature in enumerate(self.space.features)
         ]
 
     def _output(self, values: Sequence[Any], shape: Sequence[int], count: int) -> np.ndarray:
@@ -103,23 +103,23 @@ class _OipV2(_Dialect):
         inputs = []
         for j, feature in enumerate(self.space.features):
             values = raw_column(feature)(rows[:, j])
-            inputs.append(self._tensor(feature.name, values, [len(rows), 1], feature.type is FeatureType.INTEGER))
+            inputs.append(self._tensor(feature.name, values, [len(rows), 1]))
         # Makes MLServer build a table of the columns; other servers ignore it.
         return _json({"parameters": {"content_type": "pd"}, "inputs": inputs, **wanted})
 
-    def _tensor(self, name: str, values: np.ndarray, shape: list[int], whole: bool = False) -> dict[str, Any]:
+    def _tensor(self, name: str, values: np.ndarray, shape: list[int]) -> dict[str, Any]:
         tensor: dict[str, Any] = {"name": name, "shape": shape}
         if values.dtype == bool:
             tensor["datatype"] = "BOOL"
         elif values.dtype == object:
             tensor |= {"datatype": "BYTES", "parameters": {"content_type": "str"}}
-        elif whole:
+        elif values.dtype.kind == "i":
             tensor["datatype"] = "INT64"
         else:
             tensor["datatype"] = self.endpoint.datatype.value
             if self.endpoint.datatype is Datatype.FP32:
                 values = values.astype(np.float32)
-        return tensor | {"data": values.tolist()}
+        return tensor | {"data": as_json(values)}
 
     def outputs(self, body: bytes, count: int) -> np.ndarray:
         """The tensor that the manifest names, in its own shape; its data may be nested."""

@@ -1,0 +1,79 @@
+"""Center and scale of features: as a model's own columns have them, and as people differ."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.features.feature import MISSING, Feature, FeatureType
+
+Encoding: TypeAlias = Literal["standard", "minmax", "none"]
+
+Spread: TypeAlias = Literal["robust", "encoding"]
+
+TAIL = 0.01
+"""Share of the values at either end that a robust spread does not look beyond."""
+
+
+def fit_encoding(
+    features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"], encoding: Encoding
+) -> tuple[Feature, ...]:
+    """Features with the `center` and `scale` of a model's own columns; those that have them keep them.
+
+    `standard` is mean and standard deviation of the reference data (population form), `minmax` maps its range to
+    [0, 1], `none` keeps raw numbers. A constant column gets scale 1. Ordinals are fitted on their index; a binary is
+    always 0 or 1.
+
+    Parameters
+    ----------
+    rows_raw : as the model sees them: NaN is left out, and a value that is missing beside an indicator is `fill`
+    """
+    fitted: list[Feature] = []
+    for j, feature in enumerate(features):
+        column = rows_raw[:, j]
+        if feature.fill_raw is not None:
+            column = np.where(column == MISSING, feature.fill_raw, column)
+        column = column[~np.isnan(column)]
+        if feature.is_group or feature.center is not None:
+            fitted.append(feature)
+            continue
+        if encoding == "none" or feature.type is FeatureType.BINARY:
+            center, scale = 0.0, 1.0
+        elif (
+            not column.size or column.min() == column.max()
+        ):  # the computed deviation of equal numbers need not be zero
+            center, scale = float(column[0]) if column.size else 0.0, 1.0
+        elif encoding == "standard":
+            center, scale = float(column.mean()), float(column.std())
+        else:
+            center, scale = float(column.min()), float(np.ptp(column))
+        fitted.append(replace(feature, center=center, scale=scale if scale > 0 else 1.0))
+    return tuple(fitted)
+
+
+def fit_spread(features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"]) -> tuple[Feature, ...]:
+    """Features whose `center` and `scale` say how far apart people are, whatever the model eats.
+
+    The scale is the feature's `spread`, else the standard deviation of the values cut off at the first and last
+    hundredth: that of all values for a normal distribution, up to 3 %, and not led by a few very large ones. States are
+    left out. A binary is always 0 or 1.
+
+    Parameters
+    ----------
+    rows_raw : (n, p), of these features
+    """
+    fitted: list[Feature] = []
+    for j, feature in enumerate(features):
+        if feature.is_group:
+            fitted.append(feature)
+            continue
+        column = rows_raw[~np.isin(rows_raw[:, j], feature.states_raw), j]
+        center, scale = 0.0, 1.0
+        if feature.type is not FeatureType.BINARY and column.size:
+            inner = np.clip(column, *np.quantile(column, [TAIL, 1.0 - TAIL]))
+            center = float(inner.mean())
+            scale = next((float(x.std()) for x in (inner, column) if x.min() < x.max()), 1.0)
+        fitted.append(replace(feature, center=center, scale=feature.spread or scale))
+    return tuple(fitted)

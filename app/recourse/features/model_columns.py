@@ -1,0 +1,124 @@
+"""What a model takes: its own columns, in its own scales, with missing values as it knows them."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.features.feature import MISSING, Feature, Missing
+from app.recourse.features.space import FeatureSpace
+
+
+class ModelSpace(FeatureSpace):
+    """The columns of a model: every feature of the manifest, derived ones too, in its order and with its scales.
+
+    In its raw rows a missing number is NaN (`missing: nan`), `fill` (`missing: fill`) or `MISSING`
+    (`missing: indicator`: encoded as `fill`, and 1 in a column of its own); a special code is a number like others.
+    """
+
+    @staticmethod
+    def _own(features: Sequence[Feature]) -> tuple[Feature, ...]:
+        return tuple(features)
+
+    @staticmethod
+    def _states(feature: Feature) -> tuple[float, ...]:
+        return (MISSING,) if feature.missing is Missing.INDICATOR else ()
+
+
+class ModelColumns:
+    """Translates from the space that methods compute in to what a model takes.
+
+    Parameters
+    ----------
+    space : where distances, costs and noise are measured
+    model : of the same features; may have other scales
+    """
+
+    def __init__(self, space: FeatureSpace, model: ModelSpace) -> None:
+        self.space, self.model = space, model
+        position = {name: j for j, name in enumerate(space.names)}
+        self._own = np.array([j for j, name in enumerate(model.names) if name in position], dtype=np.intp)
+        self._from = np.array([position[name] for name in model.names if name in position], dtype=np.intp)
+        self._seen = [
+            (j, math.nan if feature.fill_raw is None else feature.fill_raw)
+            for j, feature in enumerate(model.features)
+            if feature.missing in (Missing.NAN, Missing.FILL) and not feature.is_group
+        ]
+        self.has_nan = any(math.isnan(seen) for _, seen in self._seen)
+        """Whether the model sees missing numbers as NaN."""
+        self.affine = space.derived is None and not self.has_nan
+        """Whether points that are no legal record can be translated too, each column by a linear function."""
+        if self.affine:
+            self._scales()
+
+    def _scales(self) -> None:
+        space, model = self.space, self.model
+        where = {name: column for column, name in enumerate(space.columns)}
+        self._columns = np.array([where[name] for name in model.columns], dtype=np.intp)
+        """The encoded column from which each column of the model comes."""
+        scale, shift = np.ones(model.d), np.zeros(model.d)
+        own = {int(column): k for k, column in enumerate(space.numeric_columns)}
+        number = [own[int(column)] for column in self._columns[model.numeric_columns]]
+        scale[model.numeric_columns] = space.scale_raw[number] / model.scale_raw
+        shift[model.numeric_columns] = (space.center_raw[number] - model.center_raw) / model.scale_raw
+        self._scale, self._shift = scale, shift
+        self._plain = bool((scale == 1.0).all() and (shift == 0.0).all() and model.columns == space.columns)
+        # A number in a state stands at `fill_raw` in the space, and the model sees another one.
+        at = {int(column): int(own_column) for own_column, column in zip(model.numeric_columns, number, strict=True)}
+        self._states = [
+            (int(column), at[int(k)], self._as_seen(int(k), float(state)) / model.scale_raw[number.index(int(k))])
+            for k, column, state in zip(space.state_numbers, space.state_columns, space.states_raw, strict=True)
+        ]
+
+    def _as_seen(self, k: int, state: float) -> float:
+        """How much the raw number that the model sees in a state is above the one that stands in the space."""
+        stands = float(self.space.fill_raw[k])
+        feature = self.space.features[int(self.space.numeric[k])]
+        seen = stands if feature.fill_raw is None else feature.fill_raw
+        return (seen if state == MISSING else state) - stands
+
+    def rows(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n q"]:
+        """Raw rows as the model sees them; see `ModelSpace`."""
+        rows = np.empty((len(rows_raw), self.model.p))
+        rows[:, self._own] = rows_raw[:, self._from]
+        for name, values in self.space.derive(rows_raw).items():
+            rows[:, self.model.names.index(name)] = values
+        for j, seen in self._seen:
+            rows[rows[:, j] == MISSING, j] = seen
+        return rows
+
+    def encode(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n e"]:
+        """The model's encoded points of raw rows; NaN where it sees a missing number so."""
+        return self.model.encode(self.rows(rows_raw))
+
+    def points(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n e"]:
+        """The model's encoded points of encoded points, legal or not; needs `affine`."""
+        if self._plain:
+            return X
+        found = X[:, self._columns] * self._scale + self._shift
+        for column, own, shift in self._states:
+            if shift:
+                found[:, own] += X[:, column] * shift
+        return np.asarray(found)
+
+    @property
+    def invertible(self) -> bool:
+        """Whether each column of the model is one encoded column in other units."""
+        return self.affine and not self.space.states_raw.size
+
+    def limits(self, edges: Float[np.ndarray, "m e"]) -> Float[np.ndarray, "m d"]:
+        """Limits of the model's columns as limits of encoded columns; needs `invertible`."""
+        found = np.empty((len(edges), self.space.d))
+        found[:, self._columns] = (edges - self._shift) / self._scale
+        return found
+
+    def gradient(self, G: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n d"]:
+        """Gradients by encoded columns, from gradients by the model's columns; needs `affine`."""
+        if self._plain:
+            return G
+        found = np.zeros((len(G), self.space.d))
+        found[:, self._columns] = G * self._scale
+        for column, own, shift in self._states:
+            found[:, column] += G[:, own] * shift
+        return found
