@@ -2,7 +2,7 @@
 
 An `ActionSet` describes the legal counterfactuals of one applicant. Numbers (and ordinals, binaries) move inside
 ``[lower_raw, upper_raw]``, on a lattice where the schema has one; categories move to any level or none; at most
-`max_changes` features differ from the factual; linear rules hold between numbers. The factual value
+`max_changes` features differ from the factual; rules hold between features. The factual value
 is always legal for the lattice, even where it lies between its points.
 """
 
@@ -14,28 +14,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.constraints import Constraints, check_constraints
+from app.recourse.actions.rules import Rule
 from app.recourse.features import Change, Feature, FeatureSpace
-
-RULE_TOLERANCE = 1e-9
-"""Tolerance of a rule, relative to the size of its terms; covers rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinearRule:
-    """``coefficients_raw . row_raw <= limit`` over numeric features, or equality."""
-
-    text: str
-    coefficients_raw: tuple[float, ...]
-    """(p,)"""
-    limit: float
-    equality: bool = False
-
-    def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows satisfy the rule."""
-        a = np.array(self.coefficients_raw)
-        excess = rows_raw @ a - self.limit
-        slack = RULE_TOLERANCE * (1.0 + np.abs(rows_raw) @ np.abs(a) + abs(self.limit))
-        return np.asarray((np.abs(excess) if self.equality else excess) <= slack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +49,7 @@ class ActionSet:
     """Cost of one encoded unit, or of one change of category."""
     constraints: Constraints
     """Of the request; already applied to the ranges, except `max_changes`."""
-    rules: tuple[LinearRule, ...]
+    rules: tuple[Rule, ...]
 
     @property
     def max_changes(self) -> int | None:
@@ -230,7 +210,7 @@ def action_set(
     factual_raw: Float[np.ndarray, "p"],
     *,
     constraints: Constraints | None = None,
-    rules: Sequence[LinearRule] = (),
+    rules: Sequence[Rule] = (),
     cost_weights: Mapping[str, float] | None = None,
 ) -> ActionSet:
     """The action set of one applicant. Errors as `check_constraints`."""

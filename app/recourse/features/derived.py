@@ -18,7 +18,7 @@ from app.recourse.features.feature import MISSING, Feature, FeatureType, RawValu
 from app.recourse.features.feature_options import Table
 
 NOT_WITH_DERIVED = (
-    "action", "step", "decimals", "change", "cost", "noise", "provide", "provide_cost", "special", "advice", "takes",
+    "action", "step", "change", "cost", "noise", "provide", "provide_cost", "special", "advice", "takes",
     "moves_with_time", "max_change", "least_change",
 )  # fmt: skip
 """Keys of a feature that describe changes or codes of its own, which a derived feature has not."""

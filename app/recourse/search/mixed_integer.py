@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.actions.action_set import ActionSet, tick_slack
+from app.recourse.actions.rules import LogicRule
 from app.recourse.numerics.solvers import mixed_integer_program
 
 FAR = 1e3
@@ -105,6 +106,8 @@ class ActionProgram:
             counts = 1.0 - forced[self.feature]
             constrain(counts, np.zeros(n), 0.0, float(A.max_changes - int(forced.sum())))
         for rule in A.rules:
+            if isinstance(rule, LogicRule):
+                continue
             slope = np.array(rule.coefficients_raw)[self.feature] * self.sign
             rest = rule.limit - float(np.dot(rule.coefficients_raw, self.start_raw))
             size = float(np.abs(slope * self.per).max(initial=0.0)) or 1.0
@@ -112,6 +115,8 @@ class ActionProgram:
             constrain(slope * self.first / size, slope * self.per / size, rest if rule.equality else -math.inf, rest)
         self.rows = np.array(rows).reshape(len(rows), 2 * n)
         self.lower, self.upper = np.array(lower), np.array(upper)
+        self.logic = tuple(rule for rule in A.rules if isinstance(rule, LogicRule))
+        """Rules that are no constraints of the program; `solve` branches until they hold."""
 
     def solve(
         self,
@@ -130,6 +135,27 @@ class ActionProgram:
         DeadlineExceeded : no answer was known at the time limit
         SolverFailed : the solver ended without an answer
         """
+        if not self.logic:
+            return self.relaxed(cost, rows, lower, limit=self.limit, time_limit_s=time_limit_s)
+        from app.recourse.search.rule_branching import RuleBranching  # which solves parts of this program
+
+        return RuleBranching(self).solve(cost, rows, lower, time_limit_s=time_limit_s)
+
+    def relaxed(
+        self,
+        cost: Float[np.ndarray, "k"],
+        rows: Float[np.ndarray, "m k"],
+        lower: Float[np.ndarray, "m"],
+        *,
+        limit: Float[np.ndarray, "n"],
+        time_limit_s: float | None,
+    ) -> Solved | None:
+        """As `solve`, without rules that are no constraints of the program.
+
+        Parameters
+        ----------
+        limit : largest values of the variables of the actions, in place of the program's own
+        """
         more = len(cost) - self.size
         own = np.hstack([self.rows, np.zeros((len(self.rows), more))])
         z = mixed_integer_program(
@@ -137,7 +163,7 @@ class ActionProgram:
             np.concatenate([own, rows]),
             np.concatenate([self.lower, lower]),
             np.concatenate([self.upper, np.full(len(lower), np.inf)]),
-            limit=np.concatenate([self.limit, np.full(more, np.inf)]),
+            limit=np.concatenate([limit, np.full(more, np.inf)]),
             integer=np.concatenate([self.integer, np.zeros(more, dtype=bool)]),
             time_limit_s=time_limit_s,
         )
