@@ -39,7 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the seeds after the first ones; a test that is named with its seed is run."""
+    """Leave out the seeds after the first ones; a test that is named with its seed is run.
+
+    Files with servers go first: many short ones share out evenly at the end.
+    """
     count: int = config.getoption("seeds")
     named = {arg.rpartition("::")[2] for arg in config.args if arg.endswith("]")}
     left_out = [item for item in items if count and item.name not in named and _seed(item) >= count]
@@ -47,6 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         chosen = set(left_out)
         items[:] = [item for item in items if item not in chosen]
+    items.sort(key=lambda item: item.path.is_relative_to(config.rootpath / "tests" / "recourse"))
 
 
 def _seed(item: pytest.Item) -> int:

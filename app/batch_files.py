@@ -103,7 +103,7 @@ class Batch:
         return [name for name in self._columns() if name not in (*self._names(), "reference")]
 
     def _names(self) -> list[str]:
-        return [feature.name for feature in self.model.space.features]
+        return [feature.name for feature in self.model.space.schema]
 
     def _columns(self) -> list[str]:
         """Those of a table; lines have the features by name, each for itself."""
@@ -123,7 +123,7 @@ class Batch:
 
     def rows(self) -> Iterator[Json]:
         """The applicants as `kinds.batch_job` takes them."""
-        read = line_to_row if self.source.suffix == LINES else Reader(self.model.space.features).row
+        read = line_to_row if self.source.suffix == LINES else Reader(self.model.space.schema).row
         return map(read, _records(self.source))
 
     def finish(self) -> Counter[str]:
@@ -135,7 +135,7 @@ class Batch:
                 for result in self._results(counts):
                     file.write(line_of(result) + "\n")
         else:
-            unfinished = _write_table(self.output, self.model.space.features, self._results(counts))
+            unfinished = _write_table(self.output, self.model.space.schema, self._results(counts))
         os.replace(unfinished, self.output)
         self.part.unlink()
         self.asked.unlink()
@@ -209,9 +209,11 @@ class Reader:
         self._features = {feature.name: feature for feature in features}
 
     def row(self, record: Json) -> Json:
-        """The row of a record; empty cells are missing."""
+        """The row of a record. An empty cell is a missing value where the feature may be missing, else no value."""
         known = {*self._features, "reference", UNNAMED}
-        cells = {name: value for name, value in record.items() if name in known and value is not None and value != ""}
+        cells = {name: None if value == "" or value != value else value for name, value in record.items()}
+        kept = {name for name, feature in self._features.items() if feature.missing and feature.derived is None}
+        cells = {name: value for name, value in cells.items() if name in known and (value is not None or name in kept)}
         reference = None if "reference" in self._features else cells.pop("reference", None)
         applicant = {name: self._value(name, value) for name, value in cells.items()}
         return to_row({"applicant": applicant, "reference": None if reference is None else str(reference)})
@@ -334,7 +336,7 @@ def _write_table(output: Path, features: Iterable[Feature], result: Iterator[Jso
 def _kind(feature: Feature) -> type:
     if feature.is_number:
         return float
-    return bool if all(isinstance(level, bool) for level in feature.levels) else str
+    return bool if all(isinstance(level, bool) for level in feature.levels if level is not None) else str
 
 
 def summary(counts: Counter[str]) -> str:

@@ -17,6 +17,7 @@ from benchmarks import (
     invalidation,
     knapsack,
     plans,
+    records,
     tables,
 )
 
@@ -36,6 +37,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "invalidation": invalidation.table,
     "http": http.table,
     "batch": batch.table,
+    "records": records.table,
     **future_models.TABLES,
 }
 """Every table by the name it is asked for."""

@@ -254,8 +254,9 @@ def _registered(
     """The model as a lender registers it: with labelled reference records and nothing of the recipe."""
     directory = folder / "model"
     write_model(
-        directory, identity={"id": "lender", "version": "1", "title": data.name, "encoding": {"spread": "encoding"}}, space=space,
-        network=_placeholder(space), threshold=data.threshold, reference_raw=data.rows_raw[training],
+        directory,
+        identity={"id": "lender", "version": "1", "title": data.name, "encoding": {"spread": "encoding"}},
+        space=space, network=_placeholder(space), threshold=data.threshold, reference_raw=data.rows_raw[training],
     )  # fmt: skip
     content, described = family.artifact(today, space)
     replace_artifact(directory, content, **described)

@@ -2,27 +2,31 @@
 
 import io
 import shutil
+import ssl
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-import uvicorn
-from fastapi import FastAPI
 
-from app.main import create_app
-from app.registry.registry import Registry
-from app.service import Service
 from app.settings import Settings
-from tests.api.odd_model import OddModel
-from tests.registry.loan import make_linear
+
+# What takes long to import is imported by the fixtures: the process that only hands out tests to others reads this too.
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from app.service import Service
 
 DEMO_STORE = Path(__file__).parents[1] / "models_store"
+
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Of clients: the services of the tests speak plain HTTP, and to read the certificates of this machine for each client
+takes longer than most requests."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,10 @@ class Running:
     """A service that runs in a thread of this process."""
 
     url: str
-    app: FastAPI
+    app: "FastAPI"
 
     @property
-    def service(self) -> Service:
+    def service(self) -> "Service":
         service: Service = self.app.state.service
         return service
 
@@ -49,6 +53,9 @@ def until(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
 @pytest.fixture(scope="session")
 def loan_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with `loan@1`, a linear model, and `open@1`, the same without limits: quickly loaded by every child."""
+    from app.registry.registry import Registry
+    from tests.registry.loan import make_linear
+
     root = tmp_path_factory.mktemp("loan")
     registry = Registry(root / "store")
     registry.register(make_linear(root / "loan").write())
@@ -63,6 +70,10 @@ def loan_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def models_store(loan_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same and `odd@1`, which misbehaves. It is a pickle: every child imports pandas and scikit-learn."""
+    from app.registry.registry import Registry
+    from tests.api.odd_model import OddModel
+    from tests.registry.loan import make_linear
+
     root = tmp_path_factory.mktemp("models")
     shutil.copytree(loan_store, root / "store")
     odd = make_linear(root / "odd")
@@ -104,6 +115,8 @@ def run(settings: Settings) -> Iterator[Running]:
     A request has more time than by default: it may come when a test has killed the children, and they take seconds to
     be warm again where others use the machine.
     """
+    from app.main import create_app
+
     patience = {"default_deadline_ms": 25_000, "plan_budget_ms": 20_000}
     with tempfile.TemporaryDirectory() as state:
         own = {name: value for name, value in patience.items() if name not in settings.model_fields_set}
@@ -111,7 +124,9 @@ def run(settings: Settings) -> Iterator[Running]:
         yield from _run(create_app(settings.model_copy(update=own)))
 
 
-def _run(app: FastAPI) -> Iterator[Running]:
+def _run(app: "FastAPI") -> Iterator[Running]:
+    import uvicorn
+
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False, server_header=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -119,7 +134,8 @@ def _run(app: FastAPI) -> Iterator[Running]:
     try:
         until(lambda: server.started or not thread.is_alive())
         url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        until(lambda: httpx.get(f"{url}/health/ready", timeout=30).status_code == 200)
+        with httpx.Client(base_url=url, timeout=30, verify=NO_TLS) as client:
+            until(lambda: client.get("/health/ready").status_code == 200)
         yield Running(url, app)
     finally:
         server.should_exit = True
@@ -129,5 +145,5 @@ def _run(app: FastAPI) -> Iterator[Running]:
 
 @pytest.fixture
 def client(running: Running) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=running.url, timeout=30) as client:
+    with httpx.Client(base_url=running.url, timeout=30, verify=NO_TLS) as client:
         yield client

@@ -17,11 +17,14 @@ from tests.jobs.test_batches import same
 from tests.optional import library
 from tests.registry.loan import loan_records, make_linear
 from tests.remote.serving import make_remote, shared
-from tests.test_cli import COMMAND, ROOT, Run, environment, refused, run
+from tests.test_cli import COMMAND, ROOT, Run, environment, refused, run, run_afresh
 
-__all__ = ["environment", "run"]
+__all__ = ["environment", "run", "run_afresh"]
 
 RECORDS = loan_records(45, seed=3)
+
+COPIES = 40
+"""Of these, in a batch that shall still be under way when it is stopped, however busy the machine is."""
 
 
 @pytest.fixture
@@ -132,7 +135,7 @@ def test_a_remote_model_is_asked_where_it_is(run: Run, folder: Path) -> None:
 @pytest.mark.slow
 def test_what_was_stopped_goes_on_with_the_same_answers(environment: dict[str, str], run: Run, folder: Path) -> None:
     many = folder / "in.ndjson"
-    many.write_text(many.read_text() * 20)
+    many.write_text(many.read_text() * COPIES)
     part = folder / "out.ndjson.part"
     process = subprocess.Popen(
         [*COMMAND, *command(folder, "in.ndjson", "out.ndjson")], cwd=ROOT, stdout=subprocess.PIPE,
@@ -145,14 +148,14 @@ def test_what_was_stopped_goes_on_with_the_same_answers(environment: dict[str, s
     assert "--resume" in stderr
     assert "Traceback" not in stderr
     begun = part.read_bytes()
-    assert 0 < begun.count(b"\n") < 45 * 20
+    assert 0 < begun.count(b"\n") < 45 * COPIES
     with part.open("ab") as file:
         file.write(b'{"id":"torn')
     assert f"{begun.count(10):,} rows are done" in refused(run(*command(folder, "in.ndjson", "out.ndjson")))
     assert "another input" in refused(run(*command(folder, "in.ndjson", "out.ndjson", "--resume", "--seed", "1")))
     assert run(*command(folder, "in.ndjson", "out.ndjson", "--resume")).returncode == 0
     whole = read(folder / "out.ndjson")
-    assert [line["seed"] for line in whole] == list(range(45 * 20))
+    assert [line["seed"] for line in whole] == list(range(45 * COPIES))
     assert "".join(line + "\n" for line in (folder / "out.ndjson").read_text().splitlines()).startswith(begun.decode())
     assert "exists already" in refused(run(*command(folder, "in.ndjson", "out.ndjson", "--resume")))
 
@@ -174,9 +177,9 @@ def test_what_cannot_be_done_is_a_sentence(
     assert not list(folder.glob("out*"))
 
 
-def test_parquet_needs_a_library_that_is_named(run: Run, folder: Path) -> None:
+def test_parquet_needs_a_library_that_is_named(run_afresh: Run, folder: Path) -> None:
     (folder / "pyarrow.py").write_text("raise ImportError")
-    done = run(*command(folder, "in.ndjson", "out.parquet"), PYTHONPATH=str(folder))
+    done = run_afresh(*command(folder, "in.ndjson", "out.parquet"), PYTHONPATH=str(folder))
     assert "pip install 'recourse[parquet]'" in refused(done)
 
 

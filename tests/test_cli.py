@@ -1,4 +1,7 @@
-"""The command line as people use it: in a process of its own."""
+"""The command line as people use it: in a process of its own.
+
+`run` forks one that has imported everything (`tests.forks`); `run_afresh` and `start` take the long way.
+"""
 
 import json
 import math
@@ -32,6 +35,7 @@ from app.remote_hosts import RemoteHost
 from app.store.engine import open_engine
 from app.store.ledger import Ledger
 from tests.api.asking import APPLICANT
+from tests.forks import forks
 from tests.registry.loan import ModelDirectory, make_linear
 from tests.remote.serving import make_remote, shared
 from tests.store.records import new_record
@@ -57,6 +61,14 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(environment: dict[str, str]) -> Run:
+    def command(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+        return forks().run("app.cli", *arguments, env=environment | variables, strict=True)
+
+    return command
+
+
+@pytest.fixture
+def run_afresh(environment: dict[str, str]) -> Run:
     def command(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*COMMAND, *map(str, arguments)], cwd=ROOT, env=environment | variables, capture_output=True, text=True,
@@ -88,7 +100,7 @@ def children_s() -> float:
     return times.children_user + times.children_system
 
 
-def test_help_is_quick_and_names_the_commands(run: Run) -> None:
+def test_help_is_quick_and_names_the_commands(run_afresh: Run) -> None:
     code = (
         "import sys, app.cli\n"
         "heavy = {'numpy', 'scipy', 'cvxpy', 'torch', 'sklearn', 'fastapi', 'uvicorn', 'pydantic'} & set(sys.modules)\n"
@@ -96,7 +108,7 @@ def test_help_is_quick_and_names_the_commands(run: Run) -> None:
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
     before = children_s()
-    done = run("--help")
+    done = run_afresh("--help")
     assert children_s() - before < 0.5
     assert done.returncode == 0
     for command in ("serve", "demo", "models", "verify", "replay", "db", "openapi"):
@@ -184,10 +196,10 @@ def test_a_pickle_needs_trust(run: Run, source: ModelDirectory) -> None:
     assert "Servers and workers load it only with RECOURSE_TRUST_PICKLE=true." in done.stderr
 
 
-def test_a_broken_version_is_listed_as_such(run: Run, source: ModelDirectory, tmp_path: Path) -> None:
-    run("models", "register", source.write())
+def test_a_broken_version_is_listed_as_such(run_afresh: Run, source: ModelDirectory, tmp_path: Path) -> None:
+    run_afresh("models", "register", source.write())
     (tmp_path / "store" / "loan" / "1" / "model.yaml").write_text("id: [")
-    done = run("models", "list")
+    done = run_afresh("models", "list")
     assert re.search(r"loan@1 .* unusable *$", done.stdout, re.M)
     assert "loan@1 cannot be used: its manifest has faults" in done.stderr
 

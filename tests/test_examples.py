@@ -244,6 +244,7 @@ def test_german_credit_registers_and_scores_as_its_file_says(
     assert result.test_labels[accepted].mean() > result.test_labels[~accepted].mean() + 0.1
 
 
+@pytest.mark.slow
 def test_the_german_credit_script_runs_as_the_readme_of_its_module_says(present: Path, tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "examples/german_credit/train.py", "--data", present, "--features", "four"]
     command += ["--output", tmp_path / "model", "--register", tmp_path / "store"]
@@ -299,6 +300,7 @@ def test_the_client_prints_the_advice_of_the_demo(demo: Running) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_client_gets_the_same_answer_from_a_job(computing: Server) -> None:
     with Client(str(computing.client.base_url)) as client:
         direct, later = client.recourse(DEMO_REQUEST), client.recourse_later(DEMO_REQUEST)

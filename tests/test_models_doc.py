@@ -30,6 +30,23 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("name", "of_feature"),
+    [
+        ("missing", {"missing": "nan", "special": {-9.0: "no bureau record"}}),
+        ("derived", {"derived": "debts / income"}),
+    ],
+)
+def test_each_example_of_records_registers(directory: Path, name: str, of_feature: dict[str, object]) -> None:
+    for needed in LIBRARIES["xgboost"]:
+        library(needed)
+    exec(COMMON + example("xgboost") + example(name), {})
+    registered = Registry(directory / "store").register(directory / name)
+    assert registered.registration.warnings == ()
+    features = registered.manifest.features
+    assert {key: value for f in features for key in of_feature if (value := getattr(f, key))} == of_feature
+
+
 @pytest.mark.parametrize("form", [form.value for form in Format if form is not Format.HTTP])
 def test_each_example_registers(directory: Path, form: str) -> None:
     for name in LIBRARIES.get(form, ()):

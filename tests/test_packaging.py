@@ -81,6 +81,7 @@ def test_the_readme_asks_what_the_interactive_documentation_asks() -> None:
     assert json.loads(curl()[2])["applicant"] == APPLICANT
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_and_registered_as_the_readme_says(tmp_path: Path) -> None:
     commands = [command for command in COMMANDS if command.startswith(".venv/bin/")]
     shutil.copytree(ROOT / "models_store", tmp_path / "models_store")

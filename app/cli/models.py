@@ -124,8 +124,13 @@ def _futures(model: "RegisteredModel") -> str:
 
 def _features(model: "RegisteredModel") -> "Table":
     table = new_table("feature", "type", "values", "unit", "change")
-    for feature in model.space.features:
+    for feature in model.space.schema:
         low, high = feature.range_raw
-        values = f"{low:g} to {high:g}" if feature.is_number else ", ".join(str(level) for level in feature.levels)
-        table.add_row(feature.name, feature.type, values, feature.unit or "", feature.change)
+        values = f"{low:g} to {high:g}" if feature.is_number else ", ".join(str(level) for level in feature.categories)
+        if not feature.is_number and not feature.categories:
+            values = "False, True"
+        states = [f"{code:g} ({meaning})" for code, meaning in feature.special.items()]
+        states += ["missing"] if feature.missing else []
+        change = "derived" if feature.derived else feature.change.value
+        table.add_row(feature.name, feature.type, ", ".join([values, *states]), feature.unit or "", change)
     return table

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import FeatureChange, changes
+from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.features import RawValue
 from app.recourse.result import (
     OUTCOMES,
@@ -127,7 +128,10 @@ class CounterfactualAnswer(AnswerPart):
     applicant: Mapping[str, RawValue]
     """The whole record, with the changes made."""
     changes: tuple[FeatureChange, ...]
-    """In the order of the model's features."""
+    """In the order of the model's features, with what time changes by itself until then."""
+    takes_months: float
+    """How long the changes take; the record is that of the applicant then. The longest of them, or their sum where the
+    request is `sequential`."""
     cost: ChangeCost
     """Cost of the changes."""
     validity: Validity
@@ -142,6 +146,7 @@ class Nearest(AnswerPart):
 
     applicant: Mapping[str, RawValue]
     changes: tuple[FeatureChange, ...]
+    takes_months: float
     probability: float | None
     score: float
     favourable: bool
@@ -244,6 +249,12 @@ class Frame:
     created_at: Timestamp = ""
     expires_at: Timestamp = ""
 
+    @property
+    def valid_months(self) -> float:
+        """How long the answer is valid."""
+        valid = datetime.fromisoformat(self.expires_at) - datetime.fromisoformat(self.created_at)
+        return valid.total_seconds() / 86_400.0 / DAYS_PER_MONTH
+
     def known(self, *names: str) -> Json:
         """These of its fields, or all of them."""
         return {name: getattr(self, name) for name in names or (f.name for f in fields(self))}
@@ -277,6 +288,7 @@ def counterfactual_answer(
         rank=rank,
         applicant=action_set.space.record(found.row_raw),
         changes=changes_of(action_set, found.row_raw),
+        takes_months=found.takes_months,
         cost=ChangeCost(total=found.cost, norm="l1", changed_features=len(found.changed)),
         validity=Validity(
             current=decision(found.score, found.probability),
@@ -302,6 +314,7 @@ def nearest_answer(action_set: ActionSet, found: Counterfactual) -> Nearest:
     return Nearest(
         applicant=action_set.space.record(found.row_raw),
         changes=changes_of(action_set, found.row_raw),
+        takes_months=found.takes_months,
         probability=current.probability,
         score=found.score,
         favourable=current.favourable,
@@ -312,7 +325,7 @@ def nearest_answer(action_set: ActionSet, found: Counterfactual) -> Nearest:
 
 def changes_of(action_set: ActionSet, row_raw: Float[np.ndarray, "p"]) -> tuple[FeatureChange, ...]:
     """What differs from the factual."""
-    return changes(action_set.space.features, action_set.factual_raw, row_raw)
+    return changes(action_set.space.features, action_set.factual_raw, row_raw, action_set.clock)
 
 
 def plan_answer(plan: PlanCertificate | None) -> Plan | None:

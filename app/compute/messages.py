@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from app.compute.answers import Json
 from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.timing import Timing
 from app.recourse.certificate import CertificateParams
 from app.recourse.frontier import FUTURE_VALIDITY
 from app.recourse.method import MethodParams
@@ -86,6 +87,10 @@ class Case:
     constraints: Constraints = field(default_factory=Constraints)
     """Decide what the certificate's local model is about, and which records are legal."""
     cost_weights: Mapping[str, float] = field(default_factory=dict)
+    timing: Timing = field(default_factory=Timing)
+    """How much time the applicant has."""
+    valid_months: float | None = None
+    """How long the answer is valid, and so how long it may take where `timing` says nothing; None for no limit."""
     certificate: CertificateParams = field(default_factory=CertificateParams)
     seed: int = 0
 
@@ -176,6 +181,7 @@ READ: Mapping[str, Callable[[Any], Any]] = {
     "factual_raw": _array,
     "rows_raw": _array,
     "constraints": _reader(Constraints).validate_python,
+    "timing": _reader(Timing).validate_python,
     "robustness": _reader(Robustness).validate_python,
     "certificate": _reader(CertificateParams).validate_python,
     "correction": _reader(CorrectionParams).validate_python,

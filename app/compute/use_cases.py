@@ -3,6 +3,7 @@
 To add a use case, add its answer, its two functions and its line in the table; jobs and service follow.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -41,6 +42,8 @@ from app.compute.messages import (
 )
 from app.futures.store import load_futures
 from app.recourse.actions.action_set import ActionSet, action_set
+from app.recourse.actions.ranges import LEAST_SHARE
+from app.recourse.actions.sentences import months_text
 from app.recourse.assess import Assessment, assess
 from app.recourse.certificate import CertificateParams
 from app.recourse.correct import Correction, CorrectionStatus, correct
@@ -113,6 +116,9 @@ def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem
             constraints=question.constraints,
             rules=model.rules,
             cost_weights=question.cost_weights,
+            timing=question.timing,
+            valid_months=math.inf if question.valid_months is None else question.valid_months,
+            least_share=LEAST_SHARE,
         ),
         siblings=tuple(sibling.by(deadline) for sibling in _siblings(ref, question.certificate)),
         others={name: tasks.load(_named(ref.store, name)).black_box for name in others},
@@ -137,6 +143,12 @@ def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, 
 
 
 # --- recourse --------------------------------------------------------------------------------------------------------
+
+
+EXPIRES_WARNING = (
+    "This takes {}, longer than the answer is valid: the model may decide otherwise by then, and another version of it "
+    "may be in use."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +203,14 @@ def recourse_answer(frame: Frame, action_set: ActionSet, found: RecourseResult) 
         plan=plan_answer(found.plan),
         surrogate=found.surrogate,
         diagnostics=found.diagnostics,
-        warnings=found.warnings,
+        warnings=(*found.warnings, *_expires_before(frame, found)),
     )
+
+
+def _expires_before(frame: Frame, found: RecourseResult) -> list[str]:
+    """A warning of answers that are no longer valid when their changes are made."""
+    months = max((one.takes_months for one in found.counterfactuals), default=0.0)
+    return [EXPIRES_WARNING.format(months_text(months))] if months > 0.0 and months > frame.valid_months else []
 
 
 def out_of_time(frame: Frame, elapsed_ms: float) -> RecourseAnswer:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import BoundaryNotFound, BudgetExceeded, DeadlineExceeded, DegenerateSurrogate
+from app.recourse.actions.impossible import impossible
 from app.recourse.certificate import CertificateParams, certify, certify_plan, judged, local_model
 from app.recourse.models.black_box import Meter
 from app.recourse.problem import RecourseProblem
@@ -62,7 +63,7 @@ def assess(
     scores = meter.score_raw(rows_raw)
     certificates: tuple[Certificate | None, ...] = (None,) * len(rows_raw)
     plan: PlanCertificate | None = None
-    factual_score, warnings = math.nan, problem.action_set.impossible(rows_raw)
+    factual_score, warnings = math.nan, impossible(problem.action_set, rows_raw)
     try:
         asked = problem.about(rows_raw)
         seen = survey(asked, meter, SAMPLER)

@@ -223,19 +223,20 @@ def judged(
     certificates: Sequence[Certificate | None],
 ) -> tuple[AssessedCounterfactual, ...]:
     """Given raw rows with their scores, costs and certificates."""
-    costs = problem.action_set.cost(rows_raw)
+    costs, takes = problem.action_set.cost(rows_raw), problem.action_set.clock.total(rows_raw)
     return tuple(
         AssessedCounterfactual(
             row_raw=row_raw,
             score=None if math.isnan(score) else score,
             probability=problem.black_box.probability_of(score),
             cost=float(cost),
-            changed=tuple(np.flatnonzero(row_raw != problem.factual_raw).tolist()),
+            changed=problem.action_set.changes(row_raw),
+            takes_months=float(months),
             certificate=one,
             future=future,
         )
-        for row_raw, score, cost, one, future in zip(
-            rows_raw, scores.tolist(), costs, certificates, future_certificates(problem, rows_raw), strict=True
+        for row_raw, score, cost, months, one, future in zip(
+            rows_raw, scores.tolist(), costs, takes, certificates, future_certificates(problem, rows_raw), strict=True
         )
     )
 

@@ -21,6 +21,7 @@ from app.errors import (
     RecourseError,
     SolverFailed,
 )
+from app.recourse.actions.impossible import impossible
 from app.recourse.certificate import CertificateParams, certify, judged, local_model, plan_certificate
 from app.recourse.models.black_box import Meter, favourable
 from app.recourse.models.linear import WeightMoments, homogeneous
@@ -151,7 +152,7 @@ class _Correcting:
                 model_rows=self.meter.rows,
                 elapsed_ms=1e3 * (time.perf_counter() - self.started),
             ),
-            warnings=(*self.problem.action_set.impossible(self.plan_raw), *self.warnings),
+            warnings=(*impossible(self.problem.action_set, self.plan_raw), *self.warnings),
         )
 
     def _work(self) -> Reason | None:

@@ -1,7 +1,7 @@
 """Records that no method proposed, for answers in which the proposals were refused or there were none.
 
-Favourable reference records made legal for this person, extreme changes of one or two features, and, where the model
-refuses these too, the constraint that binds.
+Favourable reference records made legal for this person, extreme changes of one or two features, records in which only
+time has passed, and, where the model refuses these too, the constraint of the request that binds.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,9 @@ def fallback_rows(
     ----------
     rank : how favourable raw rows are expected to be; only the order counts
     """
-    return np.unique(np.concatenate([_reference_rows(problem, rank), _corners(problem.action_set)]), axis=0)
+    actions = problem.action_set
+    rows_raw = np.unique(np.concatenate([_reference_rows(problem, rank), _corners(actions)]), axis=0)
+    return np.concatenate([actions.clock.settled(rows_raw), actions.clock.waiting()])
 
 
 def _reference_rows(
@@ -75,16 +77,12 @@ def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
     singles = [
         (j, value)
         for j in np.flatnonzero(actions.movable).tolist()
-        for value in (
-            range(len(space.features[j].levels))
-            if space.features[j].is_group
-            else (actions.lower_raw[j], actions.upper_raw[j])
-        )
+        for value in (actions.levels(j) if space.features[j].is_group else (actions.lower_raw[j], actions.upper_raw[j]))
         if np.isfinite(value) and value != actions.factual_raw[j]
     ]
     pairs = [(one, other) for k, one in enumerate(singles) for other in singles[k + 1 :] if one[0] != other[0]]
     chosen = [(one, one) for one in singles] + pairs[:MAX_PAIRS]
-    rows = np.tile(actions.start_raw, (len(chosen), 1))
+    rows = np.tile(actions.factual_raw, (len(chosen), 1))
     for row_raw, moves in zip(rows, chosen, strict=True):
         for j, value in moves:
             row_raw[j] = value
@@ -92,7 +90,9 @@ def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
 
 
 def relaxation(problem: RecourseProblem) -> Relaxation | None:
-    """The constraint whose removal helps most, also among features that cannot change and so vary in no sample.
+    """The constraint of the request whose removal helps most.
+
+    Also among features that cannot change and so vary in no sample.
 
     Uses a minimax machine of the nearest reference records of both decisions, whose scores are known, so no model is
     called. None where these records determine no machine, or no single constraint helps.

@@ -1,6 +1,7 @@
 """The question: one applicant, one model, what the person can change."""
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -8,13 +9,14 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.sentences import name_text, number_text
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, favourable
-from app.recourse.models.committee import Futures
+from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.models.linear import WeightMoments
 
 MOST_NEIGHBOURS = 1500
@@ -60,6 +62,30 @@ class Reference:
         return np.asarray((self.X_favourable**2).sum(axis=1))
 
     @cached_property
+    def _shown(self) -> tuple[tuple[frozenset[float], float, float], ...]:
+        """Of each feature the states and levels that occur, and the smallest and largest number."""
+        shown = []
+        for feature, column in zip(self.space.features, self.rows_raw.T, strict=True):
+            is_state = np.isin(column, feature.states_raw) | (not feature.is_number)
+            numbers = column[~is_state]
+            ends = (float(numbers.min()), float(numbers.max())) if numbers.size else (math.nan, math.nan)
+            shown.append((frozenset(np.unique(column[is_state]).tolist()), *ends))
+        return tuple(shown)
+
+    def unseen(self, row_raw: Float[np.ndarray, "p"]) -> list[str]:
+        """Sentences on values of a record that no reference record comes near to; protected features are not named."""
+        sentences = []
+        for feature, value, (known, low, high) in zip(self.space.features, row_raw.tolist(), self._shown, strict=True):
+            if feature.protected or value in known or low <= value <= high:
+                continue
+            if feature.is_number and value not in feature.states_raw and low <= high:
+                ends = " to ".join(number_text(feature, end) for end in (low, high))
+                sentences.append(f"The {name_text(feature)} lies outside what the reference records show: {ends}.")
+            else:
+                sentences.append(f"No reference record has this value of the {name_text(feature)}.")
+        return sentences
+
+    @cached_property
     def median_distances(self) -> tuple[float, float]:
         """Median L2 distance of an encoded record to the nearest different one, and to any different one.
 
@@ -87,6 +113,23 @@ class Robustness:
     `validity.future` reports the other half. Needs a model with future models; null asks for none."""
 
 
+class Decided:
+    """Decisions of future models, each about a record once: validity, plan and bounds ask about the same ones."""
+
+    def __init__(self, models: FutureModels) -> None:
+        self._models = models
+        self._known: dict[bytes, Bool[np.ndarray, k]] = {}
+
+    def about(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n k"]:
+        """Which of the models accept each raw row."""
+        keys = [row_raw.tobytes() for row_raw in rows_raw]
+        new = {key: i for i, key in enumerate(keys) if key not in self._known}
+        if new:
+            accepted = self._models.scores_raw(rows_raw[list(new.values())]) >= 0.0
+            self._known |= zip(new, accepted, strict=True)
+        return np.array([self._known[key] for key in keys])
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecourseProblem:
     """One applicant's question."""
@@ -105,6 +148,12 @@ class RecourseProblem:
     seed: int = 0
     deadline: float | None = None
     """`time.monotonic()` by which the answer is due; None for no limit."""
+
+    @cached_property
+    def held_back(self) -> "Decided":
+        """What the held-back future models decide about records; needs `futures`."""
+        assert self.futures is not None
+        return Decided(self.futures.held_back)
 
     @cached_property
     def noise_seed(self) -> int:

@@ -270,7 +270,9 @@ class Counterfactual:
     cost: float
     """Weighted L1 in encoded units, a change of category counts 1."""
     changed: tuple[int, ...]
-    """Indices of the features that differ from the factual."""
+    """Indices of the features that the person has to change."""
+    takes_months: float = 0.0
+    """How long that takes."""
     certificate: Certificate | None = None
     """None where it was not asked for, or where the decisions around the factual determine no local model."""
     report: MethodReport | None = None
@@ -289,6 +291,7 @@ class AssessedCounterfactual:
     probability: float | None
     cost: float
     changed: tuple[int, ...]
+    takes_months: float = 0.0
     certificate: Certificate | None
     report: None = None
     """No method made it."""
@@ -316,12 +319,13 @@ class PlanCertificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxation(AnswerPart):
-    """The constraint whose removal helps most."""
+    """The constraint of the request whose removal helps most."""
 
     constraint: str
-    """`immutable`, `direction`, `bounds` or `max_changes` of the request, or `change` of the model."""
+    """`immutable`, `direction`, `bounds`, `max_change`, `least_change`, `max_changes` or `horizon_months`: always one
+    that the request sets."""
     feature: str | None
-    """The feature it binds; null for `max_changes` and rules."""
+    """The feature it binds; null for `max_changes` and `horizon_months`."""
     sufficient: bool
     """Whether removing it alone makes a favourable record possible under the local model."""
     text: str

@@ -60,6 +60,7 @@ BUDGET_WARNING = (
     "The model's request budget was used up before the search ended. The model accepts this answer, but a better one "
     "may exist."
 )
+UNSEEN_WARNING = "The model's decisions about such records may be unreliable."
 NO_FUTURES = Fault("/future_validity", "needs future models, and this model has none: rehearse its retraining first")
 NOT_AIMED_WARNING = (
     "Time or budget ran out before the search asked the future models; `validity.future` says how many of them accept "
@@ -145,6 +146,7 @@ def answer_with(
     if problem.future_validity is not None and problem.futures is None:
         raise InvalidRequest(faults=[NO_FUTURES])
     draft = Draft(problem, meter)
+    draft.warnings += [f"{sentence} {UNSEEN_WARNING}" for sentence in problem.reference.unseen(problem.factual_raw)]
     reason: Reason | None
     try:
         reason = _derive(draft, shared, method, params, certificate or CertificateParams())

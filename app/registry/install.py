@@ -138,7 +138,9 @@ class _Examination:
         path = self._copy(self.draft.reference, "/reference") if self.draft.reference else None
         if path is None or self.draft.features is None:
             return None
-        features, label = self.draft.features, self.draft.label
+        # Derived columns follow from the others.
+        features = tuple(feature for feature in self.draft.features if feature.derived is None)
+        label = self.draft.label
         table, faults = read_reference(path, features if label is None else (*features, outcome(label)))
         self.faults += faults
         if table is None or label is None:

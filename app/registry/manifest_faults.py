@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from app.errors import Fault
 from app.recourse.features import Feature, escape, schema_faults
+from app.recourse.features.derived import derived_faults
 from app.recourse.models.black_box import LOGIT_LIMIT, Input, Output
 from app.registry.artifact import Architecture, Artifact, Endpoint, Format, Protocol
 from app.registry.manifest import INSTALLED, Manifest
@@ -75,7 +76,7 @@ def feature_faults(features: Sequence[Feature]) -> list[Fault]:
         for field in fields(feature)
         if isinstance(value := getattr(feature, field.name), float) and not math.isfinite(value)
     ]
-    return endless or schema_faults(features)
+    return endless or schema_faults(features) or derived_faults(features)
 
 
 def path_faults(artifact: Artifact | Endpoint | None, reference: str | None) -> list[Fault]:

@@ -1,6 +1,5 @@
 """What was told about future models against what later versions did: on request, and kept up to date by itself."""
 
-import asyncio
 import time
 from collections import defaultdict
 from typing import TypeAlias
@@ -13,6 +12,7 @@ from app.errors import RecourseError, UnknownModel
 from app.futures.store import read_record
 from app.observability import log
 from app.service.models import Models
+from app.service.watch import Watch
 from app.settings import Settings
 
 CALIBRATION_S = 30.0
@@ -20,9 +20,6 @@ CALIBRATION_S = 30.0
 
 WAIT_S = 3600.0
 """Longest time that a calibration which nobody waits for waits for a child."""
-
-LOOK_S = 30.0
-"""Seconds between looks for versions that were registered meanwhile."""
 
 AGAIN_S = 3600.0
 """Seconds after which the calibration of a model is computed again: more was promised since."""
@@ -46,7 +43,7 @@ class Calibrations:
         self._models = models
         self._lane = lane
         self._aside = aside
-        self._watching: asyncio.Task[None] | None = None
+        self._watch = Watch(self._look)
         self._known: dict[str, tuple[Versions, float]] = {}
 
     async def of(self, model_id: str) -> Json:
@@ -68,21 +65,17 @@ class Calibrations:
     def watch(self) -> None:
         """Store the corrections of a model when a version of it is registered, and once an hour."""
         if self._automatic:
-            self._watching = asyncio.get_running_loop().create_task(self._watch())
+            self._watch.start()
 
     async def close(self) -> None:
         """Stop watching."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._watch.close()
 
-    async def _watch(self) -> None:
-        while True:
-            for model_id, versions in self._retrained().items():
-                known, at = self._known.get(model_id, ((), 0.0))
-                if versions != known or time.monotonic() > at + AGAIN_S:
-                    await self._calibrate(model_id, versions)
-            await asyncio.sleep(LOOK_S)
+    async def _look(self) -> None:
+        for model_id, versions in self._retrained().items():
+            known, at = self._known.get(model_id, ((), 0.0))
+            if versions != known or time.monotonic() > at + AGAIN_S:
+                await self._calibrate(model_id, versions)
 
     def _retrained(self) -> dict[str, Versions]:
         """Models with several versions, of which one at least has told something about future models."""

@@ -1,6 +1,5 @@
 """Future models of registered versions: jobs that make them, on request or where a label is there to train on."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict
 
@@ -16,13 +15,11 @@ from app.jobs.kinds import FUTURES
 from app.observability import log
 from app.registry.version import RegisteredModel
 from app.service.models import Models
+from app.service.watch import Watch
 from app.settings import Settings
 
 REHEARSAL_S = 12 * 3600.0
 """Time for one attempt to make the future models of a version; what it has made is kept."""
-
-LOOK_S = 30.0
-"""Seconds between looks for versions that were registered meanwhile."""
 
 
 class Rehearsals:
@@ -32,7 +29,7 @@ class Rehearsals:
         self._automatic = settings.rehearse == "auto" and settings.run_jobs
         self._models = models
         self._jobs = jobs
-        self._watching: asyncio.Task[None] | None = None
+        self._watch = Watch(self._look)
         self._refused: set[str] = set()
 
     async def start(self, name: str, changes: Mapping[str, object]) -> Job:
@@ -67,20 +64,16 @@ class Rehearsals:
     def watch(self) -> None:
         """Make future models of every active version with a label that has none, as versions are registered."""
         if self._automatic:
-            self._watching = asyncio.get_running_loop().create_task(self._watch())
+            self._watch.start()
 
     async def close(self) -> None:
         """Stop watching."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._watch.close()
 
-    async def _watch(self) -> None:
-        while True:
-            for model in self._models.all():
-                if wants_futures(model) and model.name not in self._refused:
-                    await self._start(model)
-            await asyncio.sleep(LOOK_S)
+    async def _look(self) -> None:
+        for model in self._models.all():
+            if wants_futures(model) and model.name not in self._refused:
+                await self._start(model)
 
     async def _start(self, model: RegisteredModel) -> None:
         try:

@@ -12,7 +12,7 @@ from app.compute.messages import ModelRef, Store
 from app.errors import Fault, InvalidRequest, UnknownModel
 from app.futures.store import status
 from app.metrics import Metrics
-from app.recourse.features import Feature
+from app.recourse.features import Feature, Table
 from app.recourse.models.black_box import Output
 from app.registry.version import RegisteredModel
 from app.settings import Settings
@@ -112,7 +112,7 @@ class Models:
         model = self.find(name)
         return {
             "model": plain(identity(model)),
-            "features": [_describe(feature) for feature in model.space.features],
+            "features": [_describe(feature) for feature in model.space.schema],
             "rules": [rule.text for rule in model.rules],
             "sample": await self.ask(model, tasks.sample),
         }
@@ -121,7 +121,9 @@ class Models:
         """The model's decisions. Raises `InvalidRecord` with the faults of all records."""
         model = self.find(name)
         rows_raw = model.space.read_many(records, pointer="/records")
-        return {"model": plain(identity(model)), "predictions": await self.ask(model, tasks.predict, rows_raw)}
+        told = await self.ask(model, tasks.predict, rows_raw)
+        derived = [_derived(model.space.schema, model.space.record(row_raw)) for row_raw in rows_raw]
+        return {"model": plain(identity(model)), "predictions": told, "derived": derived}
 
 
 def _summary(model: RegisteredModel) -> Json:
@@ -149,7 +151,24 @@ def _describe(feature: Feature) -> Json:
         "max": feature.max,
         "step": feature.step,
         "decimals": feature.decimals,
-        "categories": None if feature.is_number else list(feature.levels),
+        "categories": None if feature.is_number else [level for level in feature.levels if level is not None],
         "change": feature.change.value,
         "cost": feature.cost,
+        "spread": None if feature.is_group else feature.scale,
+        "missing": feature.missing is not None,
+        "special": {f"{code:.15g}": meaning for code, meaning in feature.special.items()},
+        "derived": _formula(feature),
+        "protected": feature.protected,
     }
+
+
+def _derived(schema: Sequence[Feature], record: Mapping[str, object]) -> Json:
+    """The derived values of a whole record."""
+    return {feature.name: record[feature.name] for feature in schema if feature.derived is not None}
+
+
+def _formula(feature: Feature) -> str | None:
+    """How a derived feature follows from others, in words."""
+    if isinstance(feature.derived, Table):
+        return f"a table of {feature.derived.from_}"
+    return feature.derived

@@ -23,6 +23,7 @@ from app.jobs.job import BATCH, Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import FUTURES, JOB_KINDS, JobKind
 from app.metrics import Metrics
+from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
 from app.service.calibrations import Calibrations
 from app.service.futures import Rehearsals
@@ -157,7 +158,7 @@ class Service:
         valid_days = self.settings.valid_days
         frame = {"model": plain(identity(model)), "method": _method(question), "valid_days": valid_days}
         return {
-            **job_payload(self.models.ref(model), question, frame),
+            **job_payload(self.models.ref(model), self._valid(question), frame),
             "plan_s": self._plan_s,
             "deadline_s": self._deadline_ms(terms) / 1000.0,
             "store": terms.store,
@@ -184,7 +185,11 @@ class Service:
             created_at=timestamp(created),
             expires_at=timestamp(created + timedelta(days=self.settings.valid_days)),
         )
-        return model, replace(question, **dict(zip(reading, read, strict=False))), frame
+        return model, replace(self._valid(question), **dict(zip(reading, read, strict=False))), frame
+
+    def _valid(self, question: Asked) -> Asked:
+        """The question with the validity of its answer, which is how long the answer may take."""
+        return replace(question, valid_months=self.settings.valid_days / DAYS_PER_MONTH)
 
     async def _computed(self, name: str, model: RegisteredModel, question: Case, frame: Frame, terms: Terms) -> Json:
         began, stopped = time.perf_counter(), USE_CASES[name].stopped

@@ -13,7 +13,7 @@ import pytest
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import faults
-from tests.conftest import run
+from tests.conftest import NO_TLS, run
 from tests.registry.loan import ModelDirectory, make_linear
 
 NAMES = ("income", "amount", "age", "debt")
@@ -53,7 +53,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     registry.register(plane(root / "now", "2", WEIGHTS, INTERCEPT).write())
     registry.register(plane(root / "waiting", "3", 0.5 * WEIGHTS + 0.3, -2.0).write(), active=False)
     for running in run(Settings(models_store=root / "store", lanes_sync=1, port=0)):
-        with httpx.Client(base_url=running.url, timeout=30) as client:
+        with httpx.Client(base_url=running.url, timeout=30, verify=NO_TLS) as client:
             yield client
 
 

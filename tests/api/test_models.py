@@ -12,7 +12,7 @@ from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import APPLICANT, faults, problem, question
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_FEW, LOOPS
-from tests.conftest import run
+from tests.conftest import NO_TLS, run
 from tests.registry.loan import make_linear
 
 
@@ -121,17 +121,18 @@ def loans(tmp_path: Path, loan_store: Path) -> Path:
     return tmp_path / "store"
 
 
+@pytest.mark.slow
 def test_a_model_that_never_answers_is_stopped_at_the_default_deadline(store: Path) -> None:
     settings = Settings(models_store=store, trust_pickle=True, lanes_sync=1, default_deadline_ms=400)
     for running in run(settings):
-        with httpx.Client(base_url=running.url, timeout=30) as client:
+        with httpx.Client(base_url=running.url, timeout=30, verify=NO_TLS) as client:
             problem(predict(client, LOOPS), 504, "lane-timeout")
 
 
 def test_what_happens_in_the_store_is_seen_at_once(loans: Path, tmp_path: Path) -> None:
     for running in run(Settings(models_store=loans, lanes_sync=1)):
         registry = Registry(loans)
-        with httpx.Client(base_url=running.url, timeout=30) as client:
+        with httpx.Client(base_url=running.url, timeout=30, verify=NO_TLS) as client:
             before = client.post("/recourse", json=question()).json()
             assert before["model"]["version"] == "1"
             newer = make_linear(tmp_path / "newer")
@@ -149,7 +150,7 @@ def test_what_happens_in_the_store_is_seen_at_once(loans: Path, tmp_path: Path) 
 def test_a_model_whose_files_changed_is_unusable_and_not_answered_with(loans: Path) -> None:
     (loans / "loan" / "1" / "model.yaml").write_text("id: loan")
     for running in run(Settings(models_store=loans, lanes_sync=1)):
-        with httpx.Client(base_url=running.url, timeout=30) as client:
+        with httpx.Client(base_url=running.url, timeout=30, verify=NO_TLS) as client:
             problem(client.post("/recourse", json=question()), 503, "model-unusable")
             (warning,) = get(client, "/health/ready")["warnings"]
             assert "loan@1" in warning
@@ -159,7 +160,7 @@ def test_models_that_workers_cannot_load_are_warned_of(store: Path) -> None:
     artifact = store / "loan" / "1" / Registry(store).find("loan").manifest.file.path
     artifact.write_bytes(artifact.read_bytes().replace(b"-0.5", b"-0.4"))
     for running in run(Settings(models_store=store, lanes_sync=1)):
-        with httpx.Client(base_url=running.url, timeout=30) as client:
+        with httpx.Client(base_url=running.url, timeout=30, verify=NO_TLS) as client:
             changed, distrusted = get(client, "/health/ready")["warnings"]
             assert "loan@1 cannot be loaded any more; /artifact/sha256: is not the digest of the file" in changed
             assert "odd@1" in distrusted

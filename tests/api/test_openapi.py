@@ -22,7 +22,7 @@ from app.api.media_type import JSON, NDJSON
 from app.api.openapi import render
 from app.api.schemas.corrections import CORRECT_EXAMPLES
 from app.api.schemas.frontier import FRONTIER_EXAMPLES
-from tests.conftest import Running
+from tests.conftest import NO_TLS, Running
 
 CHECKED_IN = Path(__file__).parents[2] / "openapi.json"
 
@@ -97,7 +97,7 @@ def test_every_reference_leads_somewhere(description: Any) -> None:
 
 @pytest.fixture(scope="module")
 def demo_client(demo: Running) -> Any:
-    with httpx.Client(base_url=demo.url, timeout=30) as client:
+    with httpx.Client(base_url=demo.url, timeout=30, verify=NO_TLS) as client:
         yield client
 
 

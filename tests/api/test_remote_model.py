@@ -11,7 +11,7 @@ import pytest
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import APPLICANT, problem, question
-from tests.conftest import Running, run
+from tests.conftest import NO_TLS, Running, run
 from tests.remote.serving import ModelServer, make_remote, shared
 
 PROTOCOLS = {"tensors": ("oip-v2", "encoded"), "mlflow": ("mlflow", "raw")}
@@ -40,7 +40,7 @@ def server(remote: Running) -> Iterator[ModelServer]:
 
 @pytest.fixture
 def client(remote: Running, server: ModelServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=remote.url, timeout=30) as client:
+    with httpx.Client(base_url=remote.url, timeout=30, verify=NO_TLS) as client:
         yield client
 
 

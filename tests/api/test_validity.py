@@ -223,6 +223,7 @@ def test_a_model_that_never_answers_is_stopped_at_the_deadline(client: httpx.Cli
     assert judge(client)["counterfactuals"]
 
 
+@pytest.mark.slow
 def test_a_model_that_dies_or_breaks_its_contract_is_named(client: httpx.Client) -> None:
     problem(post(client, brought() | odd(DIES)), 500, "lane-crashed")
     problem(post(client, brought() | odd(GIVES_TOO_MUCH)), 502, "model-output-invalid")

@@ -151,6 +151,7 @@ def test_a_first_recourse_takes_two_clicks(workbench: Open) -> None:
     assert page.evaluate("() => shifts") < 0.01
 
 
+@pytest.mark.slow
 def test_the_decision_follows_what_is_typed(workbench: Open) -> None:
     page = workbench()
     page.click("#example")
@@ -162,6 +163,7 @@ def test_the_decision_follows_what_is_typed(workbench: Open) -> None:
     assert text(page, "#answer-body h3") == "The model already says yes. Nothing needs to change."
 
 
+@pytest.mark.slow
 def test_the_form_says_what_may_be_entered(workbench: Open) -> None:
     page = workbench()
     page.wait_for_selector("#example:enabled")
@@ -203,6 +205,7 @@ def test_the_keyboard_is_enough(workbench: Open) -> None:
     assert page.get_attribute("#slider", "aria-valuetext") == "at least 50 in 100 retrained models"
 
 
+@pytest.mark.slow
 def test_the_page_works_below_a_path(browser: Any, demo: Running) -> None:
     prefix = f"{demo.url}/lender"
 
@@ -234,6 +237,7 @@ def test_a_limit_that_blocks_is_named_and_can_be_taken_back(workbench: Open) -> 
     assert text(page, ".changes").startswith("Increase the net monthly income")
 
 
+@pytest.mark.slow
 def test_a_range_is_kept(workbench: Open) -> None:
     page = workbench()
     ask(page)
@@ -263,6 +267,7 @@ def test_every_method_has_its_parameters_and_its_dial(desk: Open) -> None:
         assert page.is_visible("#slider-panel") == bool(method["knobs"])
 
 
+@pytest.mark.slow
 def test_what_a_method_measured_is_told(workbench: Open) -> None:
     page = workbench()
     page.wait_for_selector("#example:enabled")
@@ -317,6 +322,7 @@ def test_the_default_request_asks_for_future_validity(desk: Open) -> None:
     assert "40 retrained models: 20 guide the search for an answer, and 20 others measure" in text(page, "#futures")
 
 
+@pytest.mark.slow
 def test_stand_ins_are_named_as_such(desk: Open, lender: Running) -> None:
     page = desk()
     choose(page, "other")
@@ -328,6 +334,7 @@ def test_stand_ins_are_named_as_such(desk: Open, lender: Running) -> None:
     assert "at least 90 in 100 stand-in models" in text(page, "#slider-hint")
 
 
+@pytest.mark.slow
 def test_without_future_models_nothing_is_claimed_about_retraining(desk: Open) -> None:
     page = desk()
     choose(page, "plain")
@@ -343,6 +350,7 @@ def test_without_future_models_nothing_is_claimed_about_retraining(desk: Open) -
     assert text(page, "#slider-hint").startswith("Step 6 of 8.")
 
 
+@pytest.mark.slow
 def test_a_corrected_share_is_told(desk: Open, lender: Running) -> None:
     def answer(route: Any) -> None:
         found = httpx.post(f"{lender.url}/recourse", json=json.loads(route.request.post_data), timeout=30).json()
@@ -356,6 +364,7 @@ def test_a_corrected_share_is_told(desk: Open, lender: Running) -> None:
     assert lower in text(page, ".certificate")
 
 
+@pytest.mark.slow
 def test_the_slider_asks_for_a_share_of_future_models(desk: Open) -> None:
     page = desk()
     ask(page)
@@ -366,6 +375,7 @@ def test_the_slider_asks_for_a_share_of_future_models(desk: Open) -> None:
     assert text(page, "#slider-hint").startswith("The search requires a yes from at least 95 in 100 retrained models.")
 
 
+@pytest.mark.slow
 def test_it_is_told_how_far_an_answer_got(desk: Open) -> None:
     page = desk()
     page.click("#example")
@@ -382,6 +392,7 @@ def test_it_is_told_how_far_an_answer_got(desk: Open) -> None:
     assert f"If the lender trains its model again {count} of 20 retrained models say" in text(page, "#answer-body")
 
 
+@pytest.mark.slow
 def test_the_members_of_a_plan_are_judged_together(desk: Open) -> None:
     page = desk()
     page.wait_for_selector("#example:enabled")
@@ -401,6 +412,7 @@ def test_the_members_of_a_plan_are_judged_together(desk: Open) -> None:
     assert "Retrained models that say yes" in text(page, ".ways-table")
 
 
+@pytest.mark.slow
 def test_the_curve_asks_for_shares_of_future_models(desk: Open) -> None:
     page = desk()
     ask(page)
@@ -430,6 +442,7 @@ FUTURES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_future_models_are_trained_from_the_page(desk: Open, lender: Running) -> None:
     plain = httpx.get(f"{lender.url}/models/plain").json()
     ready = {
@@ -472,6 +485,7 @@ def test_future_models_are_trained_from_the_page(desk: Open, lender: Running) ->
     assert text(page, "#slider-hint").startswith("The search requires a yes from at least 90 in 100 retrained models.")
 
 
+@pytest.mark.slow
 def test_it_is_told_why_training_failed(desk: Open, lender: Running) -> None:
     plain = httpx.get(f"{lender.url}/models/plain").json()
     failed = {**FUTURES, "status": "failed", "detail": "Of 60 future models 40 are no better than chance."}
@@ -510,6 +524,7 @@ def test_a_point_of_the_frontier_shows_its_changes(workbench: Open) -> None:
     assert page.locator("#curve circle").count() == 8
 
 
+@pytest.mark.slow
 def test_bounds_that_come_late_stay_with_their_answer(workbench: Open, demo: Running) -> None:
     waiting: list[Any] = []
     answers: list[Any] = []
@@ -554,6 +569,7 @@ def test_bounds_that_come_late_stay_with_their_answer(workbench: Open, demo: Run
 # --- the ledger ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_what_was_asked(workbench: Open, demo: Running) -> None:
     asked: list[Any] = []
 
@@ -593,6 +609,7 @@ def with_calibration(found: Any) -> Callable[[Page], None]:
     return lambda page: stub(page, "/calibration", lambda route: route.fulfill(json=found))
 
 
+@pytest.mark.slow
 def test_what_was_told_is_held_against_what_was_kept(desk: Open) -> None:
     page = desk(prepare=with_calibration(CALIBRATION))
     page.wait_for_selector("#example:enabled")
@@ -611,6 +628,7 @@ def test_what_was_told_is_held_against_what_was_kept(desk: Open) -> None:
     assert page.locator("#reliability circle").count() == 1
 
 
+@pytest.mark.slow
 def test_without_promises_there_is_no_calibration(desk: Open) -> None:
     page = desk(prepare=with_calibration({**CALIBRATION, "bins": [], "methods": [], "promises": 0}))
     page.wait_for_selector("#example:enabled")
@@ -671,7 +689,7 @@ def violations(page: Page) -> list[str]:
     return [f"{fault['id']}: {node['html'][:120]}" for fault in found for node in fault["nodes"]]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing(workbench: Open, scheme: str) -> None:
     page = workbench(color_scheme=scheme, bypass_csp=True, reduced_motion="reduce")
     page.wait_for_selector("#example:enabled")
@@ -685,6 +703,7 @@ def test_axe_finds_nothing(workbench: Open, scheme: str) -> None:
     assert violations(page) == []
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_in_the_calibration(desk: Open) -> None:
     page = desk(prepare=with_calibration(CALIBRATION), bypass_csp=True, reduced_motion="reduce")
     page.wait_for_selector("#example:enabled")
@@ -693,7 +712,7 @@ def test_axe_finds_nothing_in_the_calibration(desk: Open) -> None:
     assert violations(page) == []
 
 
-@pytest.mark.parametrize("width", [320, 768])
+@pytest.mark.parametrize("width", [320, pytest.param(768, marks=pytest.mark.slow)])
 def test_nothing_is_wider_than_a_phone(desk: Open, width: int) -> None:
     page = desk(prepare=with_calibration(CALIBRATION))
     page.set_viewport_size({"width": width, "height": 700})

@@ -2,19 +2,18 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from app.futures.store import load_futures, status
+from tests.forks import Fork, forks
 from tests.futures.models import registered
 
 
-def start(store: Path, ledger: Path) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, "-m", "tests.futures.killed", str(store), str(ledger)])
+def start(store: Path, ledger: Path) -> Fork:
+    return forks().start("tests.futures.killed", [str(store), str(ledger)], env=os.environ)
 
 
 def made(ledger: Path) -> list[str]:

@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import httpx
 import pytest
 
 from tests.conftest import until
+from tests.forks import forks
 from tests.processes import children, gone
 
 ROOT = Path(__file__).parents[2]
@@ -140,10 +140,8 @@ class Server:
         self.log = directory / f"log-{uuid.uuid4().hex[:6]}"
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("RECOURSE_")}
         with self.log.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.jobs.server"],
-                env=inherited | {"RECOURSE_PORT": "0"} | settings, cwd=ROOT, stderr=stderr, start_new_session=True,
-            )  # fmt: skip
+            env = inherited | {"RECOURSE_PORT": "0"} | settings
+            self._process = forks().start("tests.jobs.server", env=env, stderr=stderr)
         until(lambda: b"running on" in self.log.read_bytes() or self._process.poll() is not None)
         assert self._process.poll() is None, self.log.read_text()
         (line,) = (line for line in self.lines() if "running on" in line["event"])
@@ -205,10 +203,7 @@ class Worker:
         self.log = directory / f"log-{uuid.uuid4().hex[:6]}"
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("RECOURSE_")}
         with self.log.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.jobs.worker"],
-                env=inherited | settings, cwd=ROOT, stderr=stderr, start_new_session=True,
-            )  # fmt: skip
+            self._process = forks().start("tests.jobs.worker", env=inherited | settings, stderr=stderr)
         until(lambda: b"job-store-opened" in self.log.read_bytes() or self._process.poll() is not None)
         assert self._process.poll() is None, self.log.read_text()
 

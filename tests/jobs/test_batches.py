@@ -16,7 +16,7 @@ from app.jobs.batch.lines import SEEDS
 from tests.api.asking import APPLICANT, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import until
-from tests.jobs.conftest import Start
+from tests.jobs.conftest import Start, on_sqlite
 from tests.jobs.serving import OwnPostgres, Server, drop_connections, own_postgres
 from tests.processes import gone
 
@@ -205,6 +205,7 @@ def test_what_all_rows_have_in_common_is_refused_at_once(server: Server) -> None
     problem(post(json.dumps({"model": "loan"}), **{"Content-Type": "application/x-ndjson"}), 422, "invalid-request")
 
 
+@on_sqlite
 def test_a_batch_has_limits(start: Start) -> None:
     server = start(RECOURSE_MAX_BATCH_ROWS="3", RECOURSE_MAX_BATCH_BYTES="2000", RECOURSE_MAX_BODY_BYTES="1024").ready()
     problem(server.client.post(PATH, json={"model": "loan", "applicants": rows(4)}), 413, "body-too-large")
@@ -272,6 +273,7 @@ def test_a_batch_survives_its_killed_server(start: Start, ledger: Path) -> None:
     assert len(computed) > len(set(computed)), "a chunk was in flight"
 
 
+@on_sqlite
 def test_a_batch_survives_its_killed_children(start: Start, ledger: Path) -> None:
     applicants = many(3)
     server = start(TEST_LEDGER=str(ledger)).ready()

@@ -13,7 +13,7 @@ from app.api.schemas.calibration import CalibrationAnswer
 from app.compute.lane import Lane
 from app.errors import LedgerUnavailable
 from app.registry.registry import Registry
-from app.service import Service, calibrations
+from app.service import Service, calibrations, watch
 from app.settings import Settings
 from app.store.keys import Scope
 from tests.api.asking import problem
@@ -107,11 +107,11 @@ def test_corrections_follow_the_versions_that_are_registered(tmp_path: Path, mon
         return {}
 
     monkeypatch.setattr(Lane, "run", run)
-    monkeypatch.setattr(calibrations, "LOOK_S", 0.01)
+    monkeypatch.setattr(watch, "LOOK_S", 0.01)
     monkeypatch.setattr(calibrations, "read_record", lambda directory: directory == first.directory or None)
     service = Service(Settings(models_store=tmp_path / "store", state_dir=tmp_path))
 
-    async def watch() -> None:
+    async def follow() -> None:
         service.calibrations.watch()
         await asyncio.sleep(0.1)
         assert asked == [], "one version has nothing to be compared with"
@@ -126,5 +126,5 @@ def test_corrections_follow_the_versions_that_are_registered(tmp_path: Path, mon
         await asyncio.to_thread(until, lambda: len(asked) > 4)
         await service.calibrations.close()
 
-    asyncio.run(watch())
+    asyncio.run(follow())
     assert set(asked) == {"loan"}

@@ -35,7 +35,9 @@ def break_ledger(server: Server, *, away: bool) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("level", ["debug", pytest.param("info", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("start", "level"), [("sqlite", "debug"), ("postgres", "debug"), ("sqlite", "info")], indirect=["start"]
+)
 def test_no_log_line_holds_a_value_a_key_or_a_reference(start: Start, level: str) -> None:
     server = start(RECOURSE_LOG_LEVEL=level).ready()
     client = server.client

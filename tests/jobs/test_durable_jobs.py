@@ -14,7 +14,7 @@ from app.compute.lane import GRACE_S
 from tests.api.asking import APPLICANT, problem, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until
-from tests.jobs.conftest import Start
+from tests.jobs.conftest import Start, on_sqlite
 from tests.jobs.serving import Server, drop_connections
 from tests.processes import gone
 
@@ -335,6 +335,7 @@ def test_a_server_can_be_stopped_while_it_opens_its_jobs(start: Start) -> None:
     start().ready()
 
 
+@on_sqlite
 def test_the_server_answers_before_its_jobs_are_there(start: Start, tmp_path: Path) -> None:
     server = start()
     until(lambda: server.client.post("/recourse", json=question()).status_code == 200)

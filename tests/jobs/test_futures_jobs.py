@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from app.api.schemas.models import FuturesAnswer
 from tests.conftest import until
 from tests.futures.models import estimator, registered
-from tests.jobs.conftest import Start, starting
+from tests.jobs.conftest import Start, on_sqlite, starting
 from tests.jobs.serving import Server
 from tests.optional import library
 
@@ -38,6 +39,7 @@ def test_a_server_makes_future_models_of_a_model_with_a_label(labelled: Server) 
     assert found["agreement"] > 0.8
 
 
+@pytest.mark.slow
 def test_future_models_on_request(labelled: Server) -> None:
     until(lambda: futures(labelled)["status"] == "ready")
     asked = {"source": "stand_in", "records": "same", "search": 5, "held_back": 2}
@@ -63,16 +65,17 @@ def test_future_models_on_request(labelled: Server) -> None:
         ({"records": "all"}, "/records"),
     ],
 )
-def test_nothing_else_can_be_asked_for(labelled: Server, body: dict[str, Any], pointer: str) -> None:
-    refused = labelled.client.post("/models/loan/futures", json=body)
+def test_nothing_else_can_be_asked_for(client: httpx.Client, body: dict[str, Any], pointer: str) -> None:
+    refused = client.post("/models/loan/futures", json=body)
     assert refused.status_code == 422
     assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
 
 
-def test_a_model_that_is_not_there(labelled: Server) -> None:
-    assert labelled.client.post("/models/other/futures", json={}).status_code == 404
+def test_a_model_that_is_not_there(client: httpx.Client) -> None:
+    assert client.post("/models/other/futures", json={}).status_code == 404
 
 
+@on_sqlite
 def test_a_killed_server_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
     def forest() -> Any:
         return library("sklearn.ensemble").RandomForestClassifier(60, random_state=0)

@@ -4,10 +4,10 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +16,31 @@ import pytest
 
 from tests.api.asking import APPLICANT, question
 from tests.api.odd_model import LOOPS
-from tests.conftest import until
+from tests.conftest import NO_TLS, until
+from tests.forks import Fork, forks
 from tests.processes import children, gone
 
 pytestmark = pytest.mark.slow
 
-START = "from app.main import serve; from app.settings import Settings; serve(Settings())"
+get = partial(httpx.get, timeout=30, verify=NO_TLS)
 
 
 @pytest.fixture
-def server(models_store: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A server in a process of its own, ready, and its address."""
+def server(request: pytest.FixtureRequest, models_store: Path, tmp_path: Path) -> Iterator[tuple[Fork, str]]:
+    """A server in a process of its own, ready, and its address; the parameter is the number of its children."""
+    lanes = getattr(request, "param", 1)
     environment = os.environ | {
         "RECOURSE_MODELS_STORE": str(models_store), "RECOURSE_TRUST_PICKLE": "true", "RECOURSE_PORT": "0",
-        "RECOURSE_LANES_SYNC": "2", "RECOURSE_STATE_DIR": str(tmp_path / "state"),
+        "RECOURSE_LANES_SYNC": str(lanes), "RECOURSE_STATE_DIR": str(tmp_path / "state"),
     }  # fmt: skip
     log = tmp_path / "log"
     with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-c", START], env=environment, stderr=stderr, start_new_session=True
-        )
+        process = forks().start("app.cli", ["serve"], env=environment, stderr=stderr)
     try:
         until(lambda: b"running on" in log.read_bytes())
         (line,) = (line for line in log.read_text().splitlines() if "running on" in line)
         url = json.loads(line)["event"].split()[3]
-        until(lambda: httpx.get(f"{url}/health/ready", timeout=30).json().get("workers") == 2)
+        until(lambda: get(f"{url}/health/ready").json().get("workers") == lanes)
         yield process, url
     finally:
         if process.poll() is None:
@@ -56,7 +56,8 @@ def ask_for_ever(url: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends children with their parent")
-def test_no_child_survives_a_killed_server(server: tuple[subprocess.Popen[bytes], str]) -> None:
+@pytest.mark.parametrize("server", [2], indirect=True)
+def test_no_child_survives_a_killed_server(server: tuple[Fork, str]) -> None:
     process, url = server
     ask_for_ever(url)
     pids = children(process.pid)
@@ -66,7 +67,7 @@ def test_no_child_survives_a_killed_server(server: tuple[subprocess.Popen[bytes]
 
 
 def test_a_server_that_is_told_to_stop_ends_with_its_children(
-    server: tuple[subprocess.Popen[bytes], str],
+    server: tuple[Fork, str],
 ) -> None:
     process, url = server
     pids = children(process.pid)
@@ -76,12 +77,12 @@ def test_a_server_that_is_told_to_stop_ends_with_its_children(
     until(lambda: all(gone(pid) for pid in pids))
 
 
-def test_requests_in_flight_are_answered_before_the_server_ends(server: tuple[subprocess.Popen[bytes], str]) -> None:
+def test_requests_in_flight_are_answered_before_the_server_ends(server: tuple[Fork, str]) -> None:
     process, url = server
     body = question(model="odd", applicant={**APPLICANT, "age": LOOPS}, deadline_ms=3_000)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(httpx.post, f"{url}/recourse", json=body, timeout=30)
-        until(lambda: 'state="busy"} 1.0' in httpx.get(f"{url}/metrics", timeout=30).text)
+        until(lambda: 'state="busy"} 1.0' in get(f"{url}/metrics").text)
         process.terminate()
         until(lambda: refused(url))
         assert process.poll() is None
@@ -98,7 +99,7 @@ def refused(url: str) -> bool:
     return False
 
 
-def test_a_busy_server_stops_too(server: tuple[subprocess.Popen[bytes], str]) -> None:
+def test_a_busy_server_stops_too(server: tuple[Fork, str]) -> None:
     process, url = server
     ask_for_ever(url)
     pids = children(process.pid)
@@ -107,13 +108,14 @@ def test_a_busy_server_stops_too(server: tuple[subprocess.Popen[bytes], str]) ->
     until(lambda: all(gone(pid) for pid in pids))
 
 
-def test_a_child_killed_at_work_costs_one_answer(server: tuple[subprocess.Popen[bytes], str]) -> None:
+@pytest.mark.parametrize("server", [2], indirect=True)
+def test_a_child_killed_at_work_costs_one_answer(server: tuple[Fork, str]) -> None:
     process, url = server
     before = set(children(process.pid))
     ask_for_ever(url)
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     until(lambda: all(gone(pid) for pid in before))
-    until(lambda: httpx.get(f"{url}/health/ready", timeout=30).json().get("workers") == 2)
+    until(lambda: get(f"{url}/health/ready").json().get("workers") == 2)
     assert httpx.post(f"{url}/recourse", json=question(deadline_ms=30_000), timeout=60).json()["status"] == "found"
     assert not before & set(children(process.pid))

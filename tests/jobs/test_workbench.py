@@ -1,7 +1,5 @@
 """The workbench in a real browser before a service with jobs, a ledger and keys."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,9 @@ import pytest
 from app.registry.registry import Registry
 from tests.api.odd_model import BROODS
 from tests.browser import Open, ask, chromium, text, workbench_of
+from tests.forks import forks
 from tests.jobs.conftest import Start, StartWorker, starting
-from tests.jobs.serving import ROOT, Server
+from tests.jobs.serving import Server
 from tests.registry.loan import make_linear
 
 
@@ -134,9 +133,8 @@ def test_future_models_are_trained_at_a_click(browser: Any, start: Start, tmp_pa
 @pytest.mark.parametrize("start", ["sqlite"], indirect=True)
 def test_a_key_is_asked_for_once_and_kept_in_the_session_only(browser: Any, start: Start, tmp_path: Path) -> None:
     server = start(RECOURSE_AUTH="required").ready()
-    command = [sys.executable, "-m", "app.cli", "keys", "create", "officer", "--scope=recourse", "--scope=models"]
-    environment = {"RECOURSE_STATE_DIR": str(server.state), "PATH": ""}
-    made = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True)
+    command = ["keys", "create", "officer", "--scope=recourse", "--scope=models"]
+    made = forks().run("app.cli", *command, env={"RECOURSE_STATE_DIR": str(server.state), "PATH": ""})
     secret = made.stdout.strip()
     with workbench_of(browser, str(server.client.base_url).rstrip("/")) as workbench:
         page = workbench()

@@ -30,7 +30,7 @@ Table = list[Record]
 
 
 def records(n: int = 600, seed: int = 0) -> tuple[Table, np.ndarray]:
-    """Records, some values of which are missing, and whether each was repaid. That a value is missing means something."""
+    """Records and whether each was repaid. Some values are missing, and that means something."""
     rng = np.random.default_rng(seed)
     table: Table = []
     logits = np.empty(n)

@@ -3,7 +3,7 @@
 Numbers are multiples of 1/8: exact in binary, and either on a decimal lattice or clearly off it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,8 +14,10 @@ from jaxtyping import Float
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.actions.rules import LinearRule
-from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
+from app.recourse.actions.timing import Timing
+from app.recourse.features import Advice, Change, Feature, FeatureSpace, FeatureType, MaxChange, Takes
 from app.recourse.models.linear import LinearModel
+from tests.recourse import oracle
 
 PROPERTY = settings()
 """The profile of this run; all of them are registered in the root `conftest.py`."""
@@ -40,27 +42,61 @@ def eighths(low: float, high: float) -> st.SearchStrategy[float]:
 @st.composite
 def features(draw: st.DrawFn, name: str, *, bounded: bool = False) -> Feature:
     """A feature of any type, with scales; numbers lie between -10 and 10 or have no limit there."""
+    drawn = draw(_features(name, bounded=bounded))
+    if drawn.max_change and drawn.least_change and drawn.least_change > (drawn.max_change.absolute or 0.0):
+        drawn = replace(drawn, least_change=None)
+    if draw(st.integers(0, 9)) < 9:
+        return drawn
+    # What is never advice has no limits of it.
+    return replace(drawn, protected=True, advice=Advice(), takes=Takes(), max_change=None, least_change=None)
+
+
+@st.composite
+def _features(draw: st.DrawFn, name: str, *, bounded: bool) -> Feature:
     type_ = draw(st.sampled_from(list(FeatureType)))
     common = {"name": name, "type": type_, "cost": draw(st.sampled_from([0.5, 1.0, 2.0]))}
+    takes = Takes(months=draw(MONTHS)) if draw(RARELY) else Takes()
     if type_ is FeatureType.CATEGORICAL:
         change = draw(st.sampled_from([Change.ANY, Change.ANY, Change.NONE]))
-        return Feature(**common, categories=_words(draw(st.integers(2, 4))), change=change)
+        words = _words(draw(st.integers(2, 4)))
+        return Feature(**common, categories=words, change=change, takes=takes, advice=draw(_advised(words)))
     change = draw(st.sampled_from([Change.ANY, Change.ANY, *Change]))
     common |= {"change": change, "center": draw(eighths(-3, 3)), "scale": draw(SCALES)}
     if type_ is FeatureType.ORDINAL:
-        return Feature(**common, categories=_words(draw(st.integers(2, 4))))
+        words, takes = _words(draw(st.integers(2, 4))), replace(takes, months_per_level=draw(MONTHS))
+        return Feature(**common, categories=words, takes=takes, advice=draw(_advised(words)))
     if type_ is FeatureType.BINARY:
         return Feature(**common, categories=draw(st.sampled_from([(), ("no", "yes")])))
     whole = type_ is FeatureType.INTEGER
     number = st.integers(-10, 10).map(float) if whole else eighths(-10, 10)
     low, high = sorted(draw(st.lists(number, min_size=2, max_size=2, unique=True)))
+    advised = sorted(draw(st.lists(eighths(low, high), min_size=2, max_size=2)))
     return Feature(
         **common,
+        advice=Advice(min=draw(st.sampled_from([None, advised[0]])), max=draw(st.sampled_from([None, advised[1]])))
+        if draw(RARELY)
+        else Advice(),
+        max_change=draw(MAX_CHANGES) if draw(RARELY) else None,
+        least_change=draw(eighths(0.125, 3)) if draw(RARELY) else None,
+        takes=replace(takes, months_per_unit=draw(MONTHS)),
         min=low if bounded or draw(st.booleans()) else None,
         max=high if bounded or draw(st.booleans()) else None,
         step=draw(st.sampled_from([None, 1.0, 2.0, 3.0])) if whole else None,
         decimals=None if whole else draw(st.sampled_from([None, None, 0, 1, 2])),
     )
+
+
+RARELY = st.sampled_from([False, False, False, True])
+MONTHS = st.sampled_from([0.0, 0.0, 0.5, 2.0])
+MAX_CHANGES = st.builds(MaxChange, relative=st.sampled_from([0.25, 0.5]), absolute=eighths(0.125, 8)) | st.builds(
+    MaxChange, absolute=eighths(0.125, 8)
+)
+
+
+def _advised(words: tuple[str, ...]) -> st.SearchStrategy[Advice]:
+    """Mostly all categories."""
+    some = st.lists(st.sampled_from(words), min_size=1, unique=True).map(tuple)
+    return st.builds(Advice, categories=st.none() | st.none() | some)
 
 
 def _words(count: int) -> tuple[str, ...]:
@@ -98,15 +134,18 @@ def constraints(draw: st.DrawFn, space: FeatureSpace) -> Constraints:
     for feature in space.features:
         if feature.is_group:
             continue
-        if feature.change is not Change.NONE and draw(some):
+        if not feature.is_fixed and draw(some):
             ways = [d for d in Direction if feature.change in (Change.ANY, d.value)]
             direction[feature.name] = draw(st.sampled_from(ways))
         if draw(some):
             bounds[feature.name] = draw(_bounds(feature))
+    in_raw = [feature.name for feature in space.features if feature.is_number]
     return Constraints(
         immutable=tuple(name for name in space.names if draw(some)),
         direction=direction,
         bounds=bounds,
+        max_change={name: draw(MAX_CHANGES) for name in in_raw if draw(some)},
+        least_change={name: draw(eighths(0, 3)) for name in in_raw if draw(some)},
         max_changes=draw(st.sampled_from([None, None, 1, 2, 3])),
     )
 
@@ -129,6 +168,11 @@ def rules(draw: st.DrawFn, space: FeatureSpace) -> tuple[LinearRule, ...]:
     return (LinearRule("a rule", tuple(coefficients), draw(eighths(-10, 10)), equality=draw(st.booleans())),)
 
 
+TIMINGS = st.just(oracle.FOREVER) | st.builds(
+    Timing, horizon_months=st.sampled_from([0.25, 1.0, 4.0]), sequential=st.booleans()
+)
+
+
 @dataclass(frozen=True)
 class Question:
     """One applicant under one linear model."""
@@ -138,10 +182,13 @@ class Question:
     constraints: Constraints
     rules: tuple[LinearRule, ...]
     model: LinearModel
+    timing: Timing = oracle.FOREVER
 
     @property
     def action_set(self) -> ActionSet:
-        return action_set(self.space, self.factual_raw, constraints=self.constraints, rules=self.rules)
+        return action_set(
+            self.space, self.factual_raw, constraints=self.constraints, rules=self.rules, timing=self.timing
+        )
 
 
 @st.composite
@@ -156,4 +203,5 @@ def questions(draw: st.DrawFn, *, with_rules: bool = False, bounded: bool = Fals
         constraints=draw(constraints(space)),
         rules=draw(rules(space)) if with_rules else (),
         model=LinearModel(w, draw(eighths(-6, 2))),
+        timing=draw(TIMINGS),
     )

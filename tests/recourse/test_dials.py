@@ -6,7 +6,7 @@ that meets the constraint meets what was asked; one that misses it says so, and 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -131,10 +131,24 @@ def test_every_knob_is_checked() -> None:
         assert (np.diff(values) * METHODS[name].knobs[knob] > 0).all()
 
 
-@pytest.mark.parametrize("toy", [linear_toy, loans, steps])
-@pytest.mark.parametrize("constraints", [{}, {"max_changes": 2}])
-@pytest.mark.parametrize(("name", "knob"), list(VALUES))
-def test_more_asked_is_never_less_given(toy: Toy, constraints: dict[str, Any], name: str, knob: str) -> None:
+SLOW = {
+    ("robust_projection", "weight_radius", loans, True),
+    ("robust_projection", "weight_radius", steps, False),
+    ("robust_projection", "weight_radius", steps, True),
+}
+"""Cases that take seconds each: method, knob, toy, and whether the number of changes is limited."""
+
+CASES = [
+    pytest.param(
+        name, knob, toy, {"max_changes": 2} if limited else {}, id=f"{name}-{knob}-{toy.__name__}-{limited}",
+        marks=[pytest.mark.slow] if (name, knob, toy, limited) in SLOW else [],
+    )
+    for (name, knob), toy, limited in product(VALUES, (linear_toy, loans, steps), (False, True))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "knob", "toy", "constraints"), CASES)
+def test_more_asked_is_never_less_given(name: str, knob: str, toy: Toy, constraints: dict[str, Any]) -> None:
     method = METHODS[name]
     fixed = FIXED.get((name, knob), {})
     for problem in toy(constraints):
@@ -201,6 +215,7 @@ def test_a_frontier_ends_where_the_margin_is_out_of_reach() -> None:
 # --- on data ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_applicant_of_german_credit_is_given_less_for_a_larger_margin() -> None:
     tasks = pytest.importorskip("benchmarks.tasks")
     from app.recourse.actions.action_set import action_set

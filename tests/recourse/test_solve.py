@@ -65,7 +65,9 @@ def check_record(problem: RecourseProblem, spy: Spy, found: Counterfactual) -> N
     actions, space = problem.action_set, problem.action_set.space
     record = json.loads(json.dumps(space.record(found.row_raw)))
     assert np.array_equal(space.read(record), found.row_raw)
-    assert oracle.row_is_legal(space, actions.factual_raw, found.row_raw, actions.constraints, actions.rules)
+    assert oracle.row_is_legal(
+        space, actions.factual_raw, found.row_raw, actions.constraints, actions.rules, actions.timing
+    )
     differ = found.row_raw != actions.factual_raw
     assert differ.any()
     assert found.changed == tuple(np.flatnonzero(differ))
@@ -272,7 +274,8 @@ def test_the_promises_hold_whatever_the_question(case: tuple[Question, Points, b
         predict,
         question.factual_raw.tolist(),
         rows_raw=rows_raw,
-        constraints=asdict_shallow(question),
+        constraints=question.constraints,
+        timing=question.timing,
         rules=question.rules,
         raw=raw,
     )
@@ -282,17 +285,10 @@ def test_the_promises_hold_whatever_the_question(case: tuple[Question, Points, b
         return
     # Nothing can be cheaper than the optimum of the model itself, which is linear.
     best = oracle.Program(
-        question.space, question.factual_raw, question.constraints, question.rules, question.model
+        question.space, question.factual_raw, question.constraints, question.rules, question.model, question.timing
     ).cheapest(-1e-9)
     assert best is not None
     assert result.counterfactuals[0].cost >= best - 1e-5
-
-
-def asdict_shallow(question: Question) -> dict[str, Any]:
-    c = question.constraints
-    return {
-        "immutable": c.immutable, "direction": c.direction, "bounds": c.bounds, "max_changes": c.max_changes,
-    }  # fmt: skip
 
 
 # --- few features that can change ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from scipy.spatial.distance import pdist
 from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.rules import LinearRule
+from app.recourse.actions.timing import Timing
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
 from app.recourse.models.black_box import BlackBox, Input, Output
 from app.recourse.problem import RecourseProblem, Reference
@@ -104,7 +105,8 @@ def ask(
     factual_raw: Sequence[float],
     *,
     rows_raw: Float[np.ndarray, "n p"] | None = None,
-    constraints: Mapping[str, Any] | None = None,
+    constraints: Mapping[str, Any] | Constraints | None = None,
+    timing: Timing | None = None,
     rules: Sequence[LinearRule] = (),
     raw: bool = False,
     output: Output = Output.LOGIT,
@@ -125,9 +127,9 @@ def ask(
         scores=black_box.score_raw(rows_raw),
         largest_distance=largest_distance(space.encode(rows_raw)),
     )
-    actions = action_set(
-        space, np.array(factual_raw, dtype=float), constraints=Constraints(**(constraints or {})), rules=rules
-    )
+    if not isinstance(constraints, Constraints):
+        constraints = Constraints(**(constraints or {}))
+    actions = action_set(space, np.array(factual_raw, dtype=float), constraints=constraints, rules=rules, timing=timing)
     spy.asked.clear()
     return RecourseProblem(
         black_box=black_box, reference=reference, action_set=actions, seed=seed, deadline=deadline

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from app.store.chain import PersonalData
@@ -27,11 +28,12 @@ def new_record(number: int, *, prefix: str = "rec", **changes: Any) -> NewRecord
 
 
 if __name__ == "__main__":
-    address, name, count = sys.argv[1:]
+    address, name, count, start = sys.argv[1:]
     engine = open_engine(address)
     upgrade(engine)
-    print(flush=True)
-    sys.stdin.readline()
+    Path(start, name).touch()
+    while not Path(start, "go").exists():
+        time.sleep(0.001)
     for number in range(int(count)):
         Ledger(engine).append([new_record(number, prefix=name)])
         time.sleep(0.005)  # for the others to have their turn, however few the cores are

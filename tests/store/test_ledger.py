@@ -1,10 +1,8 @@
 """The ledger on both databases: what is written is found, erased and proven."""
 
-import subprocess
-import sys
+import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,9 +13,10 @@ from app.store.engine import open_engine, overwrite_log, writing
 from app.store.ledger import Broken, Ledger, Promises
 from app.store.migrate import VERSIONS, upgrade
 from app.store.tables import entries, metadata, personal_data
+from tests.conftest import until
+from tests.forks import forks
 from tests.store.records import new_record
 
-ROOT = Path(__file__).parents[2]
 NOW = datetime(2030, 2, 1, tzinfo=UTC)
 
 
@@ -307,21 +306,23 @@ def test_data_that_is_back_after_it_was_erased_is_found(filled: Ledger) -> None:
 # --- several writers -------------------------------------------------------------------------------------------------
 
 
-def test_writers_in_several_processes_make_one_chain(url: str) -> None:
+def test_writers_in_several_processes_make_one_chain(url: str, tmp_path: Path) -> None:
     """They also migrate the empty database, all at once."""
-    command = [sys.executable, "-W", "error", "-m", "tests.store.records", url]
-    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    writers = [subprocess.Popen([*command, f"w{i}", "40"], cwd=ROOT, **pipes) for i in range(4)]
-    for writer in writers:  # all of them are there before the first one writes
-        assert writer.stdout is not None
-        writer.stdout.readline()
-    for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.write(b"\n")
-        writer.stdin.flush()
-    for writer in writers:
-        _, complaint = writer.communicate(timeout=120)
-        assert (writer.returncode, complaint) == (0, b"")
+    start = tmp_path / "start"
+    start.mkdir()
+    complaints = tmp_path / "complaints"
+    with complaints.open("wb") as stderr:
+        writers = [
+            forks().start(
+                "tests.store.records", [url, f"w{i}", "40", str(start)], env=os.environ, stderr=stderr, strict=True
+            )
+            for i in range(4)
+        ]
+    # All of them are there before the first one writes.
+    until(lambda: len([*start.iterdir()]) == 4 or any(writer.poll() for writer in writers))
+    (start / "go").touch()
+    assert [writer.wait(120) for writer in writers] == [0] * 4
+    assert complaints.read_text() == ""
     engine = open_engine(url)
     proof = Ledger(engine).prove()
     assert (proof.entries, proof.broken) == (160, None)

@@ -10,11 +10,14 @@ from app.api.schemas.strict import FEW, MOST_ENTRIES, Strict
 from app.compute import answers
 from app.recourse.features import Change, FeatureType, RawValue
 
-VALUE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}]}
+VALUE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
 
 Record = Annotated[
     dict[str, Annotated[Any, WithJsonSchema(VALUE_SCHEMA)]],
-    Field(description="A value for every feature of the model, as GET /models/{id}/schema describes them."),
+    Field(
+        description="A value for every feature of the model, as GET /models/{id}/schema describes them: `null` where a "
+        "value is missing; derived features may be left out."
+    ),
 ]
 """An applicant's record as a client sends it; the feature schema of the model decides what it may hold."""
 
@@ -108,7 +111,17 @@ class FeatureDescription(Described):
     change: Change
     """How the feature may change: `any`, `increase`, `decrease` or `none`."""
     cost: float
-    """Cost of one standardised unit, or of one change of category."""
+    """Cost of one spread, or of one change of category."""
+    spread: float | None
+    """How far apart people are: the difference that is one unit of cost, distance and noise; null for categories."""
+    missing: bool
+    """Whether the value may be missing: `null` in a record."""
+    special: dict[str, str]
+    """Numbers that are states and not quantities, with what they mean."""
+    derived: str | None
+    """How the value follows from other features; it may be left out of a record. Null for most features."""
+    protected: bool
+    """Whether this is a protected attribute: never advice."""
 
 
 class ModelSchema(Described):
@@ -134,3 +147,5 @@ class Predictions(Described):
 
     model: ModelVersion
     predictions: list[Decision]
+    derived: list[dict[str, RawValue]]
+    """The values of each record's derived features."""

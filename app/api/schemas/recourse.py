@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StrictBool, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from app.api.schemas.described import describe
@@ -13,6 +13,7 @@ from app.compute import use_cases
 from app.compute.messages import Question
 from app.jobs.batch.lines import SEEDS
 from app.recourse.actions.constraints import CHEAPEST, DEAREST, Constraints
+from app.recourse.actions.timing import Timing
 from app.recourse.certificate import CertificateParams
 from app.recourse.problem import Robustness
 from app.recourse.solve import METHODS
@@ -22,6 +23,7 @@ LONGEST_DEADLINE_MS = 60_000
 
 ConstraintsRequest: Any = derive(Constraints)
 CertificateRequest: Any = derive(CertificateParams)
+TimingRequest: Any = derive(Timing)
 RobustnessRequest: Any = derive(Robustness)
 
 
@@ -59,8 +61,10 @@ class ModelQuestion(Strict):
     """The same request with the same seed has the same answer."""
 
 
-class RecourseQuestion(ModelQuestion):
+class RecourseQuestion(ModelQuestion, TimingRequest):  # type: ignore[misc]
     """A question about recourse, apart from the applicant."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)  # which derived schemas do not need
 
     method: MethodChoice = CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD})
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
@@ -98,6 +102,7 @@ def question_of(request: RecourseQuestion) -> Question:
     return Question(
         constraints=to_record(Constraints, request.constraints),
         cost_weights=request.cost.weights,
+        timing=to_record(Timing, request),
         certificate=to_record(CertificateParams, request.certificate),
         seed=request.seed,
         method=method.name,

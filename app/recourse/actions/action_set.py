@@ -1,33 +1,37 @@
 """What one person can change: the model's own limits, tightened by the request, seen from the person's record.
 
-An `ActionSet` describes the legal counterfactuals of one applicant. Numbers (and ordinals, binaries) move inside
-``[lower_raw, upper_raw]``, on a lattice where the schema has one; categories move to any level or none; at most
-`max_changes` features differ from the factual; rules hold between features. The factual value
-is always legal for the lattice, even where it lies between its points.
+An `ActionSet` describes the legal counterfactuals of one applicant. Each feature stays, or takes a value that may be
+proposed (`app.recourse.actions.ranges`): numbers, ordinals and binaries from `lower_raw` to `below_raw` or from
+`above_raw` to `upper_raw`, on a lattice where the schema has one; categories one of `levels`. At most `max_changes`
+features differ from the factual; rules hold between features; there is time for all changes
+(`app.recourse.actions.timing`). Nothing forces a change: every value of the factual is legal.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.constraints import Constraints, check_constraints
+from app.recourse.actions.ranges import Limit, Range, least_worth, limits_of, range_of, tick_slack
 from app.recourse.actions.rules import Rule
-from app.recourse.features import Change, Feature, FeatureSpace
+from app.recourse.actions.timing import Clock, Timing, clock, distance_within
+from app.recourse.features import Advice, FeatureSpace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """One constraint that binds one feature, by name, so that a verdict can name it."""
+class Relaxed:
+    """One constraint of the request that binds, and the action set without it."""
 
-    feature: str
     constraint: str
-    """`immutable`, `direction`, `bounds` (of the request) or `change` (of the model)."""
-    lower_raw: float
-    upper_raw: float
-    """The range the feature would have without this constraint."""
+    feature: str | None
+    """None where it binds several."""
+    text: str
+    """What would help, as a sentence."""
+    actions: "ActionSet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,80 +42,119 @@ class ActionSet:
     factual_raw: Float[np.ndarray, "p"]
     lower_raw: Float[np.ndarray, "p"]
     upper_raw: Float[np.ndarray, "p"]
-    """Range of each feature (of its categories by index); equal to the factual where it cannot change."""
+    """Range of each feature (of its categories by index), the factual in it; equal to it where it cannot change."""
+    below_raw: Float[np.ndarray, "p"]
+    above_raw: Float[np.ndarray, "p"]
+    """The nearest values on either side of the factual; the factual itself where there is no gap beside it."""
+    restricted: Mapping[int, tuple[int, ...]]
+    """The levels that some features may have, where these are not all from `lower_raw` to `upper_raw`."""
     movable: Bool[np.ndarray, "p"]
-    """Which features may differ from the factual."""
+    """Which features a person may change."""
     step_raw: Float[np.ndarray, "p"]
     """Lattice step; 0 where any number is allowed, or the feature cannot change."""
     anchor_raw: Float[np.ndarray, "p"]
     """A point of each lattice."""
     weights: Float[np.ndarray, "p"]
-    """Cost of one encoded unit, or of one change of category."""
+    """Cost of one encoded unit, or of one change of category, that a person makes."""
     constraints: Constraints
     """Of the request; already applied to the ranges, except `max_changes`."""
     rules: tuple[Rule, ...]
+    timing: Timing
+    """Of the request."""
+    clock: Clock
+    """The time that there is, already applied to the ranges."""
+    least_share: float
+    """As in `action_set`."""
 
     @property
     def max_changes(self) -> int | None:
         """Largest number of features that change; None for no limit."""
         return self.constraints.max_changes
 
-    def limits(self) -> list[Limit]:
-        """Single constraints whose removal would widen a range; the model's own range cannot be removed."""
-        found: list[Limit] = []
-        for j, feature in enumerate(self.space.features):
-            fact = float(self.factual_raw[j])
-            named = _named_ranges(feature, self.constraints, fact)
-            for k, (name, _) in enumerate(named):
-                others = [bounds for i, (_, bounds) in enumerate(named) if i != k]
-                alone = (
-                    np.array([number], dtype=float) for number in (*_intersect(others), fact, *feature.lattice_raw)
-                )
-                (low,), (high,) = (end.tolist() for end in _reachable(*alone))
-                if name != "range" and (low < self.lower_raw[j] or high > self.upper_raw[j]):
-                    found.append(Limit(feature=feature.name, constraint=name, lower_raw=low, upper_raw=high))
+    def levels(self, g: int) -> tuple[int, ...]:
+        """The levels that a feature with levels may have, its own among them; in order."""
+        return self.restricted.get(g) or tuple(range(int(self.lower_raw[g]), int(self.upper_raw[g]) + 1))
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether some ordinals may not have all levels of their range."""
+        return any(not self.space.features[j].is_group for j in self.restricted)
+
+    @property
+    def is_coupled(self) -> bool:
+        """Whether more than ranges, lattices, categories and a cap decides what is legal."""
+        return bool(self.rules) or self.clock.is_shared or self.has_holes
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some numbers either stay or move by a least distance that is no lattice's."""
+        open_ends = (self.below_raw < self.factual_raw) | (self.above_raw > self.factual_raw)
+        return bool((open_ends & (self.step_raw == 0.0)).any())
+
+    def relaxed(self) -> list[Relaxed]:
+        """Each constraint of the request whose removal widens what is legal.
+
+        Never what the lender has fixed, nor a feature that is never advice.
+        """
+        found: list[Relaxed] = []
+        for j, (feature, limits) in enumerate(zip(self.space.features, self._limits(), strict=True)):
+            for name in dict.fromkeys(limit.name for limit in limits if limit.asked):
+                others = [limit for limit in limits if not (limit.asked and limit.name == name)]
+                wider = range_of(feature, float(self.factual_raw[j]), others)
+                if name != "horizon_months" and wider != self._range(j):
+                    text = f"Relaxing the {name} constraint on {feature.title} would help most."
+                    found.append(
+                        Relaxed(constraint=name, feature=feature.name, text=text, actions=self._with({j: wider}))
+                    )
+        if self.max_changes is not None:
+            uncapped = replace(self, constraints=replace(self.constraints, max_changes=None))
+            text = f"Allowing more than {self.max_changes} changed features would help most."
+            found.append(Relaxed(constraint="max_changes", feature=None, text=text, actions=uncapped))
+        if self.timing.horizon_months is not None and not self.clock.stands_still:
+            text = f"Taking longer than {self.clock.months:g} months would help most."
+            more = Relaxed(constraint="horizon_months", feature=None, text=text, actions=self._without_horizon())
+            found.append(more)
         return found
 
-    def without(self, limit: Limit) -> "ActionSet":
-        """The same set without one constraint."""
-        j = self.space.names.index(limit.feature)
-        arrays = (self.lower_raw, self.upper_raw, self.step_raw, self.anchor_raw, self.movable)
-        lower, upper, step, anchor, movable = (array.copy() for array in arrays)
-        lower[j], upper[j] = limit.lower_raw, limit.upper_raw
-        step[j], anchor[j] = self.space.features[j].lattice_raw
-        movable[j] = True
-        return replace(self, lower_raw=lower, upper_raw=upper, step_raw=step, anchor_raw=anchor, movable=movable)
+    def _limits(self) -> list[list[Limit]]:
+        return _limits(
+            self.space, self.factual_raw, self.constraints, self.clock.months,
+            horizon_is_asked=self.timing.horizon_months is not None, least_share=self.least_share,
+        )  # fmt: skip
+
+    def _range(self, j: int) -> Range:
+        lower, below, above, upper = (
+            float(end[j]) for end in (self.lower_raw, self.below_raw, self.above_raw, self.upper_raw)
+        )
+        return Range(lower, below, above, upper, self.restricted.get(j))
+
+    def _with(self, others: Mapping[int, Range]) -> "ActionSet":
+        """The same set with other ranges of some features."""
+        ranges = [others.get(j) or self._range(j) for j in range(self.space.p)]
+        return replace(self, **_arrays(self.space, ranges))
+
+    def _without_horizon(self) -> "ActionSet":
+        timing = replace(self.timing, horizon_months=None)
+        wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing))
+        ranges = map(range_of, self.space.features, self.factual_raw.tolist(), wider._limits())
+        return wider._with(dict(enumerate(ranges)))
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
         """The same set, but immovable features that differ in one of these rows move over the schema's whole range.
 
         For sampling decisions around records that are not legal counterfactuals.
         """
-        fixed = ~self.movable & (rows_raw != self.factual_raw).any(axis=0)
-        if not fixed.any():
-            return self
-        step, anchor = self.space.lattice_raw
-        step, anchor = np.where(fixed, step, self.step_raw), np.where(fixed, anchor, self.anchor_raw)
-        low, high = np.array([feature.range_raw for feature in self.space.features]).T
-        lower, upper = _reachable(low, high, self.factual_raw, step, anchor)
-        return replace(
-            self, movable=self.movable | fixed, step_raw=step, anchor_raw=anchor,
-            lower_raw=np.where(fixed, lower, self.lower_raw), upper_raw=np.where(fixed, upper, self.upper_raw),
-        )  # fmt: skip
-
-    def impossible(self, rows_raw: Float[np.ndarray, "n p"]) -> list[str]:
-        """Sentences on rows that break the model's own actionability or rules; constraints do not count."""
-        delta = rows_raw - self.factual_raw
-        wrong = {Change.NONE: delta != 0.0, Change.INCREASE: delta < 0.0, Change.DECREASE: delta > 0.0}
-        sentences = []
-        for j, feature in enumerate(self.space.features):
-            if feature.change in wrong and (rows := np.flatnonzero(wrong[feature.change][:, j])).size:
-                can = "cannot change" if feature.change is Change.NONE else f"can only {feature.change}"
-                sentences.append(f"{_counted(rows)} cannot be carried out: {feature.name} {can} in this model.")
-        for rule in self.rules:
-            if (rows := np.flatnonzero(delta.any(axis=1) & ~rule.holds(rows_raw))).size:
-                sentences.append(f"{_counted(rows)} cannot be carried out: the model's rule {rule.text} does not hold.")
-        return sentences
+        fixed = np.flatnonzero(~self.movable & (rows_raw != self.factual_raw).any(axis=0)).tolist()
+        whole: dict[int, Range] = {}
+        for j in fixed:
+            feature, fact = self.space.features[j], float(self.factual_raw[j])
+            low, high = feature.range_raw
+            if feature.is_group:
+                whole[j] = Range(low, fact, fact, high)
+            else:
+                limit = Limit(name="range", asked=False, low=low, high=high)
+                whole[j] = range_of(replace(feature, advice=Advice()), fact, [limit])
+        return self._with(whole) if whole else self
 
     @property
     def reweighted(self) -> bool:
@@ -119,55 +162,102 @@ class ActionSet:
         return bool((self.weights != np.array([feature.cost for feature in self.space.features])).any())
 
     @property
-    def start_raw(self) -> Float[np.ndarray, "p"]:
-        """The factual moved into its range: where it lies outside, the constraints force a change."""
-        return np.minimum(np.maximum(self.factual_raw, self.lower_raw), self.upper_raw)
-
-    @property
     def is_box(self) -> bool:
-        """Whether the set is a product of intervals: no lattice, category, rule or cap on the number of changes."""
-        return not (self.step_raw.any() or self.rules or self.max_changes is not None)
+        """Whether the set is a product of intervals: no lattice, gap, category, rule or cap on changes."""
+        return not (self.step_raw.any() or self.has_gaps or self.is_coupled or self.max_changes is not None)
 
     def contains(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Which raw rows are legal counterfactuals of this applicant; the last check before an answer is given."""
-        same = rows_raw == self.factual_raw
-        legal = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw) & (same | self.movable)
-        if self.step_raw.any():
-            legal &= same | (self.step_raw == 0.0) | self._on_lattice(rows_raw)
-        mask = legal.all(axis=1)
+        mask = (self.each_is_legal(rows_raw) | self.clock.passive).all(axis=1)
         if self.max_changes is not None:
-            mask &= (~same).sum(axis=1) <= self.max_changes
+            mask &= self.changed(rows_raw) <= self.max_changes
         for rule in self.rules:
             mask &= rule.holds(rows_raw)
+        if self.space.derived is not None:
+            mask &= self.space.derives_legally(rows_raw)
+        if not self.clock.stands_still:
+            mask &= self.clock.holds(rows_raw)
         return np.asarray(mask)
+
+    def each_is_legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
+        """Which values may be proposed or are the person's own, feature by feature."""
+        same = rows_raw == self.factual_raw
+        legal = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw) & self.movable
+        legal &= (rows_raw <= self.below_raw) | (rows_raw >= self.above_raw)
+        if self.step_raw.any():
+            legal &= (self.step_raw == 0.0) | self._on_lattice(rows_raw)
+        for j, levels in self.restricted.items():
+            legal[:, j] &= np.isin(rows_raw[:, j], levels)
+        return np.asarray(same | legal)
 
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Each row moved to the nearest value that this person can reach, feature by feature.
 
-        Ignores rules and the cap on the number of changes; `contains` checks them.
+        A category that is not proposed, and a state such as missing, becomes the person's own value. Ignores rules, time
+        that changes share, and the cap on the number of changes; `contains` checks them.
         """
+        if self.space.states_raw.size:
+            rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
         rows = np.minimum(np.maximum(rows_raw, self.lower_raw), self.upper_raw)
         return self.round(rows, toward_raw=rows)
 
     def round(
         self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"]
     ) -> Float[np.ndarray, "n p"]:
-        """Numbers rounded to their lattice: towards `toward_raw`, or to the nearest point where that equals the number.
+        """Numbers rounded to what may be proposed: towards `toward_raw`, or to the nearest where that is the number.
 
         Values equal to the factual stay. Ranges are respected because their ends lie on the lattice.
         """
-        if not self.step_raw.any():
+        fact = self.factual_raw
+        in_gap = (rows_raw > self.below_raw) & (rows_raw < self.above_raw) & (rows_raw != fact)
+        if not (in_gap.any() or self.restricted or self.step_raw.any()):
             return rows_raw
-        step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
-        ticks = (rows_raw - self.anchor_raw) / step
-        ticks = np.where(
-            self._on_lattice(rows_raw) | (toward_raw == rows_raw),
-            np.rint(ticks),
-            np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks)),
-        )
-        rounded = lattice_points(ticks, self.anchor_raw, step)
-        keep = (self.step_raw == 0.0) | (rows_raw == self.factual_raw)
-        return np.where(keep, rows_raw, np.clip(rounded, self.lower_raw, self.upper_raw))
+        rounded = rows_raw
+        if self.step_raw.any():
+            step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
+            ticks = (rows_raw - self.anchor_raw) / step
+            ticks = np.where(
+                self._on_lattice(rows_raw) | (toward_raw == rows_raw),
+                np.rint(ticks),
+                np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks)),
+            )
+            points = np.clip(lattice_points(ticks, self.anchor_raw, step), self.lower_raw, self.upper_raw)
+            rounded = np.where((self.step_raw == 0.0) | (rows_raw == fact), rows_raw, points)
+        if in_gap.any():
+            lower, upper = (
+                np.where(rows_raw < fact, self.below_raw, fact),
+                np.where(rows_raw < fact, fact, self.above_raw),
+            )
+            up = np.where(toward_raw == rows_raw, upper - rows_raw < rows_raw - lower, toward_raw > rows_raw)
+            rounded = np.where(in_gap, np.where(up, upper, lower), rounded)
+        for j, levels in self.restricted.items():
+            rounded[:, j] = self._restricted(j, np.array(levels, dtype=float), rounded[:, j], toward_raw[:, j])
+        return rounded
+
+    def _restricted(
+        self, j: int, levels: Float[np.ndarray, "k"], values: Float[np.ndarray, "n"], toward: Float[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "n"]:
+        """Levels in place of those that are not proposed."""
+        fact = float(self.factual_raw[j])
+        if self.space.features[j].is_group:
+            return np.where(np.isin(values, levels), values, fact)
+        above = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
+        higher, lower = levels[above], levels[np.maximum(above - (levels[above] > values), 0)]
+        up = np.where(toward == values, higher - values < values - lower, toward > values)
+        return np.where(up, higher, lower)
+
+    def finished(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+        """Rows in which no number stops just before the end of its range: who pays back all but 1 EUR pays that too.
+
+        What is left is less than a change worth advising; nothing happens where `least_share` is 0.
+        """
+        if self.least_share == 0.0:
+            return rows_raw
+        pairs = zip(self.space.features, self.factual_raw.tolist(), strict=True)
+        least = [least_worth(f, fact, self.least_share) if f.is_number else 0.0 for f, fact in pairs]
+        end = np.where(rows_raw > self.factual_raw, self.upper_raw, self.lower_raw)
+        near = (rows_raw != self.factual_raw) & self.movable & (np.abs(end - rows_raw) < least)
+        return np.where(near, end, rows_raw)
 
     def _on_lattice(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
         step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
@@ -176,20 +266,19 @@ class ActionSet:
         return np.asarray(np.abs(rows_raw - nearest) <= tick_slack(ticks) * step)
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Weighted L1 distance to the factual in encoded units; a change of category counts 1."""
-        delta = np.abs(rows_raw - self.factual_raw)
+        """Weighted L1 distance to the factual in encoded units; a change of category counts 1, what time does 0."""
+        delta = np.where(self.clock.passive, 0.0, np.abs(rows_raw - self.factual_raw))
         numeric = self.space.numeric
         moved = delta[:, numeric] / self.space.scale_raw @ self.weights[numeric]
         return np.asarray(moved + (delta[:, self.space.groups] > 0.0) @ self.weights[self.space.groups])
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
-        """How many features differ from the factual."""
-        return (rows_raw != self.factual_raw).sum(axis=1)
+        """How many features a person has changed."""
+        return ((rows_raw != self.factual_raw) & ~self.clock.passive).sum(axis=1)
 
-
-def _counted(rows: Int[np.ndarray, "k"]) -> str:
-    """Which of several counterfactuals, counted from 1."""
-    return f"Counterfactual{'s' if len(rows) > 1 else ''} " + ", ".join(str(row + 1) for row in rows.tolist())
+    def changes(self, row_raw: Float[np.ndarray, "p"]) -> tuple[int, ...]:
+        """Indices of the features that a person has changed."""
+        return tuple(np.flatnonzero((row_raw != self.factual_raw) & ~self.clock.passive).tolist())
 
 
 def lattice_points(
@@ -200,11 +289,6 @@ def lattice_points(
     return anchor + np.where(np.less(step, 1.0), ticks / per_unit, ticks * step)
 
 
-def tick_slack(ticks: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
-    """Largest distance between ticks and a whole number that counts as rounding; grows with the ticks."""
-    return np.asarray(1e-6 + 4.0 * np.finfo(float).eps * np.abs(ticks))
-
-
 def action_set(
     space: FeatureSpace,
     factual_raw: Float[np.ndarray, "p"],
@@ -212,69 +296,60 @@ def action_set(
     constraints: Constraints | None = None,
     rules: Sequence[Rule] = (),
     cost_weights: Mapping[str, float] | None = None,
+    timing: Timing | None = None,
+    valid_months: float = math.inf,
+    least_share: float = 0.0,
 ) -> ActionSet:
-    """The action set of one applicant. Errors as `check_constraints`."""
-    constraints = constraints or Constraints()
+    """The action set of one applicant. Errors as `check_constraints`.
+
+    Parameters
+    ----------
+    valid_months : how long an answer may take where `timing` sets no horizon
+    least_share : `ranges.LEAST_SHARE`, or 0 where a number may change by any amount unless something else is said of it
+    """
+    constraints, timing = constraints or Constraints(), timing or Timing()
     check_constraints(space, constraints, cost_weights or {})
-    named = (
-        _named_ranges(feature, constraints, fact)
-        for feature, fact in zip(space.features, factual_raw.tolist(), strict=True)
-    )
-    ends = np.array([_intersect([bounds for _, bounds in ranges]) for ranges in named], dtype=float)
-    low, high = ends.reshape(-1, 2).T
-    step, anchor = space.lattice_raw
-    lower, upper = _reachable(low, high, factual_raw, step, anchor)
-    movable = (lower != upper) | (upper != factual_raw)
-    step, anchor = np.where(movable, step, 0.0), np.where(movable, anchor, 0.0)
+    time = clock(space.features, factual_raw, timing, valid_months)
+    limits = _limits(
+        space, factual_raw, constraints, time.months, horizon_is_asked=timing.horizon_months is not None,
+        least_share=least_share,
+    )  # fmt: skip
     weights = np.array([f.cost * (cost_weights or {}).get(f.name, 1.0) for f in space.features])
+    ranges = list(map(range_of, space.features, factual_raw.tolist(), limits))
     return ActionSet(
-        space=space, factual_raw=factual_raw, lower_raw=lower, upper_raw=upper, movable=movable, step_raw=step,
-        anchor_raw=anchor, weights=weights, constraints=constraints, rules=tuple(rules),
+        space=space, factual_raw=factual_raw, weights=weights, constraints=constraints,
+        rules=tuple(rules), timing=timing, clock=time, least_share=least_share,
+        **_arrays(space, ranges),
     )  # fmt: skip
 
 
-def _named_ranges(feature: Feature, constraints: Constraints, fact: float) -> list[tuple[str, tuple[float, float]]]:
-    """Every constraint on one feature as a raw range, the schema's own first."""
-    one_way = {Change.INCREASE: (fact, math.inf), Change.DECREASE: (-math.inf, fact), Change.NONE: (fact, fact)}
-    ranges: list[tuple[str, tuple[float, float]]] = [("range", feature.range_raw)]
-    if feature.change is not Change.ANY:
-        ranges.append(("change", one_way[feature.change]))
-    if feature.name in constraints.immutable:
-        ranges.append(("immutable", (fact, fact)))
-    if feature.name in constraints.direction:
-        ranges.append(("direction", one_way[Change(constraints.direction[feature.name].value)]))
-    if feature.name in constraints.bounds:
-        bounds = constraints.bounds[feature.name]
-        ranges.append(("bounds", (_bound(feature, bounds.min, -math.inf), _bound(feature, bounds.max, math.inf))))
-    return ranges
-
-
-def _bound(feature: Feature, value: float | str | None, default: float) -> float:
-    if value is None:
-        return default
-    return float(value) if feature.is_number else float(feature.levels.index(value))
-
-
-def _intersect(ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    return (
-        max((low for low, _ in ranges), default=-math.inf),
-        min((high for _, high in ranges), default=math.inf),
-    )
-
-
-def _reachable(
-    low_raw: Float[np.ndarray, "p"],
-    high_raw: Float[np.ndarray, "p"],
+def _limits(
+    space: FeatureSpace,
     factual_raw: Float[np.ndarray, "p"],
-    step: Float[np.ndarray, "p"],
-    anchor: Float[np.ndarray, "p"],
-) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
-    """Ranges shrunk to their outermost reachable values: lattice points, or the factual itself."""
-    unit = np.where(step > 0.0, step, 1.0)
-    low, high = (low_raw - anchor) / unit, (high_raw - anchor) / unit
-    inner_low = lattice_points(np.ceil(low - tick_slack(low)), anchor, unit)
-    inner_high = lattice_points(np.floor(high + tick_slack(high)), anchor, unit)
-    inside = (low_raw <= factual_raw) & (factual_raw <= high_raw)
-    lower = np.where(inside, np.minimum(inner_low, factual_raw), inner_low)
-    upper = np.where(inside, np.maximum(inner_high, factual_raw), inner_high)
-    return np.where(step > 0.0, lower, low_raw), np.where(step > 0.0, upper, high_raw)
+    constraints: Constraints,
+    months: float,
+    *,
+    horizon_is_asked: bool = False,
+    least_share: float = 0.0,
+) -> list[list[Limit]]:
+    """The limits of each feature, as `limits_of`."""
+    return [
+        limits_of(
+            feature, fact, constraints, distance=distance_within(feature, months), horizon_is_asked=horizon_is_asked,
+            least_share=least_share,
+        )
+        for feature, fact in zip(space.features, factual_raw.tolist(), strict=True)
+    ]  # fmt: skip
+
+
+def _arrays(space: FeatureSpace, ranges: Sequence[Range]) -> dict[str, Any]:
+    """Ranges and lattices as the fields of an `ActionSet`."""
+    ends = np.array([(one.lower, one.below, one.above, one.upper) for one in ranges], dtype=float)
+    lower, below, above, upper = ends.reshape(-1, 4).T
+    movable = np.array([one.is_open for one in ranges], dtype=bool)
+    step, anchor = (np.where(movable, part, 0.0) for part in space.lattice_raw)
+    return {
+        "lower_raw": lower, "below_raw": below, "above_raw": above, "upper_raw": upper, "movable": movable,
+        "step_raw": step, "anchor_raw": anchor,
+        "restricted": {j: one.levels for j, one in enumerate(ranges) if one.levels is not None},
+    }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from annotated_types import Ge
 
 from app.errors import ConstraintClash, Fault, InvalidRequest
-from app.recourse.features import LARGEST, Change, Feature, FeatureSpace, escape
+from app.recourse.features import LARGEST, Change, Feature, FeatureSpace, MaxChange, escape
 
 CHEAPEST, DEAREST = 1e-6, 1e6
 """Limits of a request's factor on the cost of a feature; beyond them small costs are lost to rounding."""
@@ -17,14 +17,14 @@ CHEAPEST, DEAREST = 1e-6, 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Limits of one feature in an answer, in raw units; categories of an ordinal feature by name."""
+    """Limits of what is proposed for one feature, in raw units; categories of an ordinal feature by name."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     min: float | str | None = None
-    """Smallest value in an answer."""
+    """Smallest value that is proposed; the applicant's own value may stay below it."""
     max: float | str | None = None
-    """Largest value in an answer."""
+    """Largest value that is proposed; the applicant's own value may stay above it."""
 
 
 class Direction(StrEnum):
@@ -45,7 +45,12 @@ class Constraints:
     direction: Mapping[str, Direction] = field(default_factory=dict)
     """Features that may only increase or only decrease."""
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
-    """Limits per feature, in raw units."""
+    """Limits of what is proposed, per feature, in raw units; no limit forces a change."""
+    max_change: Mapping[str, MaxChange] = field(default_factory=dict)
+    """How far a number moves at most, per feature; the model's own limit counts where it is tighter."""
+    least_change: Mapping[str, Annotated[float, Ge(0)]] = field(default_factory=dict)
+    """How far a number moves at least if it changes, per feature in raw units; the model's own limit counts where it is
+    larger. Replaces the 2 % that hold where neither says anything."""
     max_changes: Annotated[int, Ge(1)] | None = None
     """Largest number of features that change."""
 
@@ -100,7 +105,7 @@ def constraint_faults(space: FeatureSpace, constraints: Constraints) -> tuple[li
             continue
         if feature.is_group:
             invalid.append(Fault(pointer, "is categorical: its values have no order"))
-        elif feature.change is Change.NONE:
+        elif feature.is_fixed:
             clashes.append(Fault(pointer, "cannot change at all in this model"))
         elif feature.change is not Change.ANY and feature.change.value != direction.value:
             clashes.append(Fault(pointer, f"can only {feature.change} in this model"))
@@ -126,7 +131,29 @@ def constraint_faults(space: FeatureSpace, constraints: Constraints) -> tuple[li
                 clashes.append(Fault(f"{pointer}/{key}", f"lies outside the model's own range {low:g} to {high:g}"))
         if numbers.get("min", -math.inf) > numbers.get("max", math.inf):
             invalid.append(Fault(pointer, "min must not be above max"))
+    for key in ("max_change", "least_change"):
+        for name, limit in getattr(constraints, key).items():
+            pointer = f"/{key}/{escape(name)}"
+            feature = look_up(name, pointer)
+            if feature is not None:
+                invalid += [Fault(pointer + at, text) for at, text in _change_faults(feature, limit)]
     return invalid, clashes
+
+
+def _change_faults(feature: Feature, limit: MaxChange | float) -> list[tuple[str, str]]:
+    """Faults of one largest or least change; pointers into it."""
+    if not feature.is_number:
+        return [("", "is not a number: use immutable, direction or bounds")]
+    if not isinstance(limit, MaxChange):
+        return [] if 0.0 <= limit <= LARGEST else [("", f"must be a number from 0 to {LARGEST:g}")]
+    parts = [("relative", limit.relative), ("absolute", limit.absolute)]
+    if all(part is None for _, part in parts):
+        return [("", "needs relative or absolute, or both")]
+    return [
+        (f"/{key}", f"must be a number above 0 and at most {LARGEST:g}")
+        for key, part in parts
+        if part is not None and not 0.0 < part <= LARGEST
+    ]
 
 
 def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fault]:

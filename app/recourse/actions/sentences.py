@@ -1,5 +1,6 @@
 """The difference between two records in words: "Reduce the credit amount from 5,951 DM to 2,100 DM."."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -8,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from app.recourse.actions.timing import Clock
 from app.recourse.features import Feature, FeatureType, RawValue
 
 SIGNIFICANT_DIGITS = 6
@@ -35,31 +37,56 @@ class FeatureChange:
     delta: float | int | None
     """`to - from` without rounding noise; null where the values are not numbers."""
     unit: str | None
+    takes_months: float
+    """How long the change takes; 0 where the model says nothing of it."""
     text: str
-    """What to do, as a sentence."""
+    """What to do, as a sentence; or what time does by itself."""
 
 
 def changes(
-    features: Sequence[Feature], factual_raw: Float[np.ndarray, "p"], row_raw: Float[np.ndarray, "p"]
+    features: Sequence[Feature], factual_raw: Float[np.ndarray, "p"], row_raw: Float[np.ndarray, "p"], clock: Clock
 ) -> tuple[FeatureChange, ...]:
-    """What a person has to change to get from one raw row to another, in the order of the schema."""
+    """What a person has to change to get from one raw row to another, in the order of the schema.
+
+    With what time changes by itself until then, which is not advice; protected features are not named in sentences.
+    """
+    months, total = clock.each(row_raw[None])[0], float(clock.total(row_raw[None])[0])
     return tuple(
-        _change(features[j], float(factual_raw[j]), float(row_raw[j]))
+        _change(
+            features[j], float(factual_raw[j]), float(row_raw[j]), float(months[j]),
+            after_months=total if clock.passive[j] else None,
+        )
         for j in np.flatnonzero(factual_raw != row_raw).tolist()
-    )
+    )  # fmt: skip
 
 
-def _change(feature: Feature, before_raw: float, after_raw: float) -> FeatureChange:
+def _change(
+    feature: Feature, before_raw: float, after_raw: float, takes_months: float, *, after_months: float | None
+) -> FeatureChange:
     before, after = feature.value(before_raw), feature.value(after_raw)
     before_text, after_text = _texts(feature, before_raw, after_raw)
+    text = f"{_verb(feature, after_raw > before_raw)} the {name_text(feature)} from {before_text} to {after_text}."
+    if feature.protected and after_months is None:
+        text = "A protected attribute is different."
+    elif feature.protected and after_months is not None:
+        text = f"In {months_text(after_months)} time has changed a protected attribute."
+    elif after_months is not None:
+        text = f"In {months_text(after_months)} the {name_text(feature)} is {after_text}."
     return FeatureChange(
         feature=feature.name,
         from_=before,
         to=after,
         delta=_delta(feature, before_raw, after_raw),
         unit=feature.unit,
-        text=f"{_verb(feature, after_raw > before_raw)} the {_label(feature)} from {before_text} to {after_text}.",
+        takes_months=takes_months,
+        text=text,
     )
+
+
+def months_text(months: float) -> str:
+    """A time as people say it, rounded up to a tenth of a month."""
+    rounded = math.ceil(10.0 * months - 1e-6) / 10.0
+    return f"{rounded:g} month{'' if rounded == 1.0 else 's'}"
 
 
 def _delta(feature: Feature, before_raw: float, after_raw: float) -> float | int | None:
@@ -79,7 +106,7 @@ def _verb(feature: Feature, upwards: bool) -> str:
     return "Change"
 
 
-def _label(feature: Feature) -> str:
+def name_text(feature: Feature) -> str:
     """The label as it reads inside a sentence: "credit amount", but "LTV ratio"."""
     label = feature.label or feature.name.replace("_", " ")
     return label[0].lower() + label[1:] if label[1:2].islower() else label
@@ -95,6 +122,11 @@ def _texts(feature: Feature, before_raw: float, after_raw: float) -> tuple[str, 
         # Rounding for display must not hide the change.
         digits = (_decimal(before_raw), _decimal(after_raw))
     return _with_unit(digits[0], feature.unit), _with_unit(digits[1], feature.unit)
+
+
+def number_text(feature: Feature, number_raw: float) -> str:
+    """A number as it reads inside a sentence, with its unit."""
+    return _with_unit(_rounded(feature, number_raw), feature.unit)
 
 
 def _level(value: RawValue) -> str:

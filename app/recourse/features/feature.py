@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from app.errors import Fault
 from app.recourse.features.feature_options import Advice, MaxChange, MovesWithTime, Table, Takes
+from app.recourse.features.option_faults import option_faults
 
 LARGEST = 1e16
 """Largest absolute number in a record; whole numbers stay below 2^53, where doubles are exact."""
@@ -148,6 +149,12 @@ class Feature:
         return (*missing, *sorted(self.special))
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether advice never changes it, whoever the person is."""
+        follows = self.derived is not None or self.moves_with_time is not None
+        return self.change is Change.NONE or self.protected or follows
+
+    @property
     def fill_raw(self) -> float | None:
         """Raw number or index of `fill`."""
         if self.fill is None or self.is_number:
@@ -205,7 +212,7 @@ class Feature:
             found.append("center and scale belong to features that are encoded as one number")
         if (self.center is None) != (self.scale is None):
             found.append("center and scale are given together or not at all")
-        return found + self._state_faults()
+        return found + self._state_faults() + option_faults(self)
 
     def _state_faults(self) -> list[str]:
         """Faults of `missing`, `fill`, `provide` and `special`."""

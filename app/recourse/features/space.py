@@ -11,7 +11,6 @@ from app.errors import Fault, InvalidRecord
 from app.recourse.features.derived import DerivedColumns
 from app.recourse.features.feature import MISSING, Feature, FeatureType, Record
 
-
 SENT_ROUNDING = 1e-9
 """Relative tolerance of a derived value that was sent."""
 
@@ -77,7 +76,7 @@ class FeatureSpace:
         """Names of the encoded columns of a feature."""
         if feature.is_group:
             return [f"{feature.name}={'missing' if level is None else level}" for level in feature.levels]
-        states = ("missing" if state == MISSING else f"{state:g}" for state in self._states(feature))
+        states = ("missing" if state == MISSING else f"{state:.15g}" for state in self._states(feature))
         return [feature.name, *(f"{feature.name}:{state}" for state in states)]
 
     @cached_property
@@ -290,9 +289,10 @@ def _sent_wrong(feature: Feature, sent: object, value: float) -> str | None:
     rounded = 0.5 * 10.0**-feature.decimals if feature.decimals is not None else 0.0
     if sent is None or value == MISSING:
         agrees = sent is None and value == MISSING
+    elif isinstance(sent, int | float) and not isinstance(sent, bool):
+        agrees = abs(sent - value) <= rounded + SENT_ROUNDING * max(1.0, abs(value))
     else:
-        number = isinstance(sent, int | float) and not isinstance(sent, bool)
-        agrees = number and abs(float(sent) - value) <= rounded + SENT_ROUNDING * max(1.0, abs(value))
+        agrees = False
     return None if agrees else f"follows from other features as {expected}; send that, or leave it out"
 
 

@@ -58,6 +58,7 @@ def _search(problem: RecourseProblem, params: GrowingSpheresParams, context: Met
         radii = params.shell_width * (1.0 + np.arange(call * SHELLS_PER_CALL, (call + 1) * SHELLS_PER_CALL))
         # Later calls take wider steps, or far boundaries would never be reached.
         rows = np.concatenate([_shell(problem, rng, params, radius * 2.0**call) for radius in radii])
+        rows = A.clock.settled(rows)
         rows = rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1)]
         if not len(rows):
             continue
@@ -85,7 +86,7 @@ def _shell(
         rows[:, numbers] += directions * space.scale_raw[moving]
     for j in space.groups[A.movable[space.groups]].tolist():
         switch = rng.random(n) < min(0.5, radius**2 / (2.0 * space.d))
-        rows[switch, j] = rng.integers(len(space.features[j].levels), size=int(switch.sum()))
+        rows[switch, j] = rng.choice(A.levels(j), size=int(switch.sum()))
     return A.snap(rows)
 
 
@@ -98,7 +99,7 @@ def _undone_one_by_one(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]
     order = changed[A.cost(single).argsort(kind="stable")]
     rows = np.tile(row_raw, (max(len(changed) - 1, 0), 1))
     for k in range(len(rows)):
-        rows[k, order[: k + 1]] = A.start_raw[order[: k + 1]]
+        rows[k, order[: k + 1]] = A.factual_raw[order[: k + 1]]
     return rows[A.contains(rows)]
 
 

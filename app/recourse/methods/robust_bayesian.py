@@ -114,7 +114,7 @@ def generate(problem: RecourseProblem, params: RobustBayesianParams, context: Me
         return None if cost <= budget * (1.0 + ROUNDING) else f"It costs {cost:.3g}; the budget is {budget:.3g}."
 
     rows = A.snap(space.decode(path))
-    cheaper = A.round(rows, toward_raw=np.broadcast_to(A.start_raw, rows.shape))
+    cheaper = A.round(rows, toward_raw=np.broadcast_to(A.factual_raw, rows.shape))
     rows = np.unique(np.concatenate([rows, cheaper]), axis=0)
     rows = rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1) & meets(rows)]
     values = odds(space.encode(rows))[0] if len(rows) else np.empty(0)

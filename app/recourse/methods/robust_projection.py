@@ -157,9 +157,8 @@ def generate(problem: RecourseProblem, params: RobustProjectionParams, context: 
     """The robust projection; extra margins count along the tangent of its constraint there."""
     local = logit_model(problem, context.sample, context.meter, params.surrogate)
     model, radius, space = local.model.unit(), params.weight_radius, problem.action_set.space
-    empty = bool((problem.action_set.lower_raw > problem.action_set.upper_raw).any())
     program = ActionProgram(problem.action_set, reach=FAR * float(problem.action_set.weights.max()))
-    best = None if empty else project(program, model, radius, problem.deadline)
+    best = project(program, model, radius, problem.deadline)
 
     def propose(extra_margins: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
         if best is None:
@@ -178,9 +177,9 @@ def generate(problem: RecourseProblem, params: RobustProjectionParams, context: 
         if search.reach > search.start_score:
             top = min(search.reach, max(search.start_score, 0.0) + FARTHEST)
             rows = search.rows(np.linspace(search.start_score, top, RUNGS + 1)[1:], exact_up_to=-math.inf)
-        low = float(worst_score(model, radius, space.encode(np.vstack([problem.action_set.start_raw, rows]))).max())
+        low = float(worst_score(model, radius, space.encode(np.vstack([problem.factual_raw, rows]))).max())
         high, found = 0.0, [rows]
-        for _ in range(HALVINGS if low < 0.0 and best is None and not empty else 0):
+        for _ in range(HALVINGS if low < 0.0 and best is None else 0):
             middle = 0.5 * (low + high)
             try:
                 row_raw = project(program, LinearModel(model.w, model.c - middle), radius, problem.deadline)

@@ -69,7 +69,7 @@ def _descend(
     def value(rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
         return np.where(np.isnan(scores), np.inf, loss(scores)) + objective.cost_weight * A.cost(rows_raw)
 
-    rows = np.array([A.start_raw, row_raw])
+    rows = np.array([A.factual_raw, row_raw])
     rows = rows[A.contains(rows)]
     scores = meter.score_raw(rows)
     values = value(rows, scores)

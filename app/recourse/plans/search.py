@@ -83,6 +83,7 @@ def propose(
         plan = plans.best(cheapest[0])
         wanted = adjust(plan, plans.until)
         rows_raw = np.concatenate([wanted, plan, plans.further(wanted, EXTRA_MARGINS * extra_margin_unit)])
+        wanted, rows_raw = (problem.action_set.clock.settled(rows) for rows in (wanted, rows_raw))
         rows_raw = rows_raw[np.sort(np.unique(rows_raw, axis=0, return_index=True)[1])]
     return PlanCandidates(
         count=count,
@@ -164,15 +165,14 @@ class PlanSearch:
         """Rows with a random part of the changes of favourable reference records; one of them is the anchor."""
         rng = np.random.default_rng(self.problem.seed)
         A, n = self.actions, FUNNEL[0] * self.count
-        start = A.start_raw
+        start = A.factual_raw
         target = A.snap(self.problem.reference.rows_favourable_raw)
         near = target[A.cost(target).argsort(kind="stable")[:NEAR]]
         rows = np.tile(start, (n, 1))
         if len(near):
             rows = near[rng.integers(len(near), size=n)]
-        movable = np.flatnonzero(A.movable & (start == A.factual_raw))
-        forced = int((start != A.factual_raw).sum())
-        most = len(movable) if A.max_changes is None else min(A.max_changes - forced, len(movable))
+        movable = np.flatnonzero(A.movable)
+        most = len(movable) if A.max_changes is None else min(A.max_changes, len(movable))
         taken = np.zeros((n, len(start)), dtype=bool)
         ranks = rng.random((n, len(movable))).argsort(axis=1).argsort(axis=1)
         taken[:, movable] = ranks < rng.integers(1, max(most, 1) + 1, size=n)[:, None]

@@ -19,7 +19,7 @@ def future_certificates(
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
     held_back = problem.futures.held_back
-    accepted = (held_back.scores_raw(rows_raw) >= 0.0).sum(axis=1)
+    accepted = problem.held_back.about(rows_raw).sum(axis=1)
     return [
         FutureCertificate(
             probability=count / held_back.count,
@@ -55,7 +55,7 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
     if problem.futures is None:
         return None
     held_back = problem.futures.held_back
-    accepted = held_back.scores_raw(rows_raw) >= 0.0
+    accepted = problem.held_back.about(rows_raw)
     together = int(accepted.all(axis=0).sum())
     return PlanFutureCertificate(
         all=together / held_back.count,

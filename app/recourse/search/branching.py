@@ -108,7 +108,7 @@ class Branching:
 
     def _rows(self, node: Node, mixture: Mixture) -> tuple[Float[np.ndarray, "n p"], int | None]:
         """Rows at and around a mixture, and the feature to branch on where the mixture itself is none."""
-        A, space = self.actions, self.responses.space
+        space = self.responses.space
         weights = np.array(mixture.weights)
         choices = np.array([point.choice for point in mixture.points])
         values = node.values_raw[self.every, choices]
@@ -119,7 +119,7 @@ class Branching:
         for j in np.flatnonzero((choices != choices[0]).any(axis=0)).tolist():
             if j in space.groups:
                 options[j] = tuple(values[weights.argsort()[::-1], j][:2])
-            elif A.step_raw[j] > 0.0:
+            else:
                 below, above = self._around(node, j, float(mixed[j]))
                 if below != above:
                     options[j] = (below, above)
@@ -145,12 +145,16 @@ class Branching:
     def _around(self, node: Node, j: int, mixed: float) -> tuple[float, float]:
         """The legal values below and above, equal where it is legal itself."""
         A, fact, step = self.actions, float(self.actions.factual_raw[j]), float(self.actions.step_raw[j])
-        below, above = legal(A, j, mixed, math.floor), legal(A, j, mixed, math.ceil)
         if abs(mixed - fact) <= 1e-9 * step:
             return fact, fact
-        if math.isfinite(node.cost[j, 0]):  # the fact is legal too, on the lattice or not
-            below = max(below, fact) if fact < mixed else below
-            above = min(above, fact) if fact > mixed else above
+        near_below, near_above = float(A.below_raw[j]), float(A.above_raw[j])
+        if near_below < mixed < near_above:
+            still = math.isfinite(node.cost[j, 0])
+            below, above = (near_below, fact) if mixed < fact else (fact, near_above)
+            if not still:
+                below, above = near_below, near_above
+        else:
+            below, above = legal(A, j, mixed, math.floor), legal(A, j, mixed, math.ceil)
         return max(below, float(node.low_raw[j])), min(above, float(node.high_raw[j]))
 
     def _children(self, node: Node, mixture: Mixture, j: int) -> list[Node]:
@@ -167,13 +171,12 @@ class Branching:
         k = int(np.flatnonzero(space.numeric == j)[0])
         still = math.isfinite(node.cost[j, 0])
         move = bool(np.isfinite(node.cost[j, 1:]).any())
-        if self.actions.step_raw[j] > 0.0:
-            below, above = self._around(node, j, float(weights @ values[:, j]))
-            if below != above:
-                one.high_raw[j], other.low_raw[j] = below, above
-                for child in (one, other):
-                    responses.write(child, k, j, still=still, move=move)
-                return [one, other]
+        below, above = self._around(node, j, float(weights @ values[:, j]))
+        if below != above:
+            one.high_raw[j], other.low_raw[j] = below, above
+            for child in (one, other):
+                responses.write(child, k, j, still=still, move=move)
+            return [one, other]
         responses.write(one, k, j, still=True, move=False)
         other.moved[j] = True
         responses.write(other, k, j, still=False)

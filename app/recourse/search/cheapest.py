@@ -5,8 +5,10 @@ direction that helps, and a change of category costs the same for every level, s
 weight matters. What remains is a covering knapsack with one constraint:
 
 * a box of continuous features is the fractional knapsack: fill in order of cost per gain, for all margins at once;
-* lattices, categories and a cap on the number of changes: branch and bound (`app.recourse.search.knapsack`);
-* linear rules between features do not fit that and go to the general mixed-integer solver.
+* lattices, least changes, categories and a cap on the number of changes: branch and bound
+  (`app.recourse.search.knapsack`);
+* linear rules between features, time that changes share and ordinals with levels that are not proposed do not fit that
+  and go to the general mixed-integer solver.
 
 Papers that move single one-hot columns (paper 1's projection) get half categories; here a group is one item.
 """
@@ -14,15 +16,15 @@ Papers that move single one-hot columns (paper 1's projection) get half categori
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from app.errors import SolverFailed
-from app.recourse.actions.action_set import ActionSet, tick_slack
+from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.linear import LinearModel
 from app.recourse.result import Relaxation
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
@@ -41,7 +43,7 @@ class Moves:
     """Score per unit."""
     cost: Float[np.ndarray, "n"]
     first: Float[np.ndarray, "n"]
-    """Smallest move; to the next lattice point, 0 for a continuous feature."""
+    """Smallest move; 0 for a continuous feature that may move by any amount."""
     step: Float[np.ndarray, "n"]
     """Distance between moves; 0 for a continuous feature."""
     limit: Float[np.ndarray, "n"]
@@ -66,8 +68,8 @@ class Search:
     Parameters
     ----------
     model : with unit-norm weights, so that margins are distances in encoded units
-    kind : `actionable` respects lattices while searching, `projection` moves numbers freely and rounds them away from
-        the boundary afterwards; `auto` is `actionable` where there are lattices or categories
+    kind : `actionable` respects lattices and least changes while searching, `projection` moves numbers freely and
+        rounds them away from the boundary afterwards; `auto` is `actionable` where there are any, or categories
     deadline : `time.monotonic()` at which a search has to stop
     """
 
@@ -75,38 +77,34 @@ class Search:
         self, model: LinearModel, action_set: ActionSet, *, kind: SearchKind = "auto", deadline: float | None = None
     ) -> None:
         self.model, self.action_set, self.deadline = model, action_set, deadline
-        self.whole = kind == "actionable" or bool(action_set.rules) or (kind == "auto" and not action_set.is_box)
-        self.start_raw = action_set.start_raw
-        self.start_score = float(model.score(action_set.space.encode(self.start_raw[None]))[0])
-        self.forced = self.start_raw != action_set.factual_raw
+        self.whole = kind == "actionable" or action_set.is_coupled or (kind == "auto" and not action_set.is_box)
+        self.start_score = float(model.score(action_set.space.encode(action_set.factual_raw[None]))[0])
         self.moves = self._moves(model.w)
 
     def _moves(self, w: Float[np.ndarray, "d"]) -> "Moves":
         """What each feature can do for the score, best value first."""
         A, space = self.action_set, self.action_set.space
         j = space.numeric
-        weight = w[space.numeric_columns]
+        weight, fact = w[space.numeric_columns], A.factual_raw[j]
         up = weight > 0.0
-        room = np.where(up, A.upper_raw[j] - self.start_raw[j], self.start_raw[j] - A.lower_raw[j])
+        room = np.where(up, A.upper_raw[j] - fact, fact - A.lower_raw[j])
+        first = np.where(up, A.above_raw[j] - fact, fact - A.below_raw[j])
         useful = A.movable[j] & (weight != 0.0) & (room > 0.0)
-        j, weight, room, up, scale = j[useful], weight[useful], room[useful], up[useful], space.scale_raw[useful]
-        step = A.step_raw[j] if self.whole else np.zeros(len(j))
-        groups = [
-            (g, best, gain)
-            for g in space.groups[A.movable[space.groups]].tolist()
-            if (
-                gain := float(
-                    (levels := w[space.spans[g]])[best := int(levels.argmax())] - levels[int(self.start_raw[g])]
-                )
-            )
-            > 0.0
-        ]
+        j, weight, room, first, up = (part[useful] for part in (j, weight, room, first, up))
+        scale = space.scale_raw[useful]
+        groups = []
+        for g in space.groups[A.movable[space.groups]].tolist():
+            own, levels = w[space.spans[g]], np.array(A.levels(g))
+            best = int(levels[own[levels].argmax()])
+            gain = float(own[best] - own[int(A.factual_raw[g])])
+            if gain > 0.0:
+                groups.append((g, best, gain))
         moves = Moves(
             feature=j,
             gain=np.abs(weight) / scale,
             cost=A.weights[j] / scale,
-            first=_first_step(self.start_raw[j], A.anchor_raw[j], step, up) if step.any() else step,
-            step=step,
+            first=first if self.whole else np.zeros(len(j)),
+            step=A.step_raw[j] if self.whole else np.zeros(len(j)),
             limit=room,
             sign=np.where(up, 1.0, -1.0),
             level=np.full(len(j), -1),
@@ -122,34 +120,24 @@ class Search:
     def knapsack(self) -> Knapsack:
         """The moves as items; raw units for numbers, 1 for a change of category."""
         m = self.moves
-        uses = 1 - self.forced[m.feature].astype(int)
-        columns = (m.gain, m.cost, m.first, m.step, m.limit, uses)
+        columns = (m.gain, m.cost, m.first, m.step, m.limit)
         items = [Item(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
         return Knapsack(items, self.uses)
 
     @cached_property
     def uses(self) -> int:
-        """How many features may still change; negative where the constraints force more changes than they allow."""
+        """How many features may change."""
         cap = self.action_set.max_changes
-        return len(self.moves.feature) if cap is None else cap - int(self.forced.sum())
-
-    @cached_property
-    def empty(self) -> bool:
-        """Whether constraints exclude each other, rules aside."""
-        return self.uses < 0 or bool((self.action_set.lower_raw > self.action_set.upper_raw).any())
+        return len(self.moves.feature) if cap is None else min(cap, len(self.moves.feature))
 
     @cached_property
     def reach(self) -> float:
-        """The highest surrogate score in the action set, rules aside; infinite where a number has no limit."""
-        if self.empty:
-            return -math.inf
-        return self.start_score + self._most(self.moves.gain * self.moves.limit, self.uses)
+        """The highest surrogate score in the action set; infinite where a number has no limit.
 
-    def _most(self, full: Float[np.ndarray, "n"], uses: int) -> float:
-        if uses >= len(full):
-            return float(full.sum())
-        free = self.forced[self.moves.feature]
-        return float(full[free].sum() + np.sort(full[~free])[::-1][: max(uses, 0)].sum())
+        Rules and time that changes share aside.
+        """
+        full = np.sort(self.moves.gain * self.moves.limit)[::-1]
+        return self.start_score + float(full[: self.uses].sum())
 
     def rows(self, margins: Float[np.ndarray, "k"], *, exact_up_to: float = math.inf) -> Float[np.ndarray, "m p"]:
         """The cheapest legal raw row for each margin, up to the first margin that no legal row reaches.
@@ -164,16 +152,13 @@ class Search:
         DeadlineExceeded : as `mixed_integer_program`
         SolverFailed : as there, with no row known
         """
-        nothing = np.empty((0, self.action_set.space.p))
-        if self.empty:
-            return nothing
         needs = margins - self.start_score
-        if self.action_set.rules:
+        if self.action_set.is_coupled:
             return self._rows_by_program(needs)
         needs = needs[needs * (1.0 - SLACK) <= self.reach - self.start_score]
         if not len(needs):
-            return nothing
-        if self.uses >= len(self.moves.feature) and not self.moves.step.any():
+            return np.empty((0, self.action_set.space.p))
+        if self.uses >= len(self.moves.feature) and not (self.moves.step.any() or self.moves.first.any()):
             return self._apply(self._fill(needs))
         amounts: list[list[float]] = []
         programmed: dict[int, np.ndarray] = {}
@@ -201,22 +186,20 @@ class Search:
 
     def _apply(self, amounts: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "k p"]:
         """Raw rows of moves; numbers that `projection` left off the lattice are rounded away from the factual."""
-        m = self.moves
-        rows = np.tile(self.start_raw, (len(amounts), 1))
+        A, m, fact = self.action_set, self.moves, self.action_set.factual_raw
+        rows = np.tile(fact, (len(amounts), 1))
         rows[:, m.feature] = np.where(
             m.level >= 0,
-            np.where(amounts > 0.0, m.level, self.start_raw[m.feature]),
+            np.where(amounts > 0.0, m.level, fact[m.feature]),
             rows[:, m.feature] + m.sign * amounts,
         )
-        rows = np.clip(rows, self.action_set.lower_raw, self.action_set.upper_raw)
-        return self.action_set.round(
-            rows, toward_raw=np.where(rows > self.start_raw, np.inf, np.where(rows < self.start_raw, -np.inf, rows))
-        )
+        rows = np.clip(rows, A.lower_raw, A.upper_raw)
+        return A.round(rows, toward_raw=np.where(rows > fact, np.inf, np.where(rows < fact, -np.inf, rows)))
 
-    # --- rules -------------------------------------------------------------------------------------------------------
+    # --- by the general solver ---------------------------------------------------------------------------------------
 
     def _rows_by_program(self, needs: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
-        """The same search as a mixed-integer program, which also knows rules between numbers."""
+        """The same search as a mixed-integer program, which also knows what ties several features."""
         A, w = self.action_set, self.model.w
         # Too large a limit becomes a coefficient below the solver's tolerances.
         far = FAR + 4.0 * float(np.abs(needs).max(initial=0.0)) / max(float(np.abs(w).max()), 1e-6)
@@ -240,41 +223,19 @@ class Search:
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def relaxation(self, margin: float) -> Relaxation | None:
-        """The single constraint whose removal raises the reachable score most; None where none helps.
+        """The single constraint of the request whose removal raises the reachable score most; None where none helps.
 
-        Ignores rules.
+        Ignores rules, and that changes share time.
         """
-        A = self.action_set
-        options: list[tuple[float, str, str | None, str]] = []
-        for limit in A.limits():
-            feature = next(f for f in A.space.features if f.name == limit.feature)
-            text = f"Relaxing the {limit.constraint} constraint on {feature.title} would help most."
-            options.append((Search(self.model, A.without(limit)).reach, limit.constraint, limit.feature, text))
-        if A.max_changes is not None:
-            uncapped = replace(A, constraints=replace(A.constraints, max_changes=None))
-            text = f"Allowing more than {A.max_changes} changed features would help most."
-            options.append((Search(self.model, uncapped).reach, "max_changes", None, text))
+        options = [(Search(self.model, one.actions).reach, one) for one in self.action_set.relaxed()]
         options = [option for option in options if option[0] > self.reach and not _close(option[0], self.reach)]
         if not options:
             return None
-        reach, constraint, name, text = max(options, key=lambda option: option[0])
-        return Relaxation(constraint=constraint, feature=name, sufficient=bool(reach >= margin), text=text)
+        reach, best = max(options, key=lambda option: option[0])
+        return Relaxation(
+            constraint=best.constraint, feature=best.feature, sufficient=bool(reach >= margin), text=best.text
+        )
 
 
 def _close(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=SLACK, abs_tol=SLACK)
-
-
-def _first_step(
-    start_raw: Float[np.ndarray, "n"],
-    anchor_raw: Float[np.ndarray, "n"],
-    step: Float[np.ndarray, "n"],
-    up: Bool[np.ndarray, "n"],
-) -> Float[np.ndarray, "n"]:
-    """Distance to the next lattice point in the direction of the move; 0 without a lattice."""
-    unit = np.where(step > 0.0, step, 1.0)
-    ticks = (start_raw - anchor_raw) / unit
-    slack = tick_slack(ticks)
-    behind = (ticks - np.floor(ticks + slack)) * unit
-    on_lattice = behind < slack * unit
-    return np.where(step > 0.0, np.where(up | on_lattice, unit - np.where(on_lattice, 0.0, behind), behind), 0.0)

@@ -122,7 +122,7 @@ class CommitteeSearch:
         with suppress(DeadlineExceeded, BudgetExceeded):
             if len(starts):
                 self._score(starts)
-            self._go_on(A.start_raw if base_raw is None else base_raw)
+            self._go_on(A.factual_raw if base_raw is None else base_raw)
         if self.best is None:
             return None
         enough = min(self.best.value + self._tidy * abs(self.best.value), max(self.best.value, self._at_most))
@@ -163,6 +163,7 @@ class CommitteeSearch:
 
     def _score(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
         """Scores of all models, NaN as the lowest there is; the best of the accepted rows is kept."""
+        rows_raw = self.actions.clock.settled(rows_raw)
         scores = np.nan_to_num(self._ask(rows_raw), nan=-1e6, posinf=1e6, neginf=-1e6)
         self.rows += len(rows_raw)
         self._keep(rows_raw, scores)
@@ -211,18 +212,19 @@ class CommitteeSearch:
     def _moves(self, base: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
         """The base record with one feature set to another value, for every movable feature and value to try."""
         A, space = self.actions, self.actions.space
-        start = A.start_raw
+        start = A.factual_raw
         feature: list[int] = []
         value: list[float] = []
         for j, scale in zip(space.numeric.tolist(), space.scale_raw.tolist(), strict=True):
             if A.movable[j]:
                 ways = [*(STRIDES * scale), *(-STRIDES * scale), *(FRACTIONS * (base[j] - start[j]))]
-                values = [start[j], *(start[j] + way for way in ways), A.lower_raw[j], A.upper_raw[j]]
+                ends = (A.lower_raw[j], A.below_raw[j], A.above_raw[j], A.upper_raw[j])
+                values = [start[j], *(start[j] + way for way in ways), *ends]
                 finite = [one for one in values if math.isfinite(one)]
                 feature += [j] * len(finite)
                 value += finite
         for j in space.groups[A.movable[space.groups]].tolist():
-            levels = range(int(A.lower_raw[j]), int(A.upper_raw[j]) + 1)
+            levels = A.levels(j)
             feature += [j] * len(levels)
             value += levels
         if not feature:
@@ -261,8 +263,9 @@ class CommitteeSearch:
         if not len(moves):
             return moves
         touched = moves != base
-        counted = (moves != A.factual_raw).sum(axis=1) - int((base != A.factual_raw).sum())
-        allowed = math.inf if A.max_changes is None else A.max_changes - int((base != A.factual_raw).sum())
+        changed = int(A.changed(base[None])[0])
+        counted = A.changed(moves) - changed
+        allowed = math.inf if A.max_changes is None else A.max_changes - changed
         limit = math.inf if self.best is None else float(self._cost(self.best.row_raw[None])[0]) - LEAST_SAVING
         level = float(self._levels(scores))
         paid = extra > LEAST_SAVING

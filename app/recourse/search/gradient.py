@@ -36,21 +36,21 @@ class Relaxed:
 
     @cached_property
     def _groups(self) -> Int[np.ndarray, "g k"]:
-        """Columns of each group that can change, padded with -1."""
+        """Columns of each group that can change, those of levels that may be proposed; padded with -1."""
         A, space = self.action_set, self.action_set.space
-        spans = [space.spans[j] for j in space.groups[A.movable[space.groups]].tolist()]
-        columns = np.full((len(spans), max((span.stop - span.start for span in spans), default=0)), -1)
-        for row, span in zip(columns, spans, strict=True):
-            row[: span.stop - span.start] = np.arange(span.start, span.stop)
+        open_groups = [(space.spans[j].start, A.levels(j)) for j in space.groups[A.movable[space.groups]].tolist()]
+        columns = np.full((len(open_groups), max((len(levels) for _, levels in open_groups), default=0)), -1)
+        for row, (first, levels) in zip(columns, open_groups, strict=True):
+            row[: len(levels)] = first + np.array(levels)
         return columns
 
     @cached_property
     def _held(self) -> Int[np.ndarray, "k"]:
-        """Columns of the groups that cannot change."""
-        A, space = self.action_set, self.action_set.space
-        held = np.zeros(space.p, dtype=bool)
-        held[space.groups] = ~A.movable[space.groups]
-        return np.flatnonzero(held[space.feature_of_column])
+        """Columns of groups, or of levels, that cannot change."""
+        space = self.action_set.space
+        held = np.isin(space.feature_of_column, space.groups)
+        held[self._groups[self._groups >= 0]] = False
+        return np.flatnonzero(held)
 
     def cost(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         """The cost of records, continued linearly between them."""

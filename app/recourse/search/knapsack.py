@@ -1,17 +1,20 @@
 """Covering knapsack: moves of least cost whose gains reach a need.
 
-``min sum_i cost_i x_i  subject to  sum_i gain_i x_i >= need``, where each ``x_i`` is 0, or between `first` and `limit`
-on a lattice (or anything up to `limit`), and at most so many ``x_i`` are not 0.
+``min sum_i cost_i x_i  subject to  sum_i gain_i x_i >= need``, where each ``x_i`` is 0, or between `first` and `limit`,
+on a lattice or anything, and at most so many ``x_i`` are not 0.
 
 Depth-first branch and bound, with the fractional knapsack as the bound (Martello and Toth, "Knapsack Problems", 1990,
 chapter 2). The order of decisions is specific to this problem. Single moves are decided first, then lattices from the
 coarsest to the finest, continuous items last: the undecided part gets closer and closer to the fractional knapsack, so
 the bound is tight where the branches are many, and the last fine lattice fills the gap to the need. Under a cap the
 search first decides which items may move, with a price in the bound in place of the cap, and then how far they move.
+Items that leap, continuous beyond a first move, are continuous from 0 on until the best moves have one in between:
+then it stays, or makes its first move.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from functools import cached_property
 from itertools import accumulate
@@ -36,30 +39,28 @@ class Knapsack:
     Parameters
     ----------
     items : in any order
-    uses : how many items that count may move, >= 0
+    uses : how many items may move, >= 0
     """
 
     def __init__(self, items: Sequence[Item], uses: int) -> None:
         self.items = items
-        self.counted = [k for k, item in enumerate(items) if item.uses]
-        self.uses = min(uses, len(self.counted))
-        self._movable: dict[tuple[int, ...], Movable] = {}
+        self.uses = min(uses, len(items))
+        self._movable: dict[tuple[tuple[int, ...], frozenset[int]], Movable] = {}
 
     @cached_property
     def moving(self) -> "list[_Share]":
-        """What each item adds to a bound once it moves: by its first move at least, if it counts."""
+        """What each item adds to a bound once it moves: by its first move at least."""
         shares: list[_Share] = []
         for k, item in enumerate(self.items):
-            first = item.first if item.uses else 0.0
-            gain = max(item.most_gain - first * item.gain, 0.0)
-            shares.append((item.cost / item.gain, k, _State.MOVES, gain, item.most_cost - first * item.cost, 0))
+            gain = max(item.most_gain - item.first * item.gain, 0.0)
+            shares.append((item.cost / item.gain, k, _State.MOVES, gain, item.most_cost - item.first * item.cost, 0))
         return shares
 
     @cached_property
     def open(self) -> "list[_Share]":
-        """What each item that counts adds while it is undecided, without the price of its use."""
-        counted = ((k, self.items[k]) for k in self.counted)
-        return [(item.cost / item.gain, k, _State.OPEN, item.most_gain, item.most_cost, 1) for k, item in counted]
+        """What each item adds while it is undecided, without the price of its use."""
+        items = enumerate(self.items)
+        return [(item.cost / item.gain, k, _State.OPEN, item.most_gain, item.most_cost, 1) for k, item in items]
 
     def cover(
         self, need: float, branches: int = THOROUGH, *, deadline: float | None = None
@@ -79,21 +80,43 @@ class Knapsack:
         if need <= 0.0:
             return [0.0] * len(self.items), True
         least, effort = need * (1.0 - SLACK), Effort(branches, deadline)
-        search: Amounts | _Selection
-        if self.uses == len(self.counted):
-            search = Amounts(self.movable(tuple(range(len(self.items)))), least, effort)
-        else:
-            search = _Selection(self, least, effort)
+        search = _Leaps(self, least, effort) if self.uses == len(self.items) else _Selection(self, least, effort)
         search.run()
         if search.best is not None:
             self._top_up(search.best, need)
         return search.best, not effort.spent
 
-    def movable(self, chosen: tuple[int, ...]) -> "Movable":
-        """Some of the items, to be moved without a cap."""
-        if chosen not in self._movable:
-            self._movable[chosen] = Movable([self.items[k] for k in chosen])
-        return self._movable[chosen]
+    def amounts(
+        self, chosen: tuple[int, ...], moving: frozenset[int], need: float, effort: Effort, best_cost: float
+    ) -> tuple[list[float], float] | None:
+        """How far to move some of the items, and what that costs; None where nothing cheaper than `best_cost` is found.
+
+        Parameters
+        ----------
+        moving : items that leap and make at least their first move; the first moves of others are not observed
+        """
+        items = self.items
+        firsts = [items[k].first if k in moving else 0.0 for k in chosen]
+        gain = sum(items[k].gain * first for k, first in zip(chosen, firsts, strict=True))
+        cost = sum(items[k].cost * first for k, first in zip(chosen, firsts, strict=True))
+        search = Amounts(self._beyond_first(chosen, moving), need - gain, effort, best_cost - cost)
+        search.run()
+        if search.best is None:
+            return None
+        moves = [0.0] * len(items)
+        for k, first, beyond in zip(chosen, firsts, search.best, strict=True):
+            moves[k] = first + beyond
+        return moves, cost + search.best_cost
+
+    def _beyond_first(self, chosen: tuple[int, ...], moving: frozenset[int]) -> Movable:
+        """Some of the items, those that move beyond their first move."""
+        key = (chosen, moving)
+        if key not in self._movable:
+            items = ((self.items[k], k in moving) for k in chosen)
+            self._movable[key] = Movable(
+                [replace(item, first=0.0, limit=item.limit - item.first) if moves else item for item, moves in items]
+            )
+        return self._movable[key]
 
     def _top_up(self, moves: list[float], need: float) -> None:
         """Cover the slack, which is meant for lattices, with continuous items."""
@@ -111,13 +134,40 @@ class _State(Enum):
     OPEN = auto()
     """Nothing."""
     MOVES = auto()
-    """It moves, at least by its first move; items that do not count may also stay."""
+    """It moves, at least by its first move; in the end a lattice may stay after all."""
     STAYS = auto()
 
 
 _Share: TypeAlias = tuple[float, int, _State, float, float, int]
 """What an item adds to a bound while it is in one state: its cost per gain with the price of its use, the item, the
 state, its gain and its cost as far as it goes beyond what is decided, and how many uses that is."""
+
+
+class _Leaps(Search):
+    """Chooses the items that leap and move, without a cap; `Amounts` decides how far."""
+
+    def __init__(self, knapsack: Knapsack, need: float, effort: Effort) -> None:
+        super().__init__(effort)
+        self.knapsack, self.need = knapsack, need
+
+    def run(self) -> None:
+        self._branch(frozenset(), frozenset())
+
+    def _branch(self, moving: frozenset[int], staying: frozenset[int]) -> None:
+        """The best moves where some items make at least their first move and others stay."""
+        items = self.knapsack.items
+        chosen = tuple(k for k in range(len(items)) if k not in staying)
+        found = self.knapsack.amounts(chosen, moving, self.need, self.effort, self.best_cost)
+        if found is None:
+            return
+        moves, cost = found
+        between = (k for k, item in enumerate(items) if item.leaps and 0.0 < moves[k] < item.first * (1.0 - SLACK))
+        k = next(between, None)
+        if k is None:
+            self.best, self.best_cost = moves, cost
+            return
+        self._branch(moving | {k}, staying)
+        self._branch(moving, staying | {k})
 
 
 class _Selection(Search):
@@ -130,7 +180,7 @@ class _Selection(Search):
     def __init__(self, knapsack: Knapsack, need: float, effort: Effort) -> None:
         super().__init__(effort)
         self.knapsack, self.need = knapsack, need
-        self.state = [_State.OPEN if item.uses else _State.MOVES for item in knapsack.items]
+        self.state = [_State.OPEN] * len(knapsack.items)
         self.left_out = [0] * len(knapsack.items)
         """How many single moves that dominate it are not made."""
         self._set_price(0.0)
@@ -146,8 +196,7 @@ class _Selection(Search):
         gains = [knapsack.items[k].most_gain for k in self.order]
         self.most = [list(accumulate(sorted(gains[t:], reverse=True), initial=0.0)) for t in range(len(gains) + 1)]
         """From each level on, the most that 0, 1, ... items gain."""
-        free = sum(item.most_gain for item in knapsack.items if not item.uses)
-        self._branch(0, knapsack.uses, free, self.need, 0.0)
+        self._branch(0, knapsack.uses, 0.0, self.need, 0.0)
 
     def _best_price(self, scale: float) -> float:
         low, high = scale / 64.0, scale * 64.0
@@ -193,7 +242,7 @@ class _Selection(Search):
         self.effort.branch()
         if rest <= 0.0:
             if not self.hopeless(cost):
-                self._note({k: item.first for k, item in enumerate(self.knapsack.items) if item.uses}, cost)
+                self._note([item.first for item in self.knapsack.items], cost)
             return
         most = self.most[level]
         if reach + most[min(left, len(most) - 1)] < self.need or self.hopeless(cost + self._relaxed(rest, left)[0]):
@@ -219,13 +268,16 @@ class _Selection(Search):
 
     def _settle(self) -> None:
         """Move the chosen items by the best amounts."""
+        items = self.knapsack.items
         chosen = tuple(k for k, state in enumerate(self.state) if state is _State.MOVES)
-        search = Amounts(self.knapsack.movable(chosen), self.need, self.effort, self.best_cost)
-        search.run()
-        if search.best is not None:
-            self._note(dict(zip(chosen, search.best, strict=True)), search.best_cost)
+        moving = frozenset(k for k in chosen if items[k].leaps)
+        found = self.knapsack.amounts(chosen, moving, self.need, self.effort, self.best_cost)
+        if found is not None:
+            self._note(*found)
 
-    def _note(self, amounts: dict[int, float], cost: float) -> None:
+    def _note(self, amounts: list[float], cost: float) -> None:
         """These are the best moves so far, of the items that move."""
         self.best_cost = cost
-        self.best = [amounts.get(k, 0.0) if state is _State.MOVES else 0.0 for k, state in enumerate(self.state)]
+        self.best = [
+            amount if state is _State.MOVES else 0.0 for amount, state in zip(amounts, self.state, strict=True)
+        ]

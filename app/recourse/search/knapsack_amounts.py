@@ -28,13 +28,11 @@ class Item:
     cost: float
     """Per unit, > 0."""
     first: float
-    """Smallest move; 0 for a continuous item."""
+    """Smallest move; 0 for a continuous item that may move by any amount."""
     step: float
     """Distance between moves beyond the first; 0 for a continuous item."""
     limit: float
     """Largest move, >= first; on the lattice, or infinite."""
-    uses: int = 1
-    """1 if moving it counts towards the cap, else 0."""
 
     @property
     def most_gain(self) -> float:
@@ -45,6 +43,11 @@ class Item:
     def most_cost(self) -> float:
         """At the largest move."""
         return self.cost * self.limit
+
+    @property
+    def leaps(self) -> bool:
+        """Whether it is continuous beyond a first move: it stays, or moves at least so far."""
+        return self.step == 0.0 and self.first > 0.0
 
     @property
     def single(self) -> bool:
@@ -67,6 +70,8 @@ class Item:
 class Movable:
     """Items that may all move, in the order in which they are decided: level t decides item ``order[t]``.
 
+    Those that leap count as continuous from 0 on.
+
     For each level the data of a bound on the items from there on is stored in order of cost per gain.
     """
 
@@ -85,14 +90,14 @@ class Movable:
         """The level after the last single move, and the one after the last lattice."""
         self.dominated = dominated(items, singles)
         level = {k: t for t, k in enumerate(self.order)}
-        self.open = [[k for k in dearer if level[k] >= t] for t in range(n + 1)]
-        """Items from a level on, in order of cost per gain."""
+        self.open = [[k for k in dearer if level[k] >= t] for t in range(self.lattices + 1)]
+        """Items from a level on, in order of cost per gain; nothing is decided after the last lattice."""
         self.gains = [list(accumulate((self.most[k] for k in left), initial=0.0)) for left in self.open]
         self.costs = [list(accumulate((self.most_cost[k] for k in left), initial=0.0)) for left in self.open]
         rank = {k: r for r, k in enumerate(dearer)}
         self.ahead = [
             self.gains[t + 1][bisect_left(self.open[t + 1], rank[k], key=rank.__getitem__)]
-            for t, k in enumerate(self.order)
+            for t, k in enumerate(self.order[: self.lattices])
         ]
         """Gain of all that is decided later than a level and costs less per gain."""
 

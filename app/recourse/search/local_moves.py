@@ -1,8 +1,8 @@
 """Better legal records by single moves: one feature at a time, judged by any function of whole records.
 
 Numbers go up or down by strides from a whole scale to a thousandth of it, by one lattice step, back to where they
-started and to the ends of their range; categories go to every level. Where a cap on changes is reached, one change
-is replaced by another; where a move breaks a linear rule, another number of the rule balances it.
+started and to the ends of their ranges; categories go to every level that may be proposed. Where a cap on changes is
+reached, one change is replaced by another; where a move breaks a linear rule, another number of the rule balances it.
 """
 
 import time
@@ -27,7 +27,6 @@ class SingleMoves:
     def __init__(self, action_set: ActionSet) -> None:
         self.actions = A = action_set
         space = A.space
-        self.start_raw = A.start_raw
         feature: list[int] = []
         target: list[float] = []
         delta: list[float] = []
@@ -35,16 +34,17 @@ class SingleMoves:
             if A.movable[j]:
                 strides = np.append(STRIDES * scale, A.step_raw[j]) if A.step_raw[j] > 0.0 else STRIDES * scale
                 strides = np.unique(np.maximum(strides, A.step_raw[j]))
-                ends = [end for end in (A.lower_raw[j], A.upper_raw[j], self.start_raw[j]) if np.isfinite(end)]
-                feature += [j] * (2 * len(strides) + len(ends))
-                delta += [*strides, *-strides, *(0.0 for _ in ends)]
-                target += [*(np.nan for _ in range(2 * len(strides))), *ends]
+                ends = {A.lower_raw[j], A.below_raw[j], A.factual_raw[j], A.above_raw[j], A.upper_raw[j]}
+                finite = sorted(end for end in ends if np.isfinite(end))
+                feature += [j] * (2 * len(strides) + len(finite))
+                delta += [*strides, *-strides, *(0.0 for _ in finite)]
+                target += [*(np.nan for _ in range(2 * len(strides))), *finite]
         numbers = len(feature)
         for j in space.groups[A.movable[space.groups]].tolist():
-            levels = len(space.features[j].levels)
-            feature += [j] * levels
-            delta += [0.0] * levels
-            target += range(levels)
+            levels = A.levels(j)
+            feature += [j] * len(levels)
+            delta += [0.0] * len(levels)
+            target += levels
         self.feature, self.target, self.delta = np.array(feature, dtype=int), np.array(target), np.array(delta)
         self.is_level = np.arange(len(feature)) >= numbers
 
@@ -64,17 +64,19 @@ class SingleMoves:
 
     def _legal(self, row_raw: Float[np.ndarray, "p"], rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "m p"]:
         A = self.actions
+        rows = A.clock.settled(rows)
         new = (rows != row_raw).any(axis=1) & (rows != A.factual_raw).any(axis=1)
         # A move of one feature can only break constraints on several features.
-        return rows[new & A.contains(rows)] if A.rules or A.max_changes is not None else rows[new]
+        shared = A.is_coupled or A.max_changes is not None
+        return rows[new & A.contains(rows)] if shared else rows[new]
 
     def _neighbours(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Iterator[Float[np.ndarray, "n p"]]:
         """Rows one move away, not all of them legal, each followed by rows that balance a broken rule."""
         A = self.actions
         bases = [row_raw]
-        changed = np.flatnonzero(row_raw != A.factual_raw)
+        changed = np.flatnonzero((row_raw != A.factual_raw) & ~A.clock.passive)
         if A.max_changes is not None and len(changed) >= A.max_changes:
-            for j in changed[self.start_raw[changed] == A.factual_raw[changed]]:
+            for j in changed:
                 bases.append(np.where(np.arange(len(row_raw)) == j, A.factual_raw, row_raw))
         for base in bases:
             rows = self._moved(base, levels_only)
@@ -92,11 +94,16 @@ class SingleMoves:
     def snapped(self, values_raw: Float[np.ndarray, "n"], feature: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
         """Each number at the nearest value that its feature can have; the factual stays."""
         A = self.actions
-        step, anchor = A.step_raw[feature], A.anchor_raw[feature]
+        step, anchor, fact = A.step_raw[feature], A.anchor_raw[feature], A.factual_raw[feature]
         unit = np.where(step > 0.0, step, 1.0)
         on_lattice = lattice_points(np.rint((values_raw - anchor) / unit), anchor, unit)
-        snapped = np.where((step > 0.0) & (values_raw != A.factual_raw[feature]), on_lattice, values_raw)
-        return np.clip(snapped, A.lower_raw[feature], A.upper_raw[feature])
+        snapped = np.where((step > 0.0) & (values_raw != fact), on_lattice, values_raw)
+        snapped = np.clip(snapped, A.lower_raw[feature], A.upper_raw[feature])
+        # Out of a gap to its nearer side.
+        up, down = A.above_raw[feature], A.below_raw[feature]
+        side = np.where(snapped > fact, up, down)
+        near = np.where(np.abs(snapped - fact) < np.abs(side - snapped), fact, side)
+        return np.where((snapped > down) & (snapped < up), np.where(snapped == fact, fact, near), snapped)
 
     def balanced(self, rows_raw: Float[np.ndarray, "n p"]) -> Iterator[Float[np.ndarray, "n p"]]:
         """The rows that break a rule with one feature of it set so that it, or a part of it, holds."""

@@ -2,7 +2,7 @@
 
 Two variables per move: whether it is made, and how far it goes beyond its first step (in steps, or in scales of a
 continuous feature, because solvers' tolerances are absolute). A number can move both ways, a category to every other
-level.
+level that may be proposed; so can an ordinal with levels in between that may not.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.actions.action_set import ActionSet, tick_slack
+from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LogicRule
 from app.recourse.numerics.solvers import mixed_integer_program
 
@@ -21,7 +21,7 @@ FAR = 1e3
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A legal row, and the value of the program there, without what it costs to start."""
+    """A legal row, and the value of the program there."""
 
     row_raw: Float[np.ndarray, "p"]
     z: Float[np.ndarray, "k"]
@@ -39,25 +39,20 @@ class ActionProgram:
 
     def __init__(self, action_set: ActionSet, *, reach: float = FAR) -> None:
         A, space = action_set, action_set.space
-        self.action_set, self.start_raw = A, A.start_raw
+        self.action_set, self.start_raw = A, A.factual_raw
         self.start = space.encode(self.start_raw[None])[0]
-        self.start_cost = float(A.cost(self.start_raw[None])[0])
-        forced = self.start_raw != A.factual_raw
         feature, sign, level, first, step, per, limit = [], [], [], [], [], [], []
         for k, j in enumerate(space.numeric.tolist()):
-            for way in (1.0, -1.0):
-                room = (A.upper_raw[j] if way > 0.0 else -A.lower_raw[j]) - way * self.start_raw[j]
-                if not A.movable[j] or room <= 0.0:
-                    continue
+            for way, near, far in _runs(A, j):
                 feature.append(j)
                 sign.append(way)
                 level.append(-1)
                 step.append(A.step_raw[j])
                 per.append(A.step_raw[j] or space.scale_raw[k])
-                first.append(_to_lattice(A, j, way))
-                limit.append(min(room, reach * space.scale_raw[k] / A.weights[j]))
+                first.append(near)
+                limit.append(max(near, min(far, reach * space.scale_raw[k] / A.weights[j])))
         for g in space.groups[A.movable[space.groups]].tolist():
-            for to in range(len(space.features[g].levels)):
+            for to in A.levels(g):
                 if to != int(self.start_raw[g]):
                     feature.append(g)
                     sign.append(0.0)
@@ -103,8 +98,10 @@ class ActionProgram:
         for j in np.unique(self.feature):  # one direction or level at a time
             constrain((self.feature == j).astype(float), np.zeros(n), 0.0, 1.0)
         if A.max_changes is not None:
-            counts = 1.0 - forced[self.feature]
-            constrain(counts, np.zeros(n), 0.0, float(A.max_changes - int(forced.sum())))
+            constrain(np.ones(n), np.zeros(n), 0.0, float(A.max_changes))
+        if A.clock.is_shared:
+            once, per_unit = A.clock.months_once[self.feature], A.clock.months_per_unit[self.feature]
+            constrain(once + per_unit * self.first, per_unit * self.per, -math.inf, A.clock.months)
         for rule in A.rules:
             if isinstance(rule, LogicRule):
                 continue
@@ -181,10 +178,14 @@ class ActionProgram:
         return A.round(row_raw[None], toward_raw=row_raw[None])[0]
 
 
-def _to_lattice(A: ActionSet, j: int, way: float) -> float:
-    """Distance from the start to the next lattice point that way; 0 where there is no lattice."""
-    step = float(A.step_raw[j])
-    if step == 0.0:
-        return 0.0
-    ticks = way * (A.start_raw[j] - A.anchor_raw[j]) / step
-    return float((math.floor(ticks + tick_slack(ticks)) + 1.0 - ticks) * step)
+def _runs(A: ActionSet, j: int) -> list[tuple[float, float, float]]:
+    """Where a number can go: the direction, the nearest and the farthest distance, once for each run of its values."""
+    fact = float(A.factual_raw[j])
+    if not A.movable[j]:
+        return []
+    if j in A.restricted:
+        ways = ((level > fact) - (level < fact) for level in A.levels(j))
+        return [(float(way), abs(to - fact), abs(to - fact)) for way, to in zip(ways, A.levels(j), strict=True) if way]
+    up, down = float(A.upper_raw[j]), float(A.lower_raw[j])
+    runs = [(1.0, float(A.above_raw[j]) - fact, up - fact), (-1.0, fact - float(A.below_raw[j]), fact - down)]
+    return [run for run in runs if run[2] > 0.0]

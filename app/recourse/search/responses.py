@@ -1,7 +1,7 @@
 """Best responses: the value of each feature that minimises cost minus priced scores, for `simplicial`.
 
 A feature's worst score is concave in its value, with kinks at its centre; its cost has one at the fact. Hence only the
-ends of its range, the kinks, or the lattice points next to these, can be best responses.
+ends of its range and of the gaps in it, the kinks, or the lattice points next to these, can be best responses.
 """
 
 import math
@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float
 
-from app.recourse.actions.action_set import ActionSet, tick_slack
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.ranges import tick_slack
 from app.recourse.robustness.adversarial_loss import LossAndCost
 from app.recourse.search.simplicial import Point
 
@@ -56,29 +57,30 @@ class Responses:
     @cached_property
     def _width(self) -> int:
         levels = max((len(self.space.features[g].levels) for g in self.space.groups), default=0)
-        return max(levels + 1, 9)
+        return max(levels + 1, 11)
 
     def root(self, weight: float) -> Node:
         """All that the action set allows."""
         A, p = self.action_set, self.space.p
         low, high = A.lower_raw.copy(), A.upper_raw.copy()
         # An action that costs more than the whole objective at the start cannot be optimal.
-        worth = float(self.weighted(A.start_raw[None], weight)[0]) / weight
+        worth = float(self.weighted(A.factual_raw[None], weight)[0]) / weight
         for k, j in enumerate(self.space.numeric.tolist()):
+            if not A.movable[j]:
+                continue
             reach = worth * self.space.scale_raw[k] / A.weights[j]
             step = A.step_raw[j]
             reach = math.ceil(reach / step) * step if step > 0.0 else reach
             if math.isinf(low[j]):
-                low[j] = legal(A, j, A.start_raw[j] - reach, math.floor)
+                low[j] = min(legal(A, j, A.factual_raw[j] - reach, math.floor), A.below_raw[j])
             if math.isinf(high[j]):
-                high[j] = legal(A, j, A.start_raw[j] + reach, math.ceil)
+                high[j] = max(legal(A, j, A.factual_raw[j] + reach, math.ceil), A.above_raw[j])
         blank = np.zeros((p, self._width))
         node = Node(blank, blank.copy(), blank.copy(), np.full_like(blank, np.inf), low, high, np.zeros(p, dtype=bool))
         for k, j in enumerate(self.space.numeric.tolist()):
             self.write(node, k, j, still=True)
         for g in self.space.groups.tolist():
-            levels = range(len(self.space.features[g].levels)) if A.movable[g] else [int(A.factual_raw[g])]
-            self.write_group(node, g, list(levels))
+            self.write_group(node, g, list(A.levels(g)))
         return node
 
     def write(self, node: Node, k: int, j: int, *, still: bool, move: bool = True) -> None:
@@ -88,11 +90,13 @@ class Responses:
         still = still and low <= fact <= high
         ends: set[float] = set()
         if move and A.movable[j]:
+            below, above = float(A.below_raw[j]), float(A.above_raw[j])
             kinks = [center] if still and A.step_raw[j] == 0.0 else [center, fact]
-            ends = {low, high} | {
+            ends = {low, high, below, above} | {
                 legal(A, j, kink, way) for kink in kinks if low <= kink <= high for way in (math.floor, math.ceil)
             }
-            ends = {end for end in ends if low <= end <= high and not (still and end == fact)}
+            ends = {end for end in ends if low <= end <= high and (end <= below or end >= above)}
+            ends = {end for end in ends if not (still and end == fact)}
         values = np.array([fact, *sorted(ends)])
         self._set(node, j, values, still=still)
         scale = self.space.scale_raw[k]

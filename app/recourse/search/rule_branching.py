@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import count
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.rules import AnyOf, Comparison, Condition
@@ -47,7 +47,7 @@ class RuleBranching:
         self.start_raw, n = program.start_raw, program.size // 2
         numbers = program.level < 0
         columns = program.feature[numbers]
-        ends = self._base(columns) + (program.sign * (program.first + program.per * program.limit[n:]))[numbers]
+        ends = self.start_raw[columns] + (program.sign * (program.first + program.per * program.limit[n:]))[numbers]
         lower, upper = self.start_raw.copy(), self.start_raw.copy()
         np.minimum.at(lower, columns, ends)
         np.maximum.at(upper, columns, ends)
@@ -239,13 +239,9 @@ class RuleBranching:
             numbers = np.array(variable.numbers)[program.level[own]]
             row[own] = np.where(numbers == MISSING, 0.0, numbers - base)
         else:
-            base = float(self._base(np.array([variable.column]))[0])
+            base = float(self.start_raw[variable.column])
             row[own], row[n + own] = program.sign[own] * program.first[own], program.sign[own] * program.per[own]
         return row, base
-
-    def _base(self, columns: Int[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
-        """What the moves of a number start from: 0 where it is in a state, such as missing."""
-        return np.where(self.actions.space.in_state(self.start_raw[None])[0], 0.0, self.start_raw)[columns]
 
 
 def _with(ends: Float[np.ndarray, "p"], j: int, end: float) -> Float[np.ndarray, "p"]:

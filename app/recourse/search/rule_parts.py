@@ -12,7 +12,8 @@ from itertools import product
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.actions.action_set import ActionSet, lattice_points, tick_slack
+from app.recourse.actions.action_set import ActionSet, lattice_points
+from app.recourse.actions.ranges import tick_slack
 from app.recourse.actions.rules import AllOf, AnyOf, Comparison, Condition, LevelTest
 from app.recourse.search.enclosures import Enclosure, Quotient, Quotients, Range, Unbounded, Variable
 
@@ -119,10 +120,6 @@ class Parts:
 
     def pieces(self, j: int, low: float, high: float, at: float, *, known: bool) -> list[Range]:
         """The range of a number in pieces."""
-        fact, feature = float(self.start_raw[j]), self.actions.space.features[j]
-        if fact in feature.states_raw and low <= fact <= high:  # the state, or a value in its place
-            first, last = feature.range_raw
-            return [(fact, fact), (max(low, first), min(high, last))]
         step, width = float(self.actions.step_raw[j]), high - low
         at = min(max(at, low), high)
         if step > 0.0 and width <= FEW * step:
@@ -211,9 +208,7 @@ class Parts:
                 states = part.levels[j] & {int(state) for state in one.states_raw}
                 missing, sure = bool(states), states == part.levels[j]
             else:
-                fact = float(self.start_raw[j])
-                missing = fact in one.states_raw and bool(part.lower_raw[j] <= fact <= part.upper_raw[j])
-                sure = missing and bool(part.lower_raw[j] == part.upper_raw[j])
+                missing = sure = float(self.start_raw[j]) in one.states_raw  # a number stays in its state
             if sure:
                 return True
             if missing:

@@ -48,10 +48,6 @@ class TradeOff:
         self.action_set, self.objective, self.deadline = action_set, objective, deadline
         self.space = action_set.space
         self.responses = Responses(action_set, objective)
-        forced, cap = action_set.start_raw != action_set.factual_raw, action_set.max_changes
-        self.empty = bool(
-            (action_set.lower_raw > action_set.upper_raw).any() or (cap is not None and forced.sum() > cap)
-        )
 
     def value(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """The objective of raw rows."""
@@ -69,9 +65,7 @@ class TradeOff:
         DeadlineExceeded, SolverFailed : as `mixed_integer_program`, with nothing legal known
         """
         weight = self.objective.cost_weight if cost_weight is None else cost_weight
-        if self.empty:
-            return None
-        if self.action_set.rules:
+        if self.action_set.is_coupled:
             return self._by_program(weight)
         if self.action_set.is_box and not self.space.groups.size and self.responses.share in (0.0, 1.0):
             return self._in_box(weight)
@@ -86,13 +80,15 @@ class TradeOff:
         assert model is not None
         price = np.where(A.movable[space.numeric], A.weights[space.numeric], np.inf)
         lower, upper = (space.encode_numbers(limit[None])[0] for limit in (A.lower_raw, A.upper_raw))
-        X0 = space.encode(A.start_raw[None])
+        # A part of an action set need not hold the factual.
+        start_raw = np.clip(A.factual_raw, A.lower_raw, A.upper_raw)
+        X0 = space.encode(start_raw[None])
         X = optimum_in_box(
             X0, model, self.objective.radius if robust else 0.0, weight,
-            price=price[columns.argsort()], lower=np.minimum(lower, X0[0]), upper=np.maximum(upper, X0[0]),
+            price=price[columns.argsort()], lower=lower, upper=upper,
         )  # fmt: skip
         moved = X[0] != X0[0]
-        row_raw = np.where(moved, X[0, columns] * space.scale_raw + space.center_raw, A.start_raw)
+        row_raw = np.where(moved, X[0, columns] * space.scale_raw + space.center_raw, start_raw)
         row_raw = np.clip(row_raw, A.lower_raw, A.upper_raw)
         return Optimum(row_raw, float(self.responses.weighted(row_raw[None], weight)[0]), settled=True)
 
@@ -103,8 +99,6 @@ class TradeOff:
 
         That optimum is then the cheapest action of that worst score.
         """
-        if self.empty:
-            return None
         slope = self.responses.share / (1.0 + math.exp(score))
         root = self.responses.root(LEAST_WEIGHT)
 
@@ -124,8 +118,8 @@ class TradeOff:
     def _by_program(self, weight: float) -> Optimum | None:
         """By mixed-integer programs with the tangents so far in place of the losses."""
         A = self.action_set
-        # If the start is legal, an action that costs more than the whole objective there cannot be optimal.
-        worth = self._worth(weight) if A.contains(A.start_raw[None])[0] else FAR * float(A.weights.max())
+        # If the factual is legal, an action that costs more than the whole objective there cannot be optimal.
+        worth = self._worth(weight) if A.contains(A.factual_raw[None])[0] else FAR * float(A.weights.max())
         program = ActionProgram(A, reach=worth)
         objective, n, d = self.objective, program.size, self.space.d
         shares = (self.responses.share, 1.0 - self.responses.share)
@@ -139,10 +133,7 @@ class TradeOff:
         p_row = self.responses.w_predicted @ x_rows
         offsets = (
             float(self.responses.w @ program.start) + objective.model.c - objective.radius,
-            self.responses.base_p
-            + float(
-                self.responses.w_predicted @ (program.start - self.space.encode(self.action_set.factual_raw[None])[0])
-            ),
+            self.responses.base_p,
         )
 
         def touch(score: float, which: int) -> None:
@@ -166,7 +157,7 @@ class TradeOff:
                 return best
             if found is None:
                 return best
-            row_raw, bound = found.row_raw, found.value + weight * program.start_cost
+            row_raw, bound = found.row_raw, found.value
             reached = float(self.responses.weighted(row_raw[None], weight)[0])
             if best is None or reached < best.value:
                 best = Optimum(row_raw, reached, settled=False)
@@ -178,4 +169,4 @@ class TradeOff:
         return best
 
     def _worth(self, weight: float) -> float:
-        return float(self.responses.weighted(self.action_set.start_raw[None], weight)[0]) / weight
+        return float(self.responses.weighted(self.action_set.factual_raw[None], weight)[0]) / weight

@@ -56,6 +56,8 @@ def _levels(
         fits = hot & ((~cold).sum(axis=1, keepdims=True) - ~cold == 0)
         if not action_set.movable[j]:
             fits[:, np.arange(fits.shape[1]) != now] = False
+        elif j in action_set.restricted:
+            fits[:, ~np.isin(np.arange(fits.shape[1]), action_set.levels(j))] = False
         levels[:, g] = np.where(fits[:, now], now, fits.argmax(axis=1))
         possible &= fits.any(axis=1)
     return levels, possible
@@ -77,7 +79,7 @@ def _at_depth(
         middle = np.where(np.isfinite(low) & np.isfinite(high), 0.5 * (low + high), one_sided)
     # The lower side does not belong to the box.
     deep_low, deep_high = np.minimum(np.nextafter(low, np.inf) + inward, middle), np.maximum(high - inward, middle)
-    rows_raw = np.tile(action_set.start_raw, (len(lower), 1))
+    rows_raw = np.tile(action_set.factual_raw, (len(lower), 1))
     start = (rows_raw[:, space.numeric] - center) / scale
     X = np.minimum(np.maximum(start, deep_low), deep_high)
     moved = start != X

@@ -92,7 +92,8 @@ class Draft:
             score=score,
             probability=self.problem.black_box.probability_of(score),
             cost=float(self.actions.cost(row_raw[None])[0]),
-            changed=tuple(np.flatnonzero(row_raw != self.problem.factual_raw).tolist()),
+            changed=self.actions.changes(row_raw),
+            takes_months=float(self.actions.clock.total(row_raw[None])[0]),
             report=self.candidates.report(row_raw) if isinstance(self.candidates, Candidates) else None,
         )
 

@@ -13,7 +13,7 @@ from app.errors import ConstraintClash, InvalidRequest, RecourseError
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.actions.rules import LinearRule
-from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
+from app.recourse.features import Advice, Change, Feature, FeatureSpace, FeatureType, MaxChange
 from tests.recourse import oracle
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, numbers, questions
 
@@ -68,7 +68,9 @@ def questions_and_rows(draw: st.DrawFn) -> tuple[Question, Float[np.ndarray, "n 
 def test_a_row_is_legal_iff_the_definitions_say_so(drawn: tuple[Question, Float[np.ndarray, "n p"]]) -> None:
     question, rows_raw = drawn
     expected = [
-        oracle.row_is_legal(question.space, question.factual_raw, row_raw, question.constraints, question.rules)
+        oracle.row_is_legal(
+            question.space, question.factual_raw, row_raw, question.constraints, question.rules, question.timing
+        )
         for row_raw in rows_raw
     ]
     assert question.action_set.contains(rows_raw).tolist() == expected
@@ -118,9 +120,12 @@ def test_rounding_lands_on_legal_numbers_of_the_wanted_side(
     rounded = found.round(inside, toward_raw=np.full_like(inside, math.inf if upward else -math.inf))
     assert found.contains(rounded).all()
     moved = rounded - inside
+    moved[:, question.space.groups] = 0.0  # without an order there is no side
     assert (moved >= -1e-9 if upward else moved <= 1e-9).all()
-    # Never past the next lattice point.
-    assert (np.abs(moved) <= np.maximum(found.step_raw, 1e-9)).all()
+    # Never past the next lattice point, nor farther than a gap beside the factual.
+    gap = np.maximum(found.above_raw - found.factual_raw, found.factual_raw - found.below_raw)
+    whole = np.maximum(np.maximum(found.step_raw, gap), 1e-9)
+    assert (np.abs(moved) <= whole)[:, [j not in found.restricted for j in range(found.space.p)]].all()
 
 
 # --- one constraint at a time ----------------------------------------------------------------------------------------
@@ -181,8 +186,8 @@ def test_a_large_amount_is_within_bounds_that_leave_nothing_else(size: float) ->
         fixed = action_set(
             space, np.array([1.0]), constraints=Constraints(bounds={"income": Bounds(min=amount, max=amount)})
         )
-        assert (fixed.lower_raw[0], fixed.upper_raw[0]) == (amount, amount)
-        assert fixed.contains(np.array([[amount]])).all()
+        assert fixed.upper_raw[0] == amount
+        assert fixed.contains(np.array([[1.0], [amount], [amount - 0.01]])).tolist() == [True, True, False]
 
 
 def test_a_bound_on_a_lattice_point_can_be_reached() -> None:
@@ -219,16 +224,16 @@ def test_bounds_of_an_ordinal_are_categories() -> None:
     assert not allows(found, guarantor=1)
 
 
-def test_bounds_that_exclude_the_fact_force_a_change() -> None:
+def test_bounds_that_exclude_the_fact_limit_proposals_and_force_nothing() -> None:
     found = actions(bounds={"months": Bounds(min=27, max=45)})
-    assert not allows(found)
-    assert [months for months in range(4, 73) if allows(found, months=months)] == [28, 34, 40]
-    assert found.start_raw.tolist() == row(months=28).tolist()
+    assert [months for months in range(4, 73) if allows(found, months=months)] == [24, 28, 34, 40]
+    assert [found.snap(row(months=months)[None])[0, 1] for months in (4, 25, 27, 50)] == [24, 24, 28, 40]
 
 
-def test_bounds_between_two_lattice_points_leave_nothing() -> None:
+def test_bounds_between_two_lattice_points_leave_the_fact() -> None:
     found = actions(bounds={"months": Bounds(min=29, max=33)})
-    assert not any(allows(found, months=months) for months in range(4, 73))
+    assert [months for months in range(4, 73) if allows(found, months=months)] == [24]
+    assert not found.movable[1]
 
 
 def test_at_most_so_many_features_change() -> None:
@@ -271,30 +276,44 @@ def test_a_box_has_no_lattice_rule_or_cap() -> None:
 
 
 @settings(PROPERTY, max_examples=examples(200))
-@given(questions())
-def test_each_limit_is_the_range_without_that_one_constraint(question: Question) -> None:
+@given(questions_and_rows())
+def test_each_relaxation_is_the_set_without_one_constraint_of_the_request(
+    drawn: tuple[Question, Float[np.ndarray, "n p"]],
+) -> None:
+    question, rows_raw = drawn
     found = question.action_set
-    for limit in found.limits():
-        j = question.space.names.index(limit.feature)
-        looser = drop(question, limit.feature, limit.constraint).action_set
-        assert (limit.lower_raw, limit.upper_raw) == (looser.lower_raw[j], looser.upper_raw[j])
-        assert limit.lower_raw < found.lower_raw[j] or limit.upper_raw > found.upper_raw[j]
+    for one in found.relaxed():
+        looser = drop(question, one.feature, one.constraint).action_set
+        assert one.actions.contains(rows_raw).tolist() == looser.contains(rows_raw).tolist()
+        assert one.actions.contains(rows_raw)[found.contains(rows_raw)].all()
+        feature = next((f for f in question.space.features if f.name == one.feature), None)
+        assert feature is None or not feature.is_fixed
 
 
-def drop(question: Question, name: str, constraint: str) -> Question:
+def drop(question: Question, name: str | None, constraint: str) -> Question:
     """The same question without one constraint."""
     c = question.constraints
-    if constraint == "change":
-        features = [replace(f, change=Change.ANY) if f.name == name else f for f in question.space.features]
-        return replace(question, space=FeatureSpace(features))
-    left = {
-        "immutable": tuple(other for other in c.immutable if other != name)
-        if constraint == "immutable"
-        else c.immutable,
-        "direction": {k: v for k, v in c.direction.items() if constraint != "direction" or k != name},
-        "bounds": {k: v for k, v in c.bounds.items() if constraint != "bounds" or k != name},
-    }
-    return replace(question, constraints=replace(c, **left))  # type: ignore[arg-type]
+    if constraint == "horizon_months":
+        return replace(question, timing=replace(question.timing, horizon_months=None))
+    if constraint == "max_changes":
+        return replace(question, constraints=replace(c, max_changes=None))
+    if constraint == "immutable":
+        return replace(question, constraints=replace(c, immutable=tuple(one for one in c.immutable if one != name)))
+    left = {key: value for key, value in getattr(c, constraint).items() if key != name}
+    return replace(question, constraints=replace(c, **{constraint: left}))
+
+
+def test_what_the_lender_has_fixed_is_never_named() -> None:
+    space = FeatureSpace(
+        [
+            replace(AGE, change=Change.INCREASE, advice=Advice(max=31), max_change=MaxChange(absolute=1)),
+            replace(INCOME, protected=True, change=Change.ANY),
+        ]
+    )
+    found = action_set(
+        space, np.array([30.0, 200.25]), valid_months=1.0, constraints=Constraints(immutable=("income",))
+    )
+    assert found.relaxed() == []
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------

@@ -5,15 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.recourse.actions.sentences import changes
-from app.recourse.features import Feature, FeatureType
+from app.recourse.actions.sentences import FeatureChange, changes, months_text
+from app.recourse.actions.timing import Clock
+from app.recourse.features import Feature, FeatureType, MovesWithTime, Takes
 
 CONTINUOUS, INTEGER = FeatureType.CONTINUOUS, FeatureType.INTEGER
 
 
 def sentence(feature: Feature, before_raw: float, after_raw: float) -> str:
-    (change,) = changes([feature], np.array([before_raw], dtype=float), np.array([after_raw], dtype=float))
+    (change,) = listed([feature], [before_raw], [after_raw])
     return change.text
+
+
+def listed(features: list[Feature], before_raw: list[float], after_raw: list[float]) -> tuple[FeatureChange, ...]:
+    before = np.array(before_raw, dtype=float)
+    return changes(features, before, np.array(after_raw, dtype=float), Clock(features, before))
 
 
 @pytest.mark.parametrize(
@@ -66,11 +72,32 @@ def test_lists_only_what_differs_in_schema_order_with_exact_values() -> None:
         Feature(name="b", type=INTEGER, unit="months"),
         Feature(name="c", type=FeatureType.CATEGORICAL, categories=("x", "y")),
     ]
-    found = changes(features, np.array([0.3, 5.0, 0.0]), np.array([0.1, 5.0, 1.0]))
+    found = listed(features, [0.3, 5.0, 0.0], [0.1, 5.0, 1.0])
     assert [(c.feature, c.from_, c.to, c.delta, c.unit) for c in found] == [
         ("a", 0.3, 0.1, -0.2, None),
         ("c", "x", "y", None, None),
     ]
+
+
+def test_what_time_does_is_no_advice_and_what_is_protected_has_no_name() -> None:
+    yearly = MovesWithTime(per_year=1)
+    features = [
+        Feature(name="age", type=INTEGER, unit="years", moves_with_time=yearly),
+        Feature(name="seniority", type=INTEGER, moves_with_time=yearly, protected=True),
+        Feature(name="origin", type=FeatureType.CATEGORICAL, categories=("here", "there"), protected=True),
+        Feature(name="education", type=FeatureType.ORDINAL, categories=("low", "high"), takes=Takes(months=14)),
+    ]
+    found = listed(features, [30, 5, 0, 0], [31, 6, 1, 1])
+    assert [change.text for change in found] == [
+        "In 14 months the age is 31 years.",
+        "In 14 months time has changed a protected attribute.",
+        "A protected attribute is different.",
+        "Raise the education from low to high.",
+    ]
+    assert [change.takes_months for change in found] == [12, 12, 0, 14]
+    assert [months_text(months) for months in (1, 0.26, 2.957, 12)] == [
+        "1 month", "0.3 months", "3 months", "12 months",
+    ]  # fmt: skip
 
 
 @given(
@@ -83,7 +110,7 @@ def test_every_pair_of_numbers_has_a_sentence_that_shows_a_change(
     before_raw: float, after_raw: float, decimals: int | None, unit: str | None
 ) -> None:
     feature = Feature(name="x", type=CONTINUOUS, decimals=decimals, unit=unit)
-    found = changes([feature], np.array([before_raw], dtype=float), np.array([after_raw], dtype=float))
+    found = listed([feature], [before_raw], [after_raw])
     if before_raw == after_raw:
         assert found == ()
         return

@@ -24,7 +24,6 @@ from app.recourse.robustness.gelbrich import plan_bounds
 from tests.recourse import oracle
 from tests.recourse.certified import FACTUAL, W, curved, linear, linear_score, rows, space
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, examples, questions
-from tests.recourse.test_solve import asdict_shallow
 from tests.recourse.toys import ask, plane
 
 pytestmark = CHECKED_AT_RANDOM
@@ -139,7 +138,7 @@ def test_what_the_mean_refuses_everywhere_near_cannot_be_corrected() -> None:
 @given(questions(with_rules=True), st.integers(0, 10**6))
 def test_corrected_members_are_legal_and_within_their_limits(question, seed: int) -> None:  # type: ignore[no-untyped-def]
     actions = question.action_set
-    row = actions.start_raw
+    row = actions.factual_raw
     if not actions.contains(row[None])[0]:
         return
     known = moments(seed, question.space.d)
@@ -149,7 +148,7 @@ def test_corrected_members_are_legal_and_within_their_limits(question, seed: int
     for found in (near, there):
         if found is not None:
             assert oracle.row_is_legal(
-                question.space, question.factual_raw, found, question.constraints, question.rules
+                question.space, question.factual_raw, found, question.constraints, question.rules, question.timing
             )
     if near is not None:
         assert np.linalg.norm(question.space.encode(near[None])[0] - x) <= 0.5 + 1e-6
@@ -329,7 +328,7 @@ def test_whatever_is_brought_is_not_made_worse(question, seed: int, kind: str) -
     problem, _ = ask(
         space, question.model.score, question.factual_raw.tolist(),
         rows_raw=np.concatenate([brought, brought[::-1]]) if seed % 2 else brought,
-        constraints=asdict_shallow(question), rules=question.rules,
+        constraints=question.constraints, timing=question.timing, rules=question.rules,
     )  # fmt: skip
     params = CorrectionParams(kind=kind, max_shift=1.0)  # type: ignore[arg-type]
     check(problem, brought, correct(problem, brought, params, ASKED))

@@ -20,7 +20,7 @@ from app.recourse.plans.search import PlanSearch
 from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import METHODS, WEIGHTS_WARNING, solve
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions, rows
-from tests.recourse.test_solve import TOYS, Points, Scores, asdict_shallow, bytes_of, check, linear
+from tests.recourse.test_solve import TOYS, Points, Scores, bytes_of, check, linear
 from tests.recourse.toys import ask, plane
 
 pytestmark = CHECKED_AT_RANDOM
@@ -156,7 +156,8 @@ def test_members_are_legal_accepted_and_different_whatever_the_question(
         predict,
         question.factual_raw.tolist(),
         rows_raw=rows_raw,
-        constraints=asdict_shallow(question),
+        constraints=question.constraints,
+        timing=question.timing,
         rules=question.rules,
         raw=raw,
     )

@@ -12,7 +12,8 @@ from scipy.optimize import linprog
 from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Bounds, Constraints
 from app.recourse.actions.rules import LinearRule
-from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
+from app.recourse.actions.timing import Timing
+from app.recourse.features import Advice, Feature, FeatureSpace, FeatureType, Takes
 from app.recourse.models.linear import LinearModel
 from app.recourse.result import Relaxation
 from app.recourse.search.cheapest import Search
@@ -24,7 +25,7 @@ pytestmark = CHECKED_AT_RANDOM
 
 def program(question: Question) -> oracle.Program:
     return oracle.Program(
-        question.space, question.factual_raw, question.constraints, question.rules, question.model
+        question.space, question.factual_raw, question.constraints, question.rules, question.model, question.timing
     )  # fmt: skip
 
 
@@ -250,59 +251,73 @@ def test_a_rule_can_ask_for_a_move_against_the_score() -> None:
     check(question, 0.0)
 
 
-def test_a_change_that_the_bounds_force_is_made_even_where_the_margin_is_met() -> None:
-    space = numeric_space((0, 10), (0, 10))
-    constraints = Constraints(bounds={"f0": Bounds(min=4)})
-    question = Question(space, np.array([2.0, 2.0]), constraints, (), LinearModel(np.array([1.0, 1.0]), 0.0))
-    assert found_row(question, 0.0) == pytest.approx([4.0, 2.0])
-
-
-def test_forced_changes_count_towards_the_cap() -> None:
+def test_bounds_force_nothing_that_the_margin_does_not_need() -> None:
     space = numeric_space((0, 10), (0, 10), (0, 10))
     model = LinearModel(np.array([1.0, 1.0, 2.0]), -100.0)
-    bounds = {"f0": Bounds(min=4), "f1": Bounds(min=4)}
+    bounds = {"f0": Bounds(min=4), "f1": Bounds(max=1)}
     fact = np.array([2.0, 2.0, 2.0])
-    for cap, total in [(1, None), (2, 12.0), (3, 11.0)]:  # with two changes, the third and better feature must stay
-        question = Question(space, fact, Constraints(bounds=bounds, max_changes=cap), (), model)
-        row_raw = found_row(question, -86.0)
-        assert (None if row_raw is None else float(row_raw.sum())) == (None if total is None else pytest.approx(total))
-        check(question, -86.0)
+    for margin, expected in [(-92.0, [2.0, 2.0, 2.0]), (-90.0, [2.0, 2.0, 3.0]), (-74.0, [4.0, 2.0, 10.0])]:
+        question = Question(space, fact, Constraints(bounds=bounds), (), model)
+        assert found_row(question, margin) == pytest.approx(expected)
+        check(question, margin)
 
 
-def test_constraints_that_exclude_each_other_leave_nothing() -> None:
+def test_constraints_that_exclude_each_other_leave_the_fact() -> None:
     space = numeric_space((0, 10), (0, 10))
     constraints = Constraints(immutable=("f0",), bounds={"f0": Bounds(min=4)})
-    question = Question(space, np.array([2.0, 2.0]), constraints, (), LinearModel(np.array([1.0, 1.0]), 0.0))
-    assert found_row(question, -100.0) is None
+    question = Question(space, np.array([2.0, 2.0]), constraints, (), LinearModel(np.array([1.0, 0.0]), 0.0))
+    assert found_row(question, 2.0) == pytest.approx([2.0, 2.0])
+    assert found_row(question, 2.5) is None
+
+
+@pytest.mark.parametrize(("margin", "expected"), [(0.1, [65.0, 0.1]), (6.0, [65.0, 6.0]), (10.0, [60.0, 5.0])])
+def test_who_is_outside_the_range_of_advice_may_stay_there_or_come_into_it(
+    margin: float, expected: list[float]
+) -> None:
+    hours, other = numeric_space((0, 99), (0, 6)).features
+    space = FeatureSpace([replace(hours, advice=Advice(max=60), cost=2.0), other])
+    question = Question(space, np.array([65.0, 0.0]), Constraints(), (), LinearModel(np.array([-1.0, 1.0]), 65.0))
+    assert found_row(question, margin) == pytest.approx(expected)
+    check(question, margin)
+    assert not question.action_set.contains(np.array([[62.0, 0.0], [66.0, 0.0]])).any()
+
+
+def test_changes_in_turn_share_the_time() -> None:
+    takes = Takes(months_per_unit=1.0)
+    space = FeatureSpace([replace(feature, takes=takes) for feature in numeric_space((0, 9), (0, 9)).features])
+    model = LinearModel(np.array([1.0, 1.0]), -6.0)
+    together = Question(space, np.zeros(2), Constraints(), (), model, Timing(horizon_months=4.0))
+    assert found_row(together, 0.0) is not None
+    in_turn = replace(together, timing=Timing(horizon_months=4.0, sequential=True))
+    assert found_row(in_turn, 0.0) is None
+    assert found_row(in_turn, -2.0) is not None
+    assert relaxation(in_turn, 0.0) is not None
 
 
 # --- relaxations -----------------------------------------------------------------------------------------------------
 
 
-def without(question: Question, relaxation_constraint: str, name: str | None) -> Question:
+def without(question: Question, constraint: str, name: str | None) -> Question:
     """The same question without one constraint."""
-    c, space = question.constraints, question.space
-    if relaxation_constraint == "max_changes":
+    c = question.constraints
+    if constraint == "horizon_months":
+        return replace(question, timing=replace(question.timing, horizon_months=None))
+    if constraint == "max_changes":
         return replace(question, constraints=replace(c, max_changes=None))
-    if relaxation_constraint == "change":
-        features = [replace(f, change=Change.ANY) if f.name == name else f for f in space.features]
-        return replace(question, space=FeatureSpace(features))
-    kept = {
-        "immutable": tuple(other for other in c.immutable if other != name),
-        "direction": {key: value for key, value in c.direction.items() if key != name},
-        "bounds": {key: value for key, value in c.bounds.items() if key != name},
-    }[relaxation_constraint]
-    return replace(question, constraints=replace(c, **{relaxation_constraint: kept}))  # type: ignore[arg-type]
+    if constraint == "immutable":
+        return replace(question, constraints=replace(c, immutable=tuple(one for one in c.immutable if one != name)))
+    kept = {key: value for key, value in getattr(c, constraint).items() if key != name}
+    return replace(question, constraints=replace(c, **{constraint: kept}))
 
 
 def single_constraints(question: Question) -> list[tuple[str, str | None]]:
-    """Everything that could be relaxed."""
+    """Everything in the request that could be relaxed."""
     c = question.constraints
     found: list[tuple[str, str | None]] = [("immutable", name) for name in c.immutable]
-    found += [("direction", name) for name in c.direction]
-    found += [("bounds", name) for name in c.bounds]
-    found += [("change", f.name) for f in question.space.features if f.change is not Change.ANY]
-    return found + ([("max_changes", None)] if c.max_changes is not None else [])
+    for constraint in ("direction", "bounds", "max_change", "least_change"):
+        found += [(constraint, name) for name in getattr(c, constraint)]
+    found += [("max_changes", None)] if c.max_changes is not None else []
+    return found + ([("horizon_months", None)] if question.timing.horizon_months is not None else [])
 
 
 def relaxation(question: Question, margin: float) -> Relaxation | None:
@@ -312,6 +327,7 @@ def relaxation(question: Question, margin: float) -> Relaxation | None:
 @settings(PROPERTY, max_examples=examples(120))
 @given(questions(bounded=True))
 def test_the_relaxation_is_the_one_constraint_whose_removal_helps_most(question: Question) -> None:
+    question = replace(question, timing=replace(question.timing, sequential=False))
     reach = program(question).highest()
     margin = max(reach, 0.0) + 0.5
     reaches = {one: program(without(question, *one)).highest() for one in single_constraints(question)}
@@ -329,7 +345,7 @@ def test_constraints_that_exclude_each_other_are_the_ones_to_relax() -> None:
     constraints = Constraints(immutable=("f0", "f1"), bounds={"f0": Bounds(min=4)})
     named = relaxation(Question(space, np.array([2.0, 2.0]), constraints, (), model), 0.0)
     assert named is not None
-    assert (named.constraint, named.feature, named.sufficient) == ("immutable", "f0", True)
+    assert (named.constraint, named.feature, named.sufficient) == ("immutable", "f1", True)
 
 
 def test_the_range_of_the_model_is_not_a_constraint_to_relax() -> None:

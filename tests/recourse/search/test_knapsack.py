@@ -22,9 +22,8 @@ def cover(items: list[Item], need: float, uses: int, branches: int = THOROUGH) -
 
 
 def most_gain(items: list[Item], uses: int) -> float:
-    """The gain of moving everything as far as it goes, with at most `uses` items that count."""
-    counted = sorted((item.gain * item.limit for item in items if item.uses), reverse=True)
-    return sum(counted[:uses]) + sum(item.gain * item.limit for item in items if not item.uses)
+    """The gain of moving as far as they go those `uses` items that gain most."""
+    return sum(sorted((item.gain * item.limit for item in items), reverse=True)[:uses])
 
 
 def total(items: list[Item], moves: list[float], what: str) -> float:
@@ -35,7 +34,7 @@ def legal(item: Item, amount: float) -> bool:
     if amount == 0.0:
         return True
     if item.step == 0.0:
-        return 0.0 < amount <= item.limit * (1 + 1e-9)
+        return item.first * (1 - 1e-9) <= amount <= item.limit * (1 + 1e-9)
     ticks = (amount - item.first) / item.step
     return item.first * (1 - 1e-9) <= amount <= item.limit * (1 + 1e-9) and abs(ticks - round(ticks)) < 1e-6
 
@@ -43,7 +42,7 @@ def legal(item: Item, amount: float) -> bool:
 def check(items: list[Item], moves: list[float], need: float, uses: int) -> float:
     """The cost of moves that are legal and reach the need."""
     assert all(legal(item, amount) for item, amount in zip(items, moves, strict=True))
-    assert sum(item.uses for item, amount in zip(items, moves, strict=True) if amount > 0.0) <= uses
+    assert sum(amount > 0.0 for amount in moves) <= uses
     assert total(items, moves, "gain") >= need * (1 - 2e-9)
     return total(items, moves, "cost")
 
@@ -58,8 +57,7 @@ def by_trying_everything(items: list[Item], need: float, uses: int) -> float:
         (
             total(items, list(moves), "cost")
             for moves in product(*choices)
-            if sum(item.uses for item, amount in zip(items, moves, strict=True) if amount) <= uses
-            and total(items, list(moves), "gain") >= need * (1 - 1e-9)
+            if sum(amount > 0.0 for amount in moves) <= uses and total(items, list(moves), "gain") >= need * (1 - 1e-9)
         ),
         default=math.inf,
     )
@@ -80,7 +78,7 @@ def by_highs(items: list[Item], need: float, uses: int) -> float:
         constraints=[
             LinearConstraint(np.concatenate([gains * made, gains * per]), need, np.inf),
             LinearConstraint(np.hstack([-np.diag(beyond), np.eye(n)]), -np.inf, 0.0),
-            LinearConstraint(np.concatenate([[item.uses for item in items], np.zeros(n)]), -np.inf, uses),
+            LinearConstraint(np.concatenate([np.ones(n), np.zeros(n)]), -np.inf, uses),
         ],
         bounds=Bounds(np.zeros(2 * n), np.concatenate([np.ones(n), beyond])),
         integrality=np.concatenate([np.ones(n), whole]),
@@ -99,7 +97,7 @@ def lattice_items(draw: st.DrawFn) -> Item:
     step = draw(st.sampled_from([0.5, 1.0, 1.0, 2.0]))
     return Item(
         gain=draw(st.integers(1, 12)) / 4, cost=draw(st.integers(1, 12)) / 4, first=first, step=step,
-        limit=first + step * draw(st.integers(0, 4)), uses=draw(st.sampled_from([1, 1, 1, 0])),
+        limit=first + step * draw(st.integers(0, 4)),
     )  # fmt: skip
 
 
@@ -119,21 +117,21 @@ def test_small_lattices_are_searched_as_well_as_by_trying_everything(items: list
 
 
 def random_items(rng: np.random.Generator, n: int) -> list[Item]:
-    """Continuous items, lattices with an odd first step, single moves, some without limit, some that are free."""
+    """Continuous items, some that leap, lattices with an odd first step, single moves, some without limit."""
     items = []
     for _ in range(n):
         gain, cost = rng.lognormal(size=2).tolist()
-        uses = int(rng.random() < 0.85)
-        kind = rng.choice(["continuous", "lattice", "single", "endless"])
-        if kind == "continuous":
-            items.append(Item(gain, cost, 0.0, 0.0, float(rng.uniform(0.1, 5)), uses))
+        kind = rng.choice(["continuous", "leaping", "lattice", "single", "endless"])
+        if kind in ("continuous", "leaping"):
+            first = float(rng.uniform(0.1, 2)) if kind == "leaping" else 0.0
+            items.append(Item(gain, cost, first, 0.0, first + float(rng.uniform(0.1, 5))))
         elif kind == "single":
-            items.append(Item(gain, cost, 1.0, 1.0, 1.0, uses))
+            items.append(Item(gain, cost, 1.0, 1.0, 1.0))
         else:
             step = float(rng.choice([0.1, 1.0, 3.0]))
             first = float(rng.uniform(0.05, 1)) * step if rng.random() < 0.5 else step
             limit = first + step * int(rng.integers(0, 30)) if kind == "lattice" else math.inf
-            items.append(Item(gain, cost, first, step, limit, uses))
+            items.append(Item(gain, cost, first, step, limit))
     return items
 
 
@@ -243,9 +241,23 @@ def test_a_cap_prefers_one_large_move_to_two_cheap_ones() -> None:
     assert cover(items, 4.0, 0) == (None, True)
 
 
-def test_moves_that_are_forced_anyway_do_not_count() -> None:
-    items = [Item(1.0, 1.0, 0.0, 0.0, 2.0, uses=0), Item(1.0, 2.0, 1.0, 1.0, 2.0, uses=0)]
-    assert cover(items, 3.0, 0)[0] == pytest.approx([2.0, 1.0])
+def test_a_least_move_is_made_in_full_or_by_another_item() -> None:
+    cheap, dear = Item(1.0, 1.0, 2.0, 0.0, 5.0), Item(1.0, 1.5, 0.0, 0.0, 5.0)
+    assert cover([cheap, dear], 1.0, 2)[0] == pytest.approx([0.0, 1.0])
+    assert cover([cheap, dear], 1.5, 2)[0] == pytest.approx([2.0, 0.0])
+    assert cover([cheap, dear], 6.0, 2)[0] == pytest.approx([5.0, 1.0])
+    assert cover([cheap], 1.0, 1)[0] == pytest.approx([2.0])
+
+
+@pytest.mark.parametrize("count", [10, 500])
+def test_hundreds_of_items_that_leap_are_no_matter(count: int) -> None:
+    rng = np.random.default_rng(count)
+    items = [Item(g, c, 0.5, 0.0, 3.0) for g, c in rng.lognormal(size=(count, 2)).tolist()]
+    for need in (0.1, 3.0, 20.0):
+        moves, settled = cover(items, need, count)
+        assert settled
+        assert moves is not None
+        assert check(items, moves, need, count) == pytest.approx(by_highs(items, need, count), rel=2e-6)
 
 
 def test_an_odd_first_step_counts_as_one_move() -> None:

@@ -23,14 +23,14 @@ pytestmark = CHECKED_AT_RANDOM
 @given(questions(with_rules=True))
 def test_every_neighbour_of_a_legal_row_is_legal_and_another_record(question: Question) -> None:
     actions = question.action_set
-    row = actions.start_raw
+    row = actions.factual_raw
     if not actions.contains(row[None])[0]:
         return
     for _ in range(3):
         rows = SingleMoves(actions).of(row)
         for neighbour in rows:
             assert oracle.row_is_legal(
-                question.space, question.factual_raw, neighbour, question.constraints, question.rules
+                question.space, question.factual_raw, neighbour, question.constraints, question.rules, question.timing
             )
             assert (neighbour != row).any()
             assert (neighbour != question.factual_raw).any()

@@ -90,7 +90,9 @@ def test_every_record_is_legal_favourable_and_new(case: tuple[Question, Boxes, f
     A, space = question.action_set, question.space
     rows_raw = everything(boxes, A, noise_columns(space, noise))
     for row_raw in rows_raw:
-        assert oracle.row_is_legal(space, question.factual_raw, row_raw, question.constraints, question.rules)
+        assert oracle.row_is_legal(
+            space, question.factual_raw, row_raw, question.constraints, question.rules, question.timing
+        )
         assert (row_raw != question.factual_raw).any()
     assert (boxes.score(space.encode(rows_raw)) >= 0.0).all()
     assert (np.diff(A.cost(rows_raw)) >= 0.0).all()
@@ -109,7 +111,9 @@ def legal_values(feature: Feature, fact: float, question: Question, edges: Float
     else:
         values = np.concatenate([edges, np.array(edges) + 1e-9])
         low, high = oracle.interval(feature, fact, question.constraints)
-        values = np.append(values, [end for end in (low, high) if np.isfinite(end)])
+        least = oracle.least(feature, question.constraints)
+        ends = (low, high, fact - least, fact + least)
+        values = np.append(values, [end for end in ends if np.isfinite(end)])
     for value in np.append(values, fact).tolist():
         if oracle.value_is_legal(feature, fact, value, question.constraints):
             yield value

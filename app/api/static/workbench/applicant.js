@@ -2,11 +2,14 @@
 /** The form of the applicant: one field for each feature, with its faults. */
 
 import { $, h } from "./dom.js";
-import { rangeText } from "./feature.js";
-import { counted, formatValue } from "./format.js";
-import { state } from "./state.js";
+import { rangeText, statesOf } from "./feature.js";
+import { counted, formatValue, meaningOf } from "./format.js";
+import { baseFeatures } from "./state.js";
 
 /** @import { Applicant, Feature, Value } from "./types.d.ts" */
+
+/** Of the option for a missing category. */
+const NONE = "missing";
 
 /** @param {Feature} feature @param {(feature: Feature) => void} onChange */
 export function applicantField(feature, onChange) {
@@ -18,40 +21,93 @@ export function applicantField(feature, onChange) {
     oninput: () => (showFault(feature), onChange(feature)),
     onblur: () => showFault(feature),
   };
-  const options = (feature.categories ?? []).map((c, i) => h("option", { value: i }, formatValue(feature, c)));
-  const input = feature.categories
-    ? h("select", common, h("option", { value: "" }, "choose"), ...options)
-    : h("input", {
-        ...common,
-        type: "number",
-        step: feature.type === "integer" ? 1 : "any",
-        inputmode: "decimal",
-      });
+  const input = feature.derived !== null ? h("output", common) : control(feature, common);
   return h(
     "div.field",
     {},
     h("label", { for: id }, feature.label),
-    feature.unit ? h("span.with-unit", {}, input, h("span", {}, feature.unit)) : input,
+    h(
+      "div.entry",
+      {},
+      feature.unit && !feature.categories ? h("span.with-unit", {}, input, h("span", {}, feature.unit)) : input,
+      !feature.categories && stateBoxes(feature, onChange),
+    ),
     h("p.hint", { id: `${id}-hint` }, rangeText(feature)),
   );
 }
 
-/** The value of a field; null where it has none. @param {Feature} feature @returns {Value | null} */
-export function valueOf({ name, categories }) {
-  const { value } = $(`f-${name}`);
-  if (value === "") return null;
-  return categories ? categories[Number(value)] : Number(value);
+/** @param {Feature} feature @param {Record<string, any>} common attributes */
+function control(feature, common) {
+  const { categories, missing, type } = feature;
+  if (categories) {
+    const options = categories.map((c, i) => h("option", { value: i }, formatValue(feature, c)));
+    const none = missing && h("option", { value: NONE }, formatValue(feature, null));
+    return h("select", common, h("option", { value: "" }, "choose"), ...options, none);
+  }
+  return h("input", {
+    ...common,
+    type: "number",
+    step: type === "integer" ? 1 : "any",
+    inputmode: "decimal",
+    // Who types a code means its state.
+    onchange: () => setValue(feature, valueOf(feature)),
+  });
 }
 
-const MISSING = "needs a value";
+/** What a number may be instead of a quantity, to be ticked. @param {Feature} feature @param {(f: Feature) => void} onChange */
+function stateBoxes(feature, onChange) {
+  const states = feature.derived === null ? statesOf(feature) : [];
+  const box = (/** @type {Value} */ value, /** @type {number} */ i) => {
+    const tick = (/** @type {any} */ { target }) => {
+      setValue(feature, target.checked ? value : undefined);
+      showFault(feature);
+      onChange(feature);
+    };
+    const input = h("input", { type: "checkbox", id: `f-${feature.name}-state-${i}`, onchange: tick });
+    return h("label", {}, input, h("span", {}, formatValue(feature, value)));
+  };
+  return (
+    states.length > 0 &&
+    h("div.ways", { role: "group", "aria-label": `${feature.label}: no number` }, ...states.map(box))
+  );
+}
+
+/** The state that is ticked. @param {Feature} feature @returns {Value | undefined} */
+const stateOf = (feature) => statesOf(feature).find((_, i) => $(`f-${feature.name}-state-${i}`)?.checked);
+
+/** The value of a field; undefined where nothing is entered. @param {Feature} feature @returns {Value | undefined} */
+export function valueOf(feature) {
+  const { name, categories } = feature;
+  const { value } = $(`f-${name}`);
+  if (categories) return value === "" ? undefined : value === NONE ? null : categories[Number(value)];
+  const state = stateOf(feature);
+  if (state !== undefined) return state;
+  return value === "" ? undefined : Number(value);
+}
+
+/** @param {Feature} feature @param {Value | undefined} value undefined for none */
+function setValue(feature, value) {
+  const { name, categories } = feature;
+  const field = $(`f-${name}`);
+  if (categories) {
+    field.value = value === undefined ? "" : value === null ? NONE : categories.indexOf(/** @type {any} */ (value));
+    return;
+  }
+  const states = statesOf(feature);
+  states.forEach((state, i) => ($(`f-${name}-state-${i}`).checked = state === value));
+  field.disabled = states.some((state) => state === value);
+  field.value = field.disabled ? "" : (value ?? "");
+}
+
+const EMPTY = "needs a value";
 
 /** What is wrong with a field; empty if nothing is. @param {Feature} feature */
 export function faultOf(feature) {
   const { name, type, min, max } = feature;
   const value = valueOf(feature);
   if ($(`f-${name}`).validity.badInput) return "must be a number";
-  if (value === null) return MISSING;
-  if (typeof value !== "number") return "";
+  if (value === undefined) return EMPTY;
+  if (typeof value !== "number" || meaningOf(feature, value) !== undefined) return "";
   if (type === "integer" && !Number.isInteger(value)) return "must be a whole number";
   if (min !== null && value < min) return `must be at least ${formatValue(feature, min)}`;
   if (max !== null && value > max) return `must be at most ${formatValue(feature, max)}`;
@@ -61,7 +117,7 @@ export function faultOf(feature) {
 /** Show what is wrong with a field in place of its hint. @param {Feature} feature @param {boolean} [required] */
 function showFault(feature, required = false) {
   const fault = faultOf(feature);
-  const shown = fault !== "" && (required || fault !== MISSING);
+  const shown = fault !== "" && (required || fault !== EMPTY);
   const hint = $(`f-${feature.name}-hint`);
   $(`f-${feature.name}`).setAttribute("aria-invalid", String(shown));
   hint.textContent = shown ? `${feature.label} ${fault}.` : rangeText(feature);
@@ -69,29 +125,27 @@ function showFault(feature, required = false) {
 }
 
 /** @returns {Feature[]} those whose fields are empty or wrong */
-export const faultyFeatures = () => state.features.filter(faultOf);
+export const faultyFeatures = () => baseFeatures().filter(faultOf);
 
 /** @param {number} count of faulty fields */
 export const faultText = (count) => `${counted(count, "field")} to fill in or correct.`;
 
 /** Show every fault, missing values too. @returns {Feature[]} the faulty features; the first one has the focus */
 export function checkApplicant() {
-  for (const feature of state.features) showFault(feature, true);
+  for (const feature of baseFeatures()) showFault(feature, true);
   const faulty = faultyFeatures();
   if (faulty.length > 0) $(`f-${faulty[0].name}`).focus();
   return faulty;
 }
 
-/** @returns {Applicant} */
+/** The record that is sent. @returns {Applicant} */
 export const applicant = () =>
-  Object.fromEntries(state.features.map((feature) => [feature.name, /** @type {Value} */ (valueOf(feature))]));
+  Object.fromEntries(baseFeatures().map((feature) => [feature.name, /** @type {Value} */ (valueOf(feature))]));
 
 /** @param {Applicant} record */
 export function fillApplicant(record) {
-  for (const feature of state.features) {
-    const value = record[feature.name];
-    const { categories } = feature;
-    $(`f-${feature.name}`).value = categories ? categories.indexOf(/** @type {any} */ (value)) : value;
+  for (const feature of baseFeatures()) {
+    setValue(feature, record[feature.name]);
     showFault(feature, true);
   }
 }

@@ -3,6 +3,7 @@
 
 import { certificate } from "./certificate.js";
 import { chance, scale } from "./decision.js";
+import { followList } from "./derived.js";
 import { h } from "./dom.js";
 import { along } from "./feature.js";
 import { formatShort } from "./format.js";
@@ -14,6 +15,7 @@ export function counterfactualParts(counterfactual, factual) {
   const { changes, validity, cost } = counterfactual;
   return [
     changeList(changes),
+    followList(counterfactual),
     h("p", {}, `The model then says yes: ${chance(validity.current)}, instead of ${chance(factual)}.`),
     scale([factual.probability, validity.current.probability]),
     certificate(counterfactual, readyFutures()?.agreement),
@@ -21,7 +23,7 @@ export function counterfactualParts(counterfactual, factual) {
       "p.hint",
       {},
       h("b", {}, `Cost: ${formatShort(cost.total)}.`),
-      " The sum of all changes in standardised units, with the lender’s weights. A change of category counts 1.",
+      " The sum of all changes, in how far apart people are, with the lender’s weights. A change of category counts 1.",
     ),
   ];
 }

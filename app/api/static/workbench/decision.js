@@ -3,10 +3,11 @@
 
 import { fetchJson, isAborted } from "./api.js";
 import { applicant, faultText, faultyFeatures } from "./applicant.js";
+import { showDerived } from "./derived.js";
 import { $, debounce, fill, h } from "./dom.js";
 import { inHundred } from "./format.js";
 import { problemNote } from "./problem.js";
-import { state, threshold } from "./state.js";
+import { baseFeatures, threshold } from "./state.js";
 
 let pending = new AbortController();
 
@@ -16,14 +17,17 @@ export async function decide() {
   const { signal } = (pending = new AbortController());
   const faulty = faultyFeatures().length;
   if (faulty > 0) {
-    const empty = faulty === state.features.length;
+    const empty = faulty === baseFeatures().length;
+    showDerived(null);
     fill("verdict", empty ? "Fill in the applicant, or start with an example." : faultText(faulty));
     fill("scale");
     return;
   }
   try {
     const path = `models/${encodeURIComponent($("model").value)}/predict`;
-    const { predictions } = await fetchJson(path, { body: { records: [applicant()] }, signal });
+    const record = applicant();
+    const { predictions, derived } = await fetchJson(path, { body: { records: [record] }, signal });
+    showDerived(record, derived[0]);
     fill("verdict", ...verdict(predictions[0]));
     fill("scale", scale([predictions[0].probability]));
   } catch (problem) {

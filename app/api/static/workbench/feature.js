@@ -1,21 +1,34 @@
 // @ts-check
 /** What the model's schema allows for one feature: its range, and how it can change. */
 
-import { formatNumber, formatValue } from "./format.js";
+import { formatNumber, formatValue, meaningOf } from "./format.js";
+import { featureNamed } from "./state.js";
 
 /** @import { Feature, Value } from "./types.d.ts" */
 
 /** How a feature can change, in words. @param {Feature} feature */
-export function changeText({ change, type }) {
+export function changeText({ change, type, ...feature }) {
+  if (feature.protected) return "protected, never part of advice";
   if (change === "none") return "fixed, never part of advice";
   if (change === "any") return type === "categorical" || type === "binary" ? "can change" : "up or down";
   const up = change === "increase";
   return type === "binary" ? `only to ${up ? "yes" : "no"}` : `only ${up ? "up" : "down"}`;
 }
 
+/** Whether advice can change a feature. @param {Feature} feature */
+export const isAdvice = ({ change, derived, ...feature }) =>
+  change !== "none" && derived === null && !feature.protected;
+
+/** What a number may be instead of a quantity. @param {Feature} feature @returns {Value[]} */
+export const statesOf = ({ missing, special }) => [...(missing ? [null] : []), ...Object.keys(special).map(Number)];
+
+/** How a feature follows from others, with their labels. @param {string} derived */
+const formulaText = (derived) => `computed: ${derived.replace(/\w+/g, (word) => featureNamed(word)?.label ?? word)}`;
+
 /** The allowed values, as a hint. @param {Feature} feature */
 export function rangeText(feature) {
-  const { min, max, categories } = feature;
+  const { min, max, categories, derived } = feature;
+  if (derived !== null) return formulaText(derived);
   const low = min === null ? "" : max === null ? `from ${formatValue(feature, min)}` : formatNumber(min);
   const high = max === null ? "" : `${min === null ? "up " : ""}to ${formatValue(feature, max)}`;
   const range = categories ? "" : `${low} ${high}`.trim() || "any number";
@@ -33,7 +46,7 @@ export function track({ type, categories, min, max, step, decimals }) {
 /** Where a value is on its track, from 0 to 1. @param {Feature} feature @param {Value | null} value */
 export function along(feature, value) {
   const ends = track(feature);
-  if (!ends || value === null) return null;
+  if (!ends || value === null || meaningOf(feature, value) !== undefined) return null;
   const at = feature.categories ? feature.categories.indexOf(/** @type {any} */ (value)) : Number(value);
   return (at - ends.min) / (ends.max - ends.min);
 }

@@ -38,10 +38,17 @@ export const upperBound = (upper) => (Math.ceil(upper * 100 - 1e-9) / 100).toFix
 export const confidence = ([low, high]) =>
   `95% confidence interval: ${formatShort(100 * low)} to ${formatShort(100 * high)} in 100`;
 
+/** What a code means that is a state and not a quantity. @param {Feature} feature @param {Value} value */
+export const meaningOf = ({ special }, value) =>
+  Object.entries(special).find(([code]) => typeof value === "number" && Number(code) === value)?.[1];
+
 /** @param {Feature} feature @param {Value} value */
 export function formatValue(feature, value) {
+  if (value === null) return "missing";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "string") return value;
+  const meaning = meaningOf(feature, value);
+  if (meaning !== undefined) return meaning;
   const text = new Intl.NumberFormat("en", { maximumFractionDigits: feature.decimals ?? 4 }).format(value);
   return feature.unit === "%" ? `${text}%` : feature.unit ? `${text} ${feature.unit}` : text;
 }

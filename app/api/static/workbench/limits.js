@@ -3,7 +3,7 @@
 
 import { faultOf, valueOf } from "./applicant.js";
 import { $, h } from "./dom.js";
-import { along, changeText, track } from "./feature.js";
+import { along, changeText, isAdvice, track } from "./feature.js";
 import { formatValue } from "./format.js";
 import { featureNamed, state } from "./state.js";
 
@@ -23,7 +23,7 @@ function waysOf(feature) {
 
 /** @param {Feature} feature @param {() => void} onChange @returns {any} null for a feature that never changes */
 export function limitRow(feature, onChange) {
-  if (feature.change === "none") return null;
+  if (!isAdvice(feature)) return null;
   const { name, label } = feature;
   const ends = track(feature);
   const ways = Object.entries(waysOf(feature)).map(([way, text], i) =>
@@ -83,7 +83,7 @@ export function showBounds(feature, moved) {
 export function markCurrent(feature) {
   const mark = $(`limit-${feature.name}`)?.querySelector(".track b");
   if (!mark) return;
-  const at = faultOf(feature) ? null : along(feature, valueOf(feature));
+  const at = faultOf(feature) ? null : along(feature, valueOf(feature) ?? null);
   mark.hidden = at === null;
   mark.style.setProperty("--at", `${100 * (at ?? 0)}%`);
   mark.title = "now";

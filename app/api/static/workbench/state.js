@@ -25,6 +25,9 @@ export const chosenModel = () =>
 export const chosenMethod = () =>
   /** @type {Method} */ (state.methods.find((method) => method.name === $("method").value));
 
+/** The features of a record that is sent: the service computes the others. */
+export const baseFeatures = () => state.features.filter((feature) => feature.derived === null);
+
 /** @param {string | null} name @returns {Feature | undefined} */
 export const featureNamed = (name) => state.features.find((feature) => feature.name === name);
 

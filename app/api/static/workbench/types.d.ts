@@ -1,6 +1,7 @@
 /** Records of the public API, for the type checker only; browsers never load this file. */
 
-export type Value = number | string | boolean;
+/** Null where the value is missing. */
+export type Value = number | string | boolean | null;
 export type Applicant = Record<string, Value>;
 
 export interface Feature {
@@ -14,6 +15,13 @@ export interface Feature {
   decimals: number | null;
   categories: (string | boolean)[] | null;
   change: string;
+  /** Whether the value may be missing. */
+  missing: boolean;
+  /** Codes that are states and not quantities, with what they mean. */
+  special: Record<string, string>;
+  /** How it follows from other features. */
+  derived: string | null;
+  protected: boolean;
 }
 
 export interface Model {

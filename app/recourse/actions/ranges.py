@@ -1,0 +1,229 @@
+"""The values that one feature may take for one person: its own, and those that advice may propose.
+
+Every limit is an interval of proposals: the schema's, the lender's advice, a direction, a bound of the request, the
+time that the person has. The person's own value may stay wherever it lies, so no limit forces a change. What remains is
+
+    ``lower ... below   fact   above ... upper``
+
+and the gaps beside the fact are changes too small to be worth advising, or values between the fact and the range of
+advice. Where a feature has a lattice, all four ends lie on it.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.recourse.actions.constraints import Bounds, Constraints
+from app.recourse.features import Change, Feature, MaxChange
+
+LEAST_SHARE = 0.02
+"""Share of the person's own value, and of the spread between people, by which a number changes at least where nobody
+says what is worth advising."""
+MOST_OF_SPREAD = 0.25
+"""Share of the spread that this least change never exceeds: 2 % of the year 2005 would be 40 years."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One limit of what is proposed for one feature."""
+
+    name: str
+    """`immutable`, `direction`, `bounds`, `max_change`, `least_change` or `horizon_months` of the request, or a limit
+    of the model."""
+    asked: bool
+    """Whether the request or the person set it, and not the lender."""
+    low: float = -math.inf
+    """Raw number or index."""
+    high: float = math.inf
+    least: float = 0.0
+    """Smallest change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a feature may be: the fact, or from `lower` to `below`, or from `above` to `upper`."""
+
+    lower: float
+    below: float
+    """The nearest value below the fact; the fact itself where all between are possible, or none."""
+    above: float
+    """The nearest value above the fact, likewise."""
+    upper: float
+    levels: tuple[int, ...] | None = None
+    """The levels alone that are possible, where these are not all from `lower` to `upper`; with the fact."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the feature may change."""
+        return self.lower != self.upper if self.levels is None else len(self.levels) > 1
+
+
+def limits_of(
+    feature: Feature,
+    fact: float,
+    constraints: Constraints,
+    *,
+    distance: float = math.inf,
+    horizon_is_asked: bool = False,
+    least_share: float = 0.0,
+) -> list[Limit]:
+    """Every limit of one feature of one person; none where the model never proposes a change of it.
+
+    Parameters
+    ----------
+    distance : raw units, or levels, that the time allows; negative where it allows no change
+    horizon_is_asked : whether the person has said how much time there is
+    least_share : `LEAST_SHARE`, or 0 where any change of a number may be proposed
+    """
+    if is_still(feature, fact):
+        return []
+    one_way = {Change.INCREASE: (fact, math.inf), Change.DECREASE: (-math.inf, fact)}
+    found = [Limit(name="range", asked=False, low=feature.range_raw[0], high=feature.range_raw[1])]
+
+    def add(name: str, interval: tuple[float, float], *, asked: bool = True) -> None:
+        found.append(Limit(name=name, asked=asked, low=interval[0], high=interval[1]))
+
+    add("advice", _advised(feature, fact), asked=False)
+    if feature.change in one_way:
+        add("change", one_way[feature.change], asked=False)
+    if feature.max_change is not None:
+        add("max_change", _within(fact, feature.max_change), asked=False)
+    if not math.isinf(distance):
+        interval = (fact, fact) if distance < 0.0 else (fact - distance, fact + distance)
+        add("horizon_months", (-math.inf, math.inf) if feature.is_group and distance >= 0.0 else interval,
+            asked=horizon_is_asked)  # fmt: skip
+    if feature.name in constraints.immutable:
+        add("immutable", (fact, fact))
+    if feature.name in constraints.direction:
+        add("direction", one_way[Change(constraints.direction[feature.name].value)])
+    if feature.name in constraints.bounds:
+        add("bounds", _bounded(feature, constraints.bounds[feature.name]))
+    if feature.name in constraints.max_change:
+        add("max_change", _within(fact, constraints.max_change[feature.name]))
+    if feature.name in constraints.least_change:
+        found.append(Limit(name="least_change", asked=True, least=constraints.least_change[feature.name]))
+    if feature.least_change is not None:
+        found.append(Limit(name="least_change", asked=False, least=feature.least_change))
+    elif feature.name not in constraints.least_change and least_share > 0.0 and feature.is_number:
+        least = least_worth(feature, fact, least_share)
+        widest = min((max(limit.high - fact, fact - limit.low) for limit in found), default=math.inf)
+        # A tighter limit says that smaller changes count.
+        found.append(Limit(name="least_change", asked=False, least=least if least <= widest else 0.0))
+    return found
+
+
+def is_still(feature: Feature, fact: float) -> bool:
+    """Whether advice never changes this value: of no person, or because it is a state and not a quantity."""
+    missing_category = feature.is_group and feature.missing is not None and fact == len(feature.categories)
+    return feature.is_fixed or missing_category or fact in feature.states_raw
+
+
+def least_worth(feature: Feature, fact: float, share: float) -> float:
+    """The smallest change of a number that is worth advising where nobody says so, raw units.
+
+    The larger of a share of the spread and the same share of the person's own value, the latter never more than
+    `MOST_OF_SPREAD`.
+    """
+    spread = feature.spread or feature.scale or 1.0
+    return max(share * spread, min(share * abs(fact), MOST_OF_SPREAD * spread))
+
+
+def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
+    """What a feature may be within all these limits."""
+    still = Range(fact, fact, fact, fact)
+    if not limits:
+        return still
+    low, high = max(limit.low for limit in limits), min(limit.high for limit in limits)
+    least = max(limit.least for limit in limits)
+    if feature.is_group:
+        levels = proposed_levels(feature, int(fact)) if low < high else [int(fact)]
+        every = len(levels) == len(feature.levels)
+        return Range(min(levels), fact, fact, max(levels), None if every else tuple(levels))
+    lower, below = _part(feature, fact, low, high, least, -1)
+    above, upper = _part(feature, fact, low, high, least, 1)
+    if feature.is_number or feature.advice.categories is None:
+        return Range(lower, below, above, upper)
+    levels = proposed_levels(feature, int(fact))
+    levels = [level for level in levels if level == fact or lower <= level <= below or above <= level <= upper]
+    at = bisect_right(levels, fact)
+    below, above = levels[max(at - 2, 0)], levels[min(at, len(levels) - 1)]
+    every = levels[-1] - levels[0] == len(levels) - 1
+    return Range(levels[0], below, above, levels[-1], None if every else tuple(levels))
+
+
+def proposed_levels(feature: Feature, fact: int) -> list[int]:
+    """Indices of the levels that advice may propose for a person with this one, and this one; in order."""
+    names = feature.advice.categories
+    # Without the missing category, which comes after the others.
+    advised = range(len(feature.categories) or len(feature.levels))
+    return sorted({fact, *(level for level in advised if names is None or feature.levels[level] in names)})
+
+
+def _part(feature: Feature, fact: float, low: float, high: float, least: float, way: int) -> tuple[float, float]:
+    """The values on one side of the fact, from low to high; both are the fact where there are none."""
+    near, far = (max(low, fact + least), high) if way > 0 else (min(high, fact - least), low)
+    step, anchor = feature.lattice_raw
+    if step > 0.0:
+        # Ticks count away from the fact.
+        away = way / step
+        first = math.ceil(_tick(near, anchor, away, -1.0))
+        first = max(first, math.floor(_tick(fact, anchor, away, 1.0)) + 1)
+        last = _tick(far, anchor, away, 1.0)
+        last = last if math.isinf(last) else math.floor(last)
+        near, far = (lattice_point(way * tick, anchor, step) for tick in (first, last))
+    if way * (far - near) < 0.0 or far == fact:
+        return fact, fact
+    return (near, far) if way > 0 else (far, near)
+
+
+def _tick(number: float, anchor: float, per_unit: float, forgiving: float) -> float:
+    """Where a number lies on a lattice, its rounding forgiven upwards or downwards."""
+    tick = (number - anchor) * per_unit
+    return tick if math.isinf(tick) else tick + forgiving * float(tick_slack(tick))
+
+
+def lattice_point(tick: float, anchor: float, step: float) -> float:
+    """A lattice point as a person writes it: 0.3, not 0.30000000000000004."""
+    return float(anchor + (tick / round(1.0 / step) if step < 1.0 else tick * step))
+
+
+def tick_slack(ticks: np.ndarray | float) -> np.ndarray:
+    """Largest distance between ticks and a whole number that counts as rounding; grows with the ticks."""
+    return np.asarray(1e-6 + 4.0 * np.finfo(float).eps * np.abs(ticks))
+
+
+def _advised(feature: Feature, fact: float) -> tuple[float, float]:
+    """The range of advice, cut where a number would be a state."""
+    if not feature.is_number:
+        return -math.inf, math.inf
+    low = -math.inf if feature.advice.min is None else feature.advice.min
+    high = math.inf if feature.advice.max is None else feature.advice.max
+    # Of a lattice the next point; far enough that it is not taken for rounding.
+    beside = 1e-3 * feature.lattice_raw[0]
+    for code in feature.special:
+        if code < fact:
+            low = max(low, math.nextafter(code + beside, math.inf))
+        else:
+            high = min(high, math.nextafter(code - beside, -math.inf))
+    return low, high
+
+
+def _within(fact: float, limit: MaxChange) -> tuple[float, float]:
+    shares = [] if limit.relative is None else [limit.relative * abs(fact)]
+    reach = min([*shares, *([] if limit.absolute is None else [limit.absolute])])
+    return fact - reach, fact + reach
+
+
+def _bounded(feature: Feature, bounds: Bounds) -> tuple[float, float]:
+    return (
+        -math.inf if bounds.min is None else number_of(feature, bounds.min),
+        math.inf if bounds.max is None else number_of(feature, bounds.max),
+    )
+
+
+def number_of(feature: Feature, value: float | str) -> float:
+    """The raw number of a bound."""
+    return float(value) if feature.is_number else float(feature.levels.index(value))

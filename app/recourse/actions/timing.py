@@ -1,0 +1,178 @@
+"""How long changes take, and what time changes by itself.
+
+An answer takes as long as its longest change, or as all of them one after another. Its record is the one at the end of
+that time: a feature that moves with time has moved by as much, at no cost, and rounded down to what a record can hold.
+A record in which only time has passed takes as long as the values in it need.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from annotated_types import Interval
+from jaxtyping import Bool, Float, Int
+
+from app.recourse.features import Feature, FeatureType
+
+DAYS_PER_MONTH = 30.0
+"""So that what takes three months fits into an answer that is valid for 90 days."""
+SLACK = 1e-9
+"""Relative: what counts as rounding of months and of values."""
+WAITS = 6
+"""Moments at which a record in which only time has passed is tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How much time the person has."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    horizon_months: Annotated[float, Interval(gt=0, le=1200)] | None = None
+    """How many months the applicant has; as long as the answer is valid when absent. No answer takes longer, where the
+    model says how long changes take."""
+    sequential: bool = False
+    """Whether the applicant makes one change after another, so that their times add up."""
+
+
+def months_of(feature: Feature, distance: float) -> float:
+    """How long a change takes.
+
+    Parameters
+    ----------
+    distance : raw units or levels, > 0; ignored for categories without an order
+    """
+    takes = feature.takes
+    return takes.months + (0.0 if feature.is_group else distance * _per_distance(feature))
+
+
+def distance_within(feature: Feature, months: float) -> float:
+    """How far a feature can move in this time, raw units or levels; negative where there is no time for any change."""
+    left = months * (1.0 + SLACK) - feature.takes.months
+    per = 0.0 if feature.is_group else _per_distance(feature)
+    if left < 0.0:
+        return -1.0
+    return left / per if per > 0.0 else math.inf
+
+
+def _per_distance(feature: Feature) -> float:
+    return feature.takes.months_per_unit if feature.is_number else feature.takes.months_per_level
+
+
+class Clock:
+    """The time that one person has.
+
+    Parameters
+    ----------
+    months : how long an answer may take; infinite for no limit
+    sequential : whether changes are made one after another
+    """
+
+    def __init__(
+        self,
+        features: Sequence[Feature],
+        factual_raw: Float[np.ndarray, "p"],
+        months: float = math.inf,
+        *,
+        sequential: bool = False,
+    ) -> None:
+        self.months, self.sequential = months, sequential
+        self._factual_raw = factual_raw
+        moving = [
+            feature.moves_with_time is not None and fact not in feature.states_raw
+            for feature, fact in zip(features, factual_raw.tolist(), strict=True)
+        ]
+        self.passive: Bool[np.ndarray, p] = np.array(moving, dtype=bool)
+        """Features that time moves."""
+        self._passive: Int[np.ndarray, k] = np.flatnonzero(self.passive)
+        chosen = [features[j] for j in self._passive.tolist()]
+        self._per_month = np.array([f.moves_with_time.per_year / 12.0 for f in chosen if f.moves_with_time])
+        self._step = np.array([_step(feature) for feature in chosen])
+        self._low, self._high = np.array([feature.range_raw for feature in chosen]).reshape(-1, 2).T
+        per = [0.0 if feature.is_group else _per_distance(feature) for feature in features]
+        self.months_once: Float[np.ndarray, p] = np.where(self.passive, 0.0, [f.takes.months for f in features])
+        """Of any change of a feature."""
+        self.months_per_unit: Float[np.ndarray, p] = np.where(self.passive, 0.0, per)
+        """Of each raw unit, or level, besides."""
+        self.is_shared = sequential and math.isfinite(months) and bool((self.months_once + self.months_per_unit).any())
+        """Whether changes compete for the time, so that ranges of single features do not say what is possible."""
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether time changes nothing and nothing takes time."""
+        return not (self._passive.size or self.months_once.any() or self.months_per_unit.any())
+
+    def each(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+        """How long each change takes, in months; of what moves by itself, until it has."""
+        delta = np.abs(rows_raw - self._factual_raw)
+        months = (delta > 0.0) * self.months_once + delta * self.months_per_unit
+        months[:, self._passive] = delta[:, self._passive] / np.abs(self._per_month)
+        return months
+
+    def changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """How long the changes that a person makes take together, in months."""
+        months = np.where(self.passive, 0.0, self.each(rows_raw))
+        return np.asarray(months.sum(axis=1) if self.sequential else months.max(axis=1, initial=0.0))
+
+    def total(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """How long it takes until a person has such a record, in months."""
+        if self.stands_still:
+            return np.zeros(len(rows_raw))
+        waited = self.each(rows_raw)[:, self._passive].max(axis=1, initial=0.0)
+        return np.maximum(self.changes(rows_raw), waited)
+
+    def settled(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+        """Records at the end of the time that their changes take."""
+        return self._after(rows_raw, self.changes(rows_raw)) if self._passive.size else rows_raw
+
+    def waiting(self) -> Float[np.ndarray, "n p"]:
+        """Records in which only time has passed, the nearest first; none where time changes nothing or has no end."""
+        if not self._passive.size or math.isinf(self.months):
+            return np.empty((0, len(self._factual_raw)))
+        months = self.months * np.arange(1, WAITS + 1) / WAITS
+        rows_raw = self._after(np.tile(self._factual_raw, (WAITS, 1)), months)
+        rows_raw = rows_raw[np.append(True, (rows_raw[1:] != rows_raw[:-1]).any(axis=1))]
+        return rows_raw[(rows_raw != self._factual_raw).any(axis=1)]
+
+    def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which records can be reached in time, and keep pace with it."""
+        return np.asarray(self.total(rows_raw) <= self.months * (1.0 + SLACK)) & self.keeps_pace(rows_raw)
+
+    def keeps_pace(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which records show the same time wherever time moves something, or no time at all."""
+        shown = rows_raw[:, self._passive]
+        then = self._after(rows_raw, self.total(rows_raw))[:, self._passive]
+        same = np.abs(shown - then) <= SLACK * (1.0 + np.abs(then))
+        return np.asarray(same.all(axis=1) | (shown == self._factual_raw[self._passive]).all(axis=1))
+
+    def _after(self, rows_raw: Float[np.ndarray, "n p"], months: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n p"]:
+        """The records after so many months."""
+        moved = months[:, None] * self._per_month
+        step = np.where(self._step > 0.0, self._step, 1.0)
+        whole = np.sign(moved) * np.floor(np.abs(moved) / step + SLACK)
+        # Divided by a whole number of parts, so that 0.3 is 0.3.
+        parts = np.maximum(np.rint(1.0 / step), 1.0)
+        moved = np.where(self._step > 0.0, whole / parts, moved)
+        after = rows_raw.copy()
+        fact = self._factual_raw[self._passive]
+        # Who is past the end of a range stays there.
+        low, high = np.minimum(self._low, fact), np.maximum(self._high, fact)
+        after[:, self._passive] = np.clip(fact + moved, low, high)
+        return after
+
+
+def _step(feature: Feature) -> float:
+    """The unit in which time shows in a record; 0 where any number does."""
+    if feature.type is FeatureType.INTEGER:
+        return 1.0
+    return 0.0 if feature.decimals is None else 10.0**-feature.decimals
+
+
+def clock(
+    features: Sequence[Feature], factual_raw: Float[np.ndarray, "p"], timing: Timing, valid_months: float = math.inf
+) -> Clock:
+    """The clock of a question; an answer takes no longer than it is valid where the question sets no horizon."""
+    months = valid_months if timing.horizon_months is None else timing.horizon_months
+    return Clock(features, factual_raw, months, sequential=timing.sequential)

@@ -1,0 +1,35 @@
+"""A look at the registered models every half minute, for what follows by itself from a registration."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+LOOK_S = 30.0
+"""Seconds between looks for versions that were registered meanwhile."""
+
+
+class Watch:
+    """Looks again and again until it is closed.
+
+    Parameters
+    ----------
+    look : one look; handles its own errors
+    """
+
+    def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
+        self._look = look
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look now and from now on."""
+        self._looking = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop looking."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._look()
+            await asyncio.sleep(LOOK_S)
