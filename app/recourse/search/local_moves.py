@@ -106,16 +106,12 @@ class SingleMoves:
         return np.where((snapped > down) & (snapped < up), np.where(snapped == fact, fact, near), snapped)
 
     def balanced(self, rows_raw: Float[np.ndarray, "n p"]) -> Iterator[Float[np.ndarray, "n p"]]:
-        """The rows that break a rule with one number of it set so that it holds, for each number of each rule."""
-        for rule in self.actions.rules:
-            a = np.array(rule.coefficients_raw)
-            excess = rows_raw @ a - rule.limit
-            excess = excess if rule.equality else np.maximum(excess, 0.0)
-            broken = excess != 0.0
-            for j in np.flatnonzero((a != 0.0) & self.actions.movable):
-                rows = rows_raw[broken]
-                rows[:, j] -= excess[broken] / a[j]
-                yield self.actions.snap(rows)
+        """The rows that break a rule with one feature of it set so that it, or a part of it, holds."""
+        A = self.actions
+        for rule in A.rules:
+            for rows, onward in rule.mended(rows_raw, A.movable):
+                rows = np.clip(rows, A.lower_raw, A.upper_raw)
+                yield A.round(rows, toward_raw=rows + onward)
 
     def descend(
         self,
