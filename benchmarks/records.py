@@ -3,7 +3,8 @@
 Values of ACS income and Adult are blanked on purpose: hours at random, education more often where the income is low,
 one number by a special code, one category. Models are trained on the blanked records. Each of some refused people asks
 twice: with the full record, where the values that are blanked in the other may not change, and with a blanked one, in
-which nobody can change them. What a library says of an answer is computed from the record, without the service.
+which nobody can change them. Counted are those whose blanked record some method answers. What a library says of an
+answer is computed from the record, without the service.
 """
 
 import csv
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import yaml
@@ -253,14 +254,26 @@ def _rows(source: Source) -> Iterable[Sequence[str]]:
                 (full, part) for full, part in zip(source.rows[TRAINING:], blanked[TRAINING:], strict=True)
                 if full != part and max(model.score([full, part])) < 0.45
             ][:PEOPLE]  # fmt: skip
+            full = {m: [_answer(loaded, m, one, _blanked(one, other)) for one, other in people] for m in METHODS}
+            part = {m: [_answer(loaded, m, other) for _, other in people] for m in METHODS}
+            possible = [any(part[m][i] for m in METHODS) for i in range(len(people))]
             for method in METHODS:
-                yield source.name, family, method, *_asked(loaded, model, method, people)
+                asked = zip(full[method], part[method], (other for _, other in people), strict=True)
+                chosen = [one for one, may in zip(asked, possible, strict=True) if may]
+                yield source.name, family, method, *_measured(model, chosen)
 
 
-def _asked(loaded: LoadedModel, model: Model, method: str, people: Sequence[tuple[Record, Record]]) -> Sequence[str]:
-    full = [_answer(loaded, method, one, [name for name in one if one[name] != part[name]]) for one, part in people]
-    part = [_answer(loaded, method, other) for _, other in people]
-    both = [(a, b, other) for a, b, (_, other) in zip(full, part, people, strict=True) if a]
+def _blanked(full: Record, other: Record) -> list[str]:
+    return [name for name in full if full[name] != other[name]]
+
+
+Found: TypeAlias = list[tuple[Record, float]]
+"""Proposed records, with their costs."""
+
+
+def _measured(model: Model, people: Sequence[tuple[Found, Found, Record]]) -> Sequence[str]:
+    """Of people with a blanked record that some method answers."""
+    both = [(a, b, other) for a, b, other in people if a]
     answered = [(b, other) for _, b, other in both if b]
     records = [(record, other) for found, other in answered for record, _ in found]
     accepted = [model.score([record])[0] >= 0.5 - 1e-6 for record, _ in records]
@@ -276,10 +289,7 @@ def _asked(loaded: LoadedModel, model: Model, method: str, people: Sequence[tupl
     )  # fmt: skip
 
 
-def _answer(
-    loaded: LoadedModel, method: str, record: Record, immutable: Sequence[str] = ()
-) -> list[tuple[Record, float]]:
-    """The records that are proposed, with their costs."""
+def _answer(loaded: LoadedModel, method: str, record: Record, immutable: Sequence[str] = ()) -> Found:
     chosen, space = METHODS[method], loaded.black_box.space
     actions = action_set(space, space.read(record), constraints=Constraints(immutable=tuple(immutable)))
     problem = RecourseProblem(black_box=loaded.black_box, reference=loaded.reference, action_set=actions)

@@ -32,7 +32,10 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "of_feature"),
-    [("missing", {"missing": "nan", "special": {-9.0: "no bureau record"}}), ("derived", {"derived": "debts / income"})],
+    [
+        ("missing", {"missing": "nan", "special": {-9.0: "no bureau record"}}),
+        ("derived", {"derived": "debts / income"}),
+    ],
 )
 def test_each_example_of_records_registers(directory: Path, name: str, of_feature: dict[str, object]) -> None:
     for needed in LIBRARIES["xgboost"]:

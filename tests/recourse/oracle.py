@@ -100,7 +100,7 @@ def value_is_legal(
         late = timing.horizon_months is not None and feature.takes.months > timing.horizon_months
         return not fixed and not late and value in range(len(feature.categories))
     low, high = interval(feature, fact, constraints, timing)
-    if not low <= value <= high or abs(value - fact) < least(feature, constraints):
+    if not low <= value <= high or abs(value - fact) < least(feature, constraints) * (1.0 - 1e-12):
         return False
     grid = lattice(feature)
     if grid is None:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.constraints import Constraints, check_constraints
-from app.recourse.actions.ranges import Limit, Range, limits_of, range_of, tick_slack
+from app.recourse.actions.ranges import Limit, Range, least_worth, limits_of, range_of, tick_slack
 from app.recourse.actions.timing import Clock, Timing, clock, distance_within
 from app.recourse.features import Advice, FeatureSpace
 
@@ -75,7 +75,7 @@ class ActionSet:
     anchor_raw: Float[np.ndarray, "p"]
     """A point of each lattice."""
     weights: Float[np.ndarray, "p"]
-    """Cost of one encoded unit, or of one change of category; 0 of what time changes."""
+    """Cost of one encoded unit, or of one change of category, that a person makes."""
     constraints: Constraints
     """Of the request; already applied to the ranges, except `max_changes`."""
     rules: tuple[LinearRule, ...]
@@ -85,6 +85,8 @@ class ActionSet:
     """The time that there is, already applied to the ranges."""
     least_share: float
     """As in `action_set`."""
+    given: tuple[int, ...] = ()
+    """Features whose missing values this person provides, `factual_raw` having typical ones (`actions.providing`)."""
 
     @property
     def max_changes(self) -> int | None:
@@ -179,8 +181,7 @@ class ActionSet:
     @property
     def reweighted(self) -> bool:
         """Whether the request changes the cost weights of the schema."""
-        own = np.array([feature.cost for feature in self.space.features])
-        return bool(((self.weights != own) & ~self.clock.passive).any())
+        return bool((self.weights != np.array([feature.cost for feature in self.space.features])).any())
 
     @property
     def is_box(self) -> bool:
@@ -214,8 +215,8 @@ class ActionSet:
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Each row moved to the nearest value that this person can reach, feature by feature.
 
-        A category that is not proposed, and a state such as missing, becomes the person's own value. Ignores rules, time
-        that changes share, and the cap on the number of changes; `contains` checks them.
+        A category that is not proposed, and a state such as missing, becomes the person's own value. Ignores rules,
+        time that changes share, and the cap on the number of changes; `contains` checks them.
         """
         if self.space.states_raw.size:
             rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
@@ -267,6 +268,19 @@ class ActionSet:
         up = np.where(toward == values, higher - values < values - lower, toward > values)
         return np.where(up, higher, lower)
 
+    def finished(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+        """Rows in which no number stops just before the end of its range: who pays back all but 1 EUR pays that too.
+
+        What is left is less than a change worth advising; nothing happens where `least_share` is 0.
+        """
+        if self.least_share == 0.0:
+            return rows_raw
+        pairs = zip(self.space.features, self.factual_raw.tolist(), strict=True)
+        least = [least_worth(f, fact, self.least_share) if f.is_number else 0.0 for f, fact in pairs]
+        end = np.where(rows_raw > self.factual_raw, self.upper_raw, self.lower_raw)
+        near = (rows_raw != self.factual_raw) & self.movable & (np.abs(end - rows_raw) < least)
+        return np.where(near, end, rows_raw)
+
     def _on_lattice(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
         step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
         ticks = np.rint((rows_raw - self.anchor_raw) / step)
@@ -274,19 +288,25 @@ class ActionSet:
         return np.asarray(np.abs(rows_raw - nearest) <= tick_slack(ticks) * step)
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Weighted L1 distance to the factual in encoded units; a change of category counts 1."""
-        delta = np.abs(rows_raw - self.factual_raw)
+        """Weighted L1 distance to the factual in encoded units; a change of category counts 1, what time does 0."""
+        delta = np.where(self.clock.passive, 0.0, np.abs(rows_raw - self.factual_raw))
         numeric = self.space.numeric
         moved = delta[:, numeric] / self.space.scale_raw @ self.weights[numeric]
-        return np.asarray(moved + (delta[:, self.space.groups] > 0.0) @ self.weights[self.space.groups])
+        provides = sum(self.space.features[j].provide_cost for j in self.given)
+        return np.asarray(provides + moved + (delta[:, self.space.groups] > 0.0) @ self.weights[self.space.groups])
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
         """How many features a person has changed."""
-        return ((rows_raw != self.factual_raw) & ~self.clock.passive).sum(axis=1)
+        return self._changes(rows_raw).sum(axis=1)
 
     def changes(self, row_raw: Float[np.ndarray, "p"]) -> tuple[int, ...]:
         """Indices of the features that a person has changed."""
-        return tuple(np.flatnonzero((row_raw != self.factual_raw) & ~self.clock.passive).tolist())
+        return tuple(np.flatnonzero(self._changes(row_raw[None])[0]).tolist())
+
+    def _changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
+        made = (rows_raw != self.factual_raw) & ~self.clock.passive
+        made[:, list(self.given)] = True
+        return np.asarray(made)
 
 
 def lattice_points(
@@ -322,10 +342,14 @@ def action_set(
         space, factual_raw, constraints, time.months, horizon_is_asked=timing.horizon_months is not None,
         least_share=least_share,
     )  # fmt: skip
-    weights = np.array([f.cost * (cost_weights or {}).get(f.name, 1.0) for f in space.features])
+    costs = [
+        f.provide_cost if f.is_group and f.missing and fact == len(f.categories) else f.cost
+        for f, fact in zip(space.features, factual_raw.tolist(), strict=True)
+    ]
+    weights = np.array([c * (cost_weights or {}).get(f.name, 1.0) for c, f in zip(costs, space.features, strict=True)])
     ranges = list(map(range_of, space.features, factual_raw.tolist(), limits))
     return ActionSet(
-        space=space, factual_raw=factual_raw, weights=np.where(time.passive, 0.0, weights), constraints=constraints,
+        space=space, factual_raw=factual_raw, weights=weights, constraints=constraints,
         rules=tuple(rules), timing=timing, clock=time, least_share=least_share,
         **_arrays(space, ranges),
     )  # fmt: skip

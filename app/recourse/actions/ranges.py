@@ -118,6 +118,7 @@ def limits_of(
 def is_still(feature: Feature, fact: float) -> bool:
     """Whether advice never changes this value: of no person, or because it is a state and not a quantity."""
     missing_category = feature.is_group and feature.missing is not None and fact == len(feature.categories)
+    missing_category &= not feature.provide
     return feature.is_fixed or missing_category or fact in feature.states_raw
 
 
@@ -201,11 +202,13 @@ def _advised(feature: Feature, fact: float) -> tuple[float, float]:
         return -math.inf, math.inf
     low = -math.inf if feature.advice.min is None else feature.advice.min
     high = math.inf if feature.advice.max is None else feature.advice.max
+    # Of a lattice the next point; far enough that it is not taken for rounding.
+    beside = 1e-3 * feature.lattice_raw[0]
     for code in feature.special:
         if code < fact:
-            low = max(low, math.nextafter(code, math.inf))
+            low = max(low, math.nextafter(code + beside, math.inf))
         else:
-            high = min(high, math.nextafter(code, -math.inf))
+            high = min(high, math.nextafter(code - beside, -math.inf))
     return low, high
 
 

@@ -66,6 +66,8 @@ class Responses:
         # An action that costs more than the whole objective at the start cannot be optimal.
         worth = float(self.weighted(A.factual_raw[None], weight)[0]) / weight
         for k, j in enumerate(self.space.numeric.tolist()):
+            if not A.movable[j]:
+                continue
             reach = worth * self.space.scale_raw[k] / A.weights[j]
             step = A.step_raw[j]
             reach = math.ceil(reach / step) * step if step > 0.0 else reach

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.method import HAIR, Candidates
@@ -97,13 +97,34 @@ class _Best:
         """Ask the black box about these records in one call; which proposals are good answers."""
         draft, n = self.draft, len(proposals)
         proposals = draft.actions.clock.settled(proposals)
-        scores = draft.scores(proposals if fallback is None else np.concatenate([proposals, fallback]))
-        good = self.keep(proposals, scores[:n])
+        finished, which = self._finished(proposals)
+        parts = [proposals, finished, *([] if fallback is None else [fallback])]
+        scores, others, scores_fallback = np.split(draft.scores(np.concatenate(parts)), [n, n + len(finished)])
+        better = (which >= 0) & np.append(draft.problem.black_box.accepts(others), False)[which]
+        if better.any():
+            proposals, scores = proposals.copy(), scores.copy()
+            proposals[better], scores[better] = finished[which[better]], others[which[better]]
+        good = self.keep(proposals, scores)
         if fallback is not None and not draft.found:
-            good_fallback = self.keep(fallback, scores[n:], proposed=False)
+            good_fallback = self.keep(fallback, scores_fallback, proposed=False)
             if good_fallback.any() and self.shortfall is None:  # a measured promise covers fallback records too
                 draft.fallback = True
         return good
+
+    def _finished(self, proposals: Float[np.ndarray, "n p"]) -> tuple[Float[np.ndarray, "m p"], Int[np.ndarray, "n"]]:
+        """Proposals whose changes stop just before an end, with these changes made in full, each once.
+
+        And which of them belongs to each proposal, -1 for none. None at all where the method has an objective of its
+        own, which is not traded away.
+        """
+        which = np.full(len(proposals), -1)
+        if self.candidates is None or self.candidates.objective is not None:
+            return proposals[:0], which
+        finished = self.draft.actions.clock.settled(self.draft.actions.finished(proposals))
+        short = (finished != proposals).any(axis=1)
+        rows, index = np.unique(finished[short], axis=0, return_inverse=True)
+        which[short] = index.reshape(-1)
+        return rows, which
 
     def keep(
         self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"], *, proposed: bool = True
