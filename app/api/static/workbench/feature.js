@@ -25,9 +25,14 @@ function adviceText(feature) {
   const { min, max, categories } = feature.advice;
   if (!isAdvice(feature)) return "";
   if (categories) return `advice: ${categories.join(", ")}`;
-  const low = min !== null && `from ${formatValue(feature, min)}`;
-  const high = max !== null && `up to ${formatValue(feature, max)}`;
-  return low || high ? `advice ${[low, high].filter(Boolean).join(" ")}` : "";
+  return min === null && max === null ? "" : `advice: ${between(feature, min, max)}`;
+}
+
+/** @param {Feature} feature @param {number | null} min @param {number | null} max */
+function between(feature, min, max) {
+  const low = min === null ? "" : max === null ? `from ${formatValue(feature, min)}` : formatNumber(min);
+  const high = max === null ? "" : `${min === null ? "up " : ""}to ${formatValue(feature, max)}`;
+  return `${low} ${high}`.trim();
 }
 
 /** What a number may be instead of a quantity. @param {Feature} feature @returns {Value[]} */
@@ -40,9 +45,7 @@ const formulaText = (derived) => `computed: ${derived.replace(/\w+/g, (word) => 
 export function rangeText(feature) {
   const { min, max, categories, derived } = feature;
   if (derived !== null) return formulaText(derived);
-  const low = min === null ? "" : max === null ? `from ${formatValue(feature, min)}` : formatNumber(min);
-  const high = max === null ? "" : `${min === null ? "up " : ""}to ${formatValue(feature, max)}`;
-  const range = categories ? "" : `${low} ${high}`.trim() || "any number";
+  const range = categories ? "" : between(feature, min, max) || "any number";
   return [range, changeText(feature), adviceText(feature)].filter(Boolean).join(" · ");
 }
 
