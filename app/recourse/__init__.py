@@ -40,8 +40,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from app.recourse.actions.action_set import ActionSet, LinearRule, action_set
+    from app.recourse.actions.action_set import ActionSet, action_set
     from app.recourse.actions.constraints import Bounds, Constraints, Direction
+    from app.recourse.actions.rules import LinearRule
     from app.recourse.assess import Assessment, assess
     from app.recourse.certificate import CertificateParams
     from app.recourse.correct import Correction, correct
@@ -95,8 +96,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "actions.action_set": ("ActionSet", "LinearRule", "action_set"),
+    "actions.action_set": ("ActionSet", "action_set"),
     "actions.constraints": ("Bounds", "Constraints", "Direction"),
+    "actions.rules": ("LinearRule",),
     "assess": ("Assessment", "assess"),
     "certificate": ("CertificateParams",),
     "correct": ("Correction", "correct"),

@@ -180,7 +180,7 @@ class _Examination:
             # For other formats, future models measure the effect of retraining.
             if self.favourable is not None and manifest.artifact.format is Format.LINEAR:
                 outcomes = Outcomes(favourable=self.favourable, refits=manifest.refits)
-            self.profile = Profile.of(black_box, rows_raw, manifest.linear_rules(), outcomes)
+            self.profile = Profile.of(black_box, rows_raw, manifest.parsed_rules(), outcomes)
         except ModelRefused as error:
             self.faults += error.faults
         except ModelUnavailable as error:

@@ -28,11 +28,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from app.recourse.actions.action_set import LinearRule
+from app.recourse.actions.rules import Rule
 from app.recourse.features import Encoding, Feature, Spread
 from app.recourse.models.black_box import Input, Output
 from app.registry.artifact import AnyArtifact, Artifact, ManifestPart, Name
-from app.registry.rules import parse_rule
+from app.registry.rules import RuleParser
 
 MANIFEST = "model.yaml"
 """Name of the manifest in the directory of a model."""
@@ -121,7 +121,7 @@ class Manifest(ManifestPart):
     futures: FuturesChoice = FuturesChoice()
     """The future models that are made after registration."""
     rules: Annotated[tuple[Words, ...], Field(max_length=1_000)] = ()
-    """Linear relations between numeric features that hold in every answer, e.g. ``net <= gross``."""
+    """What holds in every answer, e.g. ``net <= gross`` or ``housing = owned => rent = 0``."""
 
     @property
     def name(self) -> str:
@@ -134,6 +134,7 @@ class Manifest(ManifestPart):
         assert isinstance(self.artifact, Artifact)
         return self.artifact
 
-    def linear_rules(self) -> tuple[LinearRule, ...]:
-        """`rules` as coefficients. Raises `ValueError` for a rule with a fault."""
-        return tuple(parse_rule(rule, self.features) for rule in self.rules)
+    def parsed_rules(self) -> tuple[Rule, ...]:
+        """`rules` over raw rows. Raises `ValueError` for a rule with a fault."""
+        parser = RuleParser(self.features)
+        return tuple(parser.parse(rule) for rule in self.rules)

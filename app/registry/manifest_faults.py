@@ -14,7 +14,7 @@ from app.recourse.features.derived import derived_faults
 from app.recourse.models.black_box import LOGIT_LIMIT, Input, Output
 from app.registry.artifact import Architecture, Artifact, Endpoint, Format, Protocol
 from app.registry.manifest import INSTALLED, Manifest
-from app.registry.rules import parse_rule
+from app.registry.rules import RuleParser
 
 _SENTENCES = {
     "missing": "is missing",
@@ -95,11 +95,12 @@ def path_faults(artifact: Artifact | Endpoint | None, reference: str | None) -> 
 
 
 def rule_faults(rules: Sequence[str], features: Sequence[Feature]) -> list[Fault]:
-    """Rules that cannot be read, or that name no numeric feature."""
+    """Rules that cannot be read, or that name what is not in the schema."""
     faults: list[Fault] = []
+    parser = RuleParser(features)
     for i, rule in enumerate(rules):
         try:
-            parse_rule(rule, features)
+            parser.parse(rule)
         except ValueError as error:
             faults.append(Fault(f"/rules/{i}", str(error)))
     return faults

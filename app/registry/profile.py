@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate, Fault, ModelOutputInvalid, ModelRefused, SolverFailed
-from app.recourse.actions.action_set import LinearRule
+from app.recourse.actions.rules import Rule
 from app.recourse.models.black_box import BlackBox, favourable
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.problem import Reference
@@ -58,7 +58,7 @@ class Profile:
         cls,
         black_box: BlackBox,
         rows_raw: Float[np.ndarray, "n p"],
-        rules: tuple[LinearRule, ...],
+        rules: tuple[Rule, ...],
         outcomes: Outcomes | None = None,
     ) -> Self:
         """The profile of a model on its reference records.
@@ -147,7 +147,7 @@ def _weight_moments(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], out
         raise ModelRefused(faults=[Fault("/label", detail)]) from error
 
 
-def _warnings(reference: Reference, rules: tuple[LinearRule, ...]) -> list[str]:
+def _warnings(reference: Reference, rules: tuple[Rule, ...]) -> list[str]:
     found: list[str] = []
     yes, count = len(reference.favourable), len(reference.scores)
     if yes == 0:

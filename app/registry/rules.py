@@ -1,105 +1,290 @@
-"""Linear relations between numeric features, as a lender writes them: ``sba_approved <= gross_approved``.
+"""Rules as a lender writes them: ``sba_approved <= gross_approved``, ``housing = owned => rent = 0``.
 
 Grammar::
 
-    rule  = sum ("<=" | ">=" | "==") sum
-    sum   = ["+" | "-"] term {("+" | "-") term}
-    term  = number | name | number "*" name | name "*" number
-    name  = a word, or anything between backquotes
+    rule        = condition ["=>" condition]
+    condition   = conjunction {"or" conjunction}
+    conjunction = comparison {"and" comparison}
+    comparison  = sum ("<=" | ">=" | "<" | ">" | "=" | "==" | "!=") sum
+                | name ("=" | "==" | "!=") level | name "in" "{" level {"," level} "}"
+                | name ("<=" | ">=" | "<" | ">") level
+                | "(" condition ")"
+    level       = a word, or anything between backquotes or double quotes
+
+with sums as in `app.recourse.features.expression`. The name before a level is that of a feature with levels; only those
+of an ordinal feature have an order. Names of derived features stand for their formulas. What a rule means where a value
+is missing, and where two numbers are equal, is said in `app.recourse.actions.rules`.
+
+A rule ``sum <= sum``, ``>=`` or ``=`` that is linear becomes a `LinearRule`, which every search knows; all others
+become a `LogicRule`.
 """
 
 import math
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from app.recourse.actions.action_set import LinearRule
-from app.recourse.features import Feature
-
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|`(?P<quoted>[^`]+)`|(?P<word>[^\W\d]\w*)"
-    r"|(?P<relation><=|>=|==|<|>|=)|(?P<sign>[+*-])|(?P<bad>\S))"
+from app.recourse.actions.rules import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Input,
+    LevelTest,
+    LinearRule,
+    LogicRule,
+    Rule,
 )
-_RELATIONS = ("<=", ">=", "==")
+from app.recourse.features import Feature, FeatureType
+from app.recourse.features.arithmetic import LinearForm, LinearForms, NotLinear
+from app.recourse.features.derived import DerivedColumns
+from app.recourse.features.expression import Expression, Name, Number, Reader
 
-Token = tuple[str, str]
-"""Kind and text."""
+RELATIONS = ("<=", ">=", "<", ">", "=", "==", "!=")
+_LINEAR = ("<=", ">=", "=", "==")
+_MIRRORED = {"<=": ">=", ">=": "<=", "<": ">", ">": "<"}
+_EQUAL = ("=", "==", "!=")
 
 
-def parse_rule(text: str, features: Sequence[Feature]) -> LinearRule:
-    """The rule as coefficients over the raw row, in the order of `features`.
+def parse_rule(text: str, features: Sequence[Feature]) -> Rule:
+    """The rule over raw rows of these features, derived ones left out.
 
     Raises
     ------
-    ValueError : it does not follow the grammar, or names something that is not a numeric feature
+    ValueError : it does not follow the grammar, or names what is not in the schema; the sentence says where
     """
-    tokens = list(_tokens(text))
-    relations = [i for i, (kind, _) in enumerate(tokens) if kind == "relation"]
-    if len(relations) != 1 or tokens[relations[0]][1] not in _RELATIONS:
-        raise ValueError("must compare two sums with exactly one of <=, >= or ==")
-    at = relations[0]
-    left, right = _sum(tokens[:at]), _sum(tokens[at + 1 :])
-    sign = -1.0 if tokens[at][1] == ">=" else 1.0
-    weights = {name: sign * (left.get(name, 0.0) - right.get(name, 0.0)) for name in {**left, **right}}
-    limit = -weights.pop("", 0.0)
-    _check_names(weights, features)
-    if not all(map(math.isfinite, (limit, *weights.values()))):
-        raise ValueError("has a number that is too large")
-    coefficients = tuple(weights.get(feature.name, 0.0) for feature in features)
-    if not any(coefficients):
-        raise ValueError("does not depend on any feature")
-    return LinearRule(text, coefficients, limit + 0.0, equality=tokens[at][1] == "==")
+    return RuleParser(features).parse(text)
 
 
-def _tokens(text: str) -> Iterator[Token]:
-    for match in _TOKEN.finditer(text.rstrip()):
-        kind = str(match.lastgroup)
-        if kind == "bad":
+class RuleParser:
+    """Reads rules over one schema."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self.known = {feature.name: feature for feature in features}
+        own = [feature for feature in features if feature.derived is None]
+        self.base = tuple(feature.name for feature in own)
+        self._inputs = {feature.name: Input(feature.name, j, _states(feature)) for j, feature in enumerate(own)}
+        self._formulas: dict[str, Expression] = {}
+        if len(own) < len(features):
+            try:
+                self._formulas = DerivedColumns(features).formulas
+            except ValueError:  # these faults are listed with the features; here a name without a formula is one
+                self._formulas = {}
+
+    def parse(self, text: str) -> Rule:
+        """As `parse_rule`."""
+        return _RuleReader(text, self).rule()
+
+    def comparison(self, left: Expression, relation: str, right: Expression) -> Condition:
+        """A comparison of two numbers."""
+        formulas = self._needed((*left.names, *right.names))
+        names = dict.fromkeys((*left.names, *right.names, *(name for one in formulas.values() for name in one.names)))
+        inputs = tuple(self._inputs[name] for name in names if name in self._inputs)
+        at_most = Comparison(left, right, False, inputs, formulas)
+        at_least = Comparison(right, left, False, inputs, formulas)
+        match relation:
+            case "<=":
+                return at_most
+            case ">=":
+                return at_least
+            case "<":
+                return at_least.negated()
+            case ">":
+                return at_most.negated()
+            case "!=":
+                return AnyOf((at_most.negated(), at_least.negated()))
+        return AllOf((at_most, at_least))
+
+    def level_test(self, feature: Feature, levels: Iterable[int], relation: str) -> Condition:
+        """A test of the level of a feature."""
+        indices = sorted(set(levels))
+        if feature.is_group:
+            count = len(feature.categories)
+            missing = {count} if feature.missing else set()
+            test = LevelTest(self._inputs[feature.name].column, frozenset(indices) | missing, count)
+            return test.negated() if relation == "!=" else test
+        parts = [self.comparison(Name(feature.name), "=" if relation == "in" else relation, Number(float(index)))
+                 for index in indices]  # fmt: skip
+        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+
+    def linear(self, text: str, left: Expression, relation: str, right: Expression) -> LinearRule | None:
+        """The comparison as coefficients; None where it is not linear, or a value may be missing.
+
+        Raises
+        ------
+        ValueError : a number is too large, or no feature matters
+        """
+        names = (*left.names, *right.names)
+        formulas = self._needed(names)
+        forms: dict[str, LinearForm] = {}
+        numbers = LinearForms(forms)
+        try:
+            for name, formula in formulas.items():
+                forms[name] = formula.over(numbers)
+            one, other = left.over(numbers), right.over(numbers)
+        except NotLinear:
+            return None
+        if any(
+            name in self._inputs and self._inputs[name].states_raw for form in (one, other) for name in form.weights
+        ):
+            return None
+        sign = -1.0 if relation == ">=" else 1.0
+        weights = {
+            name: sign * (one.weights.get(name, 0.0) - other.weights.get(name, 0.0))
+            for name in {**one.weights, **other.weights}
+        }
+        limit = -sign * (one.constant - other.constant)
+        if not all(map(math.isfinite, (limit, *weights.values()))):
+            raise ValueError("has a number that is too large")
+        coefficients = tuple(weights.get(name, 0.0) for name in self.base)
+        if not any(coefficients):
+            raise ValueError("does not depend on any feature")
+        return LinearRule(text, coefficients, limit + 0.0, equality=relation in ("=", "=="))
+
+    def check(self, expression: Expression) -> None:
+        """Refuse names that are not numbers of this schema."""
+        for name in expression.mentions():
+            place = f"{name.name} (column {name.column})"
+            if name.name not in self.known:
+                raise ValueError(f"names {place}, which is not a feature of this model")
+            feature = self.known[name.name]
+            if not feature.is_number:
+                raise self.not_a_number(feature, place)
+            if feature.derived is not None and feature.name not in self._formulas:
+                raise ValueError(f"names {place}, whose own formula cannot be used")
+
+    @staticmethod
+    def not_a_number(feature: Feature, place: str) -> ValueError:
+        """What to raise where a feature with levels stands for a number."""
+        ways = "<= or =" if feature.type is FeatureType.ORDINAL else "=, != or in {...}"
+        return ValueError(
+            f"names {place}, which is not a number but {feature.type}; compare it with its levels by {ways}"
+        )
+
+    def _needed(self, names: Iterable[str]) -> dict[str, Expression]:
+        """Formulas of the derived features among these names, and of those that they need, in order."""
+        needed, waiting = set(), list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in self._formulas and name not in needed:
+                needed.add(name)
+                waiting += self._formulas[name].names
+        return {name: formula for name, formula in self._formulas.items() if name in needed}
+
+
+@dataclass(frozen=True, slots=True)
+class _Logic:
+    """A condition, and its sides where it is a single comparison of numbers."""
+
+    condition: Condition
+    sides: tuple[Expression, str, Expression] | None = None
+
+
+class _RuleReader(Reader):
+    """Reads one rule: expressions, and what joins them."""
+
+    def __init__(self, text: str, parser: RuleParser) -> None:
+        super().__init__(text)
+        self._text, self._parser = text, parser
+
+    def rule(self) -> Rule:
+        """The whole text."""
+        first = self._logic(self.inside())
+        if self.follows("=>"):
+            self.take()
+            then = self._logic(self.inside())
+            self.end("and, or")
+            return LogicRule(self._text, AnyOf((first.condition.negated(), then.condition)))
+        self.end("and, or, =>")
+        if first.sides is not None and first.sides[1] in _LINEAR:
+            rule = self._parser.linear(self._text, *first.sides)
+            if rule is not None:
+                return rule
+        return LogicRule(self._text, first.condition)
+
+    def inside(self) -> object:
+        """A condition, or an expression that is part of one."""
+        return self._joined("or", AnyOf, lambda: self._joined("and", AllOf, self._comparison))
+
+    def _joined(self, word: str, kind: type[AllOf | AnyOf], part: Callable[[], object]) -> object:
+        first = part()
+        if not self.follows(word):
+            return first
+        parts = [self._logic(first).condition]
+        while self.follows(word):
+            self.take()
+            parts.append(self._logic(part()).condition)
+        return _Logic(kind(tuple(parts)))
+
+    def _logic(self, part: object) -> _Logic:
+        """A part that has to be a condition."""
+        if isinstance(part, _Logic):
+            return part
+        raise self.fault("one of + - * / or " + " ".join((*RELATIONS, "in")))
+
+    def _comparison(self) -> object:
+        column = self.next.column
+        left = self.sum()
+        if self.follows("in") and isinstance(left, Name):
+            self.take()
+            return self._choice(left)
+        if not self.follows(*RELATIONS):
+            return left
+        one = self.number(left, column)
+        relation = self.take().text
+        column = self.next.column
+        return self._compared(one, relation, self.number(self.sum(), column))
+
+    def _compared(self, left: Expression, relation: str, right: Expression) -> _Logic:
+        feature = self._leveled(left)
+        if feature is None and self._leveled(right) is not None:
+            left, relation, right = right, _MIRRORED.get(relation, relation), left
+            feature = self._leveled(left)
+        if feature is None or not isinstance(left, Name):
+            self._parser.check(left)
+            self._parser.check(right)
+            if not (left.names or right.names):
+                raise ValueError("does not depend on any feature")
+            return _Logic(self._parser.comparison(left, relation, right), (left, relation, right))
+        if isinstance(right, Name) and right.name in self._parser.known and right.name not in feature.levels:
+            raise self._parser.not_a_number(feature, f"{feature.name} (column {left.column})")
+        if relation not in _EQUAL and feature.type is not FeatureType.ORDINAL:
             raise ValueError(
-                f'cannot be read at "{match.group(kind)}": only numbers, names, + - * and <= >= == may occur'
+                f"compares {feature.name} (column {left.column}) by {relation}, but its values have no order"
             )
-        yield ("name" if kind in ("quoted", "word") else kind), match.group(kind)
+        level = self._level(feature, right if isinstance(right, Name) else None)
+        return _Logic(self._parser.level_test(feature, [level], relation))
+
+    def _choice(self, left: Name) -> _Logic:
+        feature = self._leveled(left)
+        if feature is None:
+            raise ValueError(f"names {left.name} (column {left.column}), which has no levels to choose from")
+        self.expect("{")
+        levels: list[int] = []
+        while True:
+            token = self.take()
+            named = token.kind in ("name", "word")
+            levels.append(self._level(feature, Name(token.text, token.column) if named else None))
+            if self.follows("}"):
+                self.take()
+                return _Logic(self._parser.level_test(feature, levels, "in"))
+            self.expect(",", "} or ")
+
+    def _leveled(self, expression: Expression) -> Feature | None:
+        """The feature with levels that this names."""
+        feature = self._parser.known.get(expression.name) if isinstance(expression, Name) else None
+        return None if feature is None or feature.is_number else feature
+
+    def _level(self, feature: Feature, name: Name | None) -> int:
+        levels = [str(level).lower() if isinstance(level, bool) else level for level in feature.levels]
+        if name is None or name.name not in levels:
+            found = "a number" if name is None else f"{name.name} (column {name.column})"
+            known = ", ".join(f'"{level}"' for level in levels if level is not None)
+            raise ValueError(f"compares {feature.name} with {found}; expected one of {known}")
+        return levels.index(name.name)
 
 
-def _sum(tokens: Sequence[Token]) -> dict[str, float]:
-    """Coefficient of each name in a sum; the constant under the empty name."""
-    total: dict[str, float] = {}
-    rest = list(tokens)
-    if not rest:
-        raise ValueError("has nothing on one side of the relation")
-    first = True
-    while rest:
-        sign = 1.0
-        if rest[0] in (("sign", "+"), ("sign", "-")):
-            sign = -1.0 if rest.pop(0)[1] == "-" else 1.0
-        elif not first:
-            raise ValueError(f'needs + or - before "{rest[0][1]}"')
-        first = False
-        name, factor = _term(rest)
-        total[name] = total.get(name, 0.0) + sign * factor
-    return total
-
-
-def _term(rest: list[Token]) -> tuple[str, float]:
-    """Take one term off the front of `rest`."""
-    kinds = [kind for kind, _ in rest[:3]]
-    if kinds[1:2] == ["sign"] and rest[1][1] == "*":
-        if sorted((kinds[0], *kinds[2:3])) != ["name", "number"]:
-            raise ValueError("a product is one number times one feature")
-        (left, _, right), rest[:3] = rest[:3], []
-        number, name = (left, right) if left[0] == "number" else (right, left)
-        return name[1], float(number[1])
-    if not rest or kinds[0] not in ("number", "name"):
-        raise ValueError("needs a number or a feature after each sign")
-    kind, text = rest.pop(0)
-    return (text, 1.0) if kind == "name" else ("", float(text))
-
-
-def _check_names(names: Collection[str], features: Sequence[Feature]) -> None:
-    known = {feature.name: feature for feature in features}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(f"names {', '.join(unknown)}, which is not a feature of this model")
-    other = [name for name in names if not known[name].is_number]
-    if other:
-        raise ValueError(f"names {', '.join(other)}, which is not a number but {known[other[0]].type}")
+def _states(feature: Feature) -> tuple[float, ...]:
+    """Raw numbers that are no values of a feature, for a rule."""
+    if feature.is_group:
+        return (float(len(feature.categories)),) if feature.missing else ()
+    return feature.states_raw

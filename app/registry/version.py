@@ -25,7 +25,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, Validati
 
 from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
 from app.observability import log
-from app.recourse.actions.action_set import LinearRule
+from app.recourse.actions.rules import Rule
 from app.recourse.features import Feature, FeatureSpace, ModelColumns, ModelSpace
 from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
@@ -82,7 +82,7 @@ class RegisteredModel:
     """Where distances, costs and noise are measured; in the spread that was fitted at registration."""
     columns: ModelColumns
     """What the model takes; in the encoding that was fitted at registration."""
-    rules: tuple[LinearRule, ...]
+    rules: tuple[Rule, ...]
     trust: Trust
 
     @property
@@ -215,7 +215,7 @@ class LoadedModel:
     reference: Reference
 
     @property
-    def rules(self) -> tuple[LinearRule, ...]:
+    def rules(self) -> tuple[Rule, ...]:
         """Linear relations that hold in every answer."""
         return self.registered.rules
 
@@ -251,7 +251,7 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
         waiting=(directory / INACTIVE).exists(),
         space=columns.space,
         columns=columns,
-        rules=manifest.linear_rules(),
+        rules=manifest.parsed_rules(),
         trust=trust,
     )
 

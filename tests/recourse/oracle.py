@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from app.recourse.actions.action_set import LinearRule
 from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.timing import Timing
 from app.recourse.features import MISSING, Change, Feature, FeatureSpace, FeatureType
 from app.recourse.models.linear import LinearModel

@@ -11,8 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from jaxtyping import Float
 
-from app.recourse.actions.action_set import ActionSet, LinearRule, action_set
+from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
+from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.timing import Timing
 from app.recourse.features import Advice, Change, Feature, FeatureSpace, FeatureType, MaxChange, Takes
 from app.recourse.models.linear import LinearModel

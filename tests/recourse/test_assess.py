@@ -10,7 +10,7 @@ import pytest
 from jaxtyping import Float
 
 from app.errors import DeadlineExceeded
-from app.recourse.actions.action_set import LinearRule
+from app.recourse.actions.rules import LinearRule
 from app.recourse.assess import assess
 from app.recourse.certificate import CertificateParams
 from app.recourse.features import Change, FeatureSpace

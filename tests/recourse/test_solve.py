@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from jaxtyping import Float
 
 from app.errors import ModelOutputInvalid, SolverFailed
-from app.recourse.actions.action_set import LinearRule
 from app.recourse.actions.constraints import Bounds, Direction
+from app.recourse.actions.rules import LinearRule
 from app.recourse.fallback import FALLBACK_WARNING
 from app.recourse.features import Change, FeatureSpace
 from app.recourse.method import Candidates

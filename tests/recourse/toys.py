@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial.distance import pdist
 
-from app.recourse.actions.action_set import LinearRule, action_set
+from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.timing import Timing
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
 from app.recourse.models.black_box import BlackBox, Input, Output

@@ -40,7 +40,7 @@ def test_a_sound_manifest_is_read(model: ModelDirectory) -> None:
         FeatureType(f["type"]) for f in model.manifest["features"]
     ]
     assert manifest.features[0].change is Change.INCREASE
-    assert manifest.linear_rules()[0].coefficients_raw == (0.0, -10.0, 1.0, 0.0, 0.0, 0.0)
+    assert manifest.parsed_rules()[0].coefficients_raw == (0.0, -10.0, 1.0, 0.0, 0.0, 0.0)
 
 
 def test_defaults_are_those_of_the_output(model: ModelDirectory) -> None:

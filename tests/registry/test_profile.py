@@ -6,7 +6,7 @@ from jaxtyping import Bool
 from scipy.spatial.distance import pdist
 
 from app.errors import ModelRefused
-from app.recourse.actions.action_set import LinearRule
+from app.recourse.actions.rules import LinearRule
 from app.recourse.features import Feature, FeatureSpace, FeatureType
 from app.recourse.models.black_box import BlackBox, Output, sigmoid
 from app.recourse.surrogate.refits import refit_moments

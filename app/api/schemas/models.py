@@ -110,7 +110,7 @@ class FeatureDescription(Described):
     categories: list[str | bool] | None
     """Legal values, ordered for an ordinal feature; null for numbers."""
     change: Change
-    """How the feature may change: `any`, `increase`, `decrease` or `none`."""
+    """How advice may change the feature: `any`, `increase`, `decrease` or `none`."""
     cost: float
     """Cost of one spread, or of one change of category."""
     spread: float | None

@@ -3,7 +3,7 @@
 An `ActionSet` describes the legal counterfactuals of one applicant. Each feature stays, or takes a value that may be
 proposed (`app.recourse.actions.ranges`): numbers, ordinals and binaries from `lower_raw` to `below_raw` or from
 `above_raw` to `upper_raw`, on a lattice where the schema has one; categories one of `levels`. At most `max_changes`
-features differ from the factual; linear rules hold between numbers; there is time for all changes
+features differ from the factual; rules hold between features; there is time for all changes
 (`app.recourse.actions.timing`). Nothing forces a change: every value of the factual is legal.
 """
 
@@ -17,29 +17,9 @@ from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.constraints import Constraints, check_constraints
 from app.recourse.actions.ranges import Limit, Range, least_worth, limits_of, range_of, tick_slack
+from app.recourse.actions.rules import Rule
 from app.recourse.actions.timing import Clock, Timing, clock, distance_within
 from app.recourse.features import Advice, FeatureSpace
-
-RULE_TOLERANCE = 1e-9
-"""Tolerance of a rule, relative to the size of its terms; covers rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinearRule:
-    """``coefficients_raw . row_raw <= limit`` over numeric features, or equality."""
-
-    text: str
-    coefficients_raw: tuple[float, ...]
-    """(p,)"""
-    limit: float
-    equality: bool = False
-
-    def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows satisfy the rule."""
-        a = np.array(self.coefficients_raw)
-        excess = rows_raw @ a - self.limit
-        slack = RULE_TOLERANCE * (1.0 + np.abs(rows_raw) @ np.abs(a) + abs(self.limit))
-        return np.asarray((np.abs(excess) if self.equality else excess) <= slack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +58,7 @@ class ActionSet:
     """Cost of one encoded unit, or of one change of category, that a person makes."""
     constraints: Constraints
     """Of the request; already applied to the ranges, except `max_changes`."""
-    rules: tuple[LinearRule, ...]
+    rules: tuple[Rule, ...]
     timing: Timing
     """Of the request."""
     clock: Clock
@@ -322,7 +302,7 @@ def action_set(
     factual_raw: Float[np.ndarray, "p"],
     *,
     constraints: Constraints | None = None,
-    rules: Sequence[LinearRule] = (),
+    rules: Sequence[Rule] = (),
     cost_weights: Mapping[str, float] | None = None,
     timing: Timing | None = None,
     valid_months: float = math.inf,

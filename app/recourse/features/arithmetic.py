@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 
+@runtime_checkable
 class Arithmetic(Protocol):
     """A kind of number: what stands in a formula; the numbers themselves have Python's operators."""
 

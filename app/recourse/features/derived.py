@@ -18,7 +18,7 @@ from app.recourse.features.feature import MISSING, Feature, FeatureType, RawValu
 from app.recourse.features.feature_options import Table
 
 NOT_WITH_DERIVED = (
-    "action", "step", "decimals", "change", "cost", "noise", "provide", "provide_cost", "special", "advice", "takes",
+    "action", "step", "change", "cost", "noise", "provide", "provide_cost", "special", "advice", "takes",
     "moves_with_time", "max_change", "least_change",
 )  # fmt: skip
 """Keys of a feature that describe changes or codes of its own, which a derived feature has not."""
@@ -62,7 +62,7 @@ class DerivedColumns:
         columns, missing = self._inputs(base)
         for name, formula in self.formulas.items():
             unknown = np.logical_or.reduce([missing[one] for one in formula.names])
-            value = np.broadcast_to(formula.evaluate(columns), unknown.shape)
+            value = formula.evaluate(columns)
             missing[name] = unknown | (value == MISSING)
             columns[name] = np.where(missing[name], 0.0, value)
         return {name: np.where(missing[name], MISSING, columns[name]) for name in self.formulas}

@@ -107,7 +107,9 @@ class Expression:
         KeyError : a name has no values
         """
         with np.errstate(all="ignore"):
-            return np.asarray(self.over(Arrays(values)), dtype=float)
+            value = np.asarray(self.over(Arrays(values)), dtype=float)
+        shape = next((np.shape(one) for one in values.values()), ())
+        return value if value.shape == shape else np.full(shape, value)
 
     def gradient(self, values: Mapping[str, Float[np.ndarray, "*n"]]) -> dict[str, Float[np.ndarray, "*n"]]:
         """Slope in each name; exact but for kinks of `min` and `max`, where it is that of the chosen one."""

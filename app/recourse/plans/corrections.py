@@ -29,6 +29,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.rules import LinearRule
 from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.numerics.linalg import project
 from app.recourse.numerics.solvers import cone_program
@@ -197,6 +198,8 @@ class Corrector:
         blocks.append(("nonnegative", np.vstack([ranges[np.concatenate([above, below])], np.eye(k + 2)[k]]), 0.0))
         numeric = np.searchsorted(space.numeric_columns, columns)
         for rule in A.rules:
+            if not isinstance(rule, LinearRule):
+                continue  # `_settled` moves on to records that keep it
             slope = np.array(rule.coefficients_raw)
             moving = space.numeric[numeric]
             rest = rule.limit - slope @ row_raw + slope[moving] @ (row_raw[moving] - space.center_raw[numeric])

@@ -67,7 +67,7 @@ class SingleMoves:
         rows = A.clock.settled(rows)
         new = (rows != row_raw).any(axis=1) & (rows != A.factual_raw).any(axis=1)
         # A move of one feature can only break constraints on several features.
-        shared = A.is_coupled or A.max_changes is not None
+        shared = A.is_coupled or A.max_changes is not None or A.space.derived is not None
         return rows[new & A.contains(rows)] if shared else rows[new]
 
     def _neighbours(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Iterator[Float[np.ndarray, "n p"]]:
@@ -106,16 +106,12 @@ class SingleMoves:
         return np.where((snapped > down) & (snapped < up), np.where(snapped == fact, fact, near), snapped)
 
     def balanced(self, rows_raw: Float[np.ndarray, "n p"]) -> Iterator[Float[np.ndarray, "n p"]]:
-        """The rows that break a rule with one number of it set so that it holds, for each number of each rule."""
-        for rule in self.actions.rules:
-            a = np.array(rule.coefficients_raw)
-            excess = rows_raw @ a - rule.limit
-            excess = excess if rule.equality else np.maximum(excess, 0.0)
-            broken = excess != 0.0
-            for j in np.flatnonzero((a != 0.0) & self.actions.movable):
-                rows = rows_raw[broken]
-                rows[:, j] -= excess[broken] / a[j]
-                yield self.actions.snap(rows)
+        """The rows that break a rule with one feature of it set so that it, or a part of it, holds."""
+        A = self.actions
+        for rule in A.rules:
+            for rows, onward in rule.mended(rows_raw, A.movable):
+                rows = np.clip(rows, A.lower_raw, A.upper_raw)
+                yield A.round(rows, toward_raw=rows + onward)
 
     def descend(
         self,

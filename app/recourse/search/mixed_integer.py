@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.rules import LogicRule
 from app.recourse.numerics.solvers import mixed_integer_program
 
 FAR = 1e3
@@ -102,6 +103,8 @@ class ActionProgram:
             once, per_unit = A.clock.months_once[self.feature], A.clock.months_per_unit[self.feature]
             constrain(once + per_unit * self.first, per_unit * self.per, -math.inf, A.clock.months)
         for rule in A.rules:
+            if isinstance(rule, LogicRule):
+                continue
             slope = np.array(rule.coefficients_raw)[self.feature] * self.sign
             rest = rule.limit - float(np.dot(rule.coefficients_raw, self.start_raw))
             size = float(np.abs(slope * self.per).max(initial=0.0)) or 1.0
@@ -109,6 +112,8 @@ class ActionProgram:
             constrain(slope * self.first / size, slope * self.per / size, rest if rule.equality else -math.inf, rest)
         self.rows = np.array(rows).reshape(len(rows), 2 * n)
         self.lower, self.upper = np.array(lower), np.array(upper)
+        self.logic = tuple(rule for rule in A.rules if isinstance(rule, LogicRule))
+        """Rules that are no constraints of the program; `solve` branches until they hold."""
 
     def solve(
         self,
@@ -127,6 +132,27 @@ class ActionProgram:
         DeadlineExceeded : no answer was known at the time limit
         SolverFailed : the solver ended without an answer
         """
+        if not self.logic:
+            return self.relaxed(cost, rows, lower, limit=self.limit, time_limit_s=time_limit_s)
+        from app.recourse.search.rule_branching import RuleBranching  # which solves parts of this program
+
+        return RuleBranching(self).solve(cost, rows, lower, time_limit_s=time_limit_s)
+
+    def relaxed(
+        self,
+        cost: Float[np.ndarray, "k"],
+        rows: Float[np.ndarray, "m k"],
+        lower: Float[np.ndarray, "m"],
+        *,
+        limit: Float[np.ndarray, "n"],
+        time_limit_s: float | None,
+    ) -> Solved | None:
+        """As `solve`, without rules that are no constraints of the program.
+
+        Parameters
+        ----------
+        limit : largest values of the variables of the actions, in place of the program's own
+        """
         more = len(cost) - self.size
         own = np.hstack([self.rows, np.zeros((len(self.rows), more))])
         z = mixed_integer_program(
@@ -134,7 +160,7 @@ class ActionProgram:
             np.concatenate([own, rows]),
             np.concatenate([self.lower, lower]),
             np.concatenate([self.upper, np.full(len(lower), np.inf)]),
-            limit=np.concatenate([self.limit, np.full(more, np.inf)]),
+            limit=np.concatenate([limit, np.full(more, np.inf)]),
             integer=np.concatenate([self.integer, np.zeros(more, dtype=bool)]),
             time_limit_s=time_limit_s,
         )

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from jaxtyping import Float
 
 from app.errors import ConstraintClash, InvalidRequest, RecourseError
-from app.recourse.actions.action_set import ActionSet, LinearRule, action_set
+from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
+from app.recourse.actions.rules import LinearRule
 from app.recourse.features import Advice, Change, Feature, FeatureSpace, FeatureType, MaxChange
 from tests.recourse import oracle
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, numbers, questions

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Float
 
-from app.recourse.actions.action_set import LinearRule, action_set
+from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Bounds, Constraints
+from app.recourse.actions.rules import LinearRule
 from app.recourse.certificate import CertificateParams
 from app.recourse.correct import Correction, CorrectionStatus, correct
 from app.recourse.features import Change, FeatureSpace

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from jaxtyping import Float
 from scipy.optimize import linprog
 
-from app.recourse.actions.action_set import LinearRule, action_set
+from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Bounds, Constraints
+from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.timing import Timing
 from app.recourse.features import Advice, Feature, FeatureSpace, FeatureType, Takes
 from app.recourse.models.linear import LinearModel

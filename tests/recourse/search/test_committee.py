@@ -118,7 +118,7 @@ def test_a_margin_is_kept_by_todays_model() -> None:
 
 
 def test_a_rule_that_ties_numbers_is_kept() -> None:
-    from app.recourse.actions.action_set import LinearRule
+    from app.recourse.actions.rules import LinearRule
 
     rule = LinearRule(coefficients_raw=(1.0, 1.0, 0.0, 0.0), limit=5.0, equality=True, text="a + b = 5")
     actions, models = action_set(SPACE, FACTUAL, rules=[rule]), committee(4)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from app.recourse.actions.action_set import LinearRule, action_set
+from app.recourse.actions.action_set import action_set
+from app.recourse.actions.rules import LinearRule
 from app.recourse.search.local_moves import CHUNK, SingleMoves
 from tests.recourse import oracle
 from tests.recourse.certified import Clock

@@ -1,0 +1,272 @@
+"""Rules that hold in every answer: linear ones between numbers, and conditions over numbers and levels.
+
+A *condition* consists of comparisons of numbers and tests of levels, joined by all-of and any-of; implications and
+negations are resolved into these when a rule is read (`app.registry.rules`). Two numbers that differ by no more than
+rounding (`RULE_TOLERANCE` of the size of their terms) count as equal, so ``a < b`` asks for more than that.
+
+A comparison that reads a missing value or a special code, or that has no value (0 / 0), is neither true nor false. A
+rule is broken only where it is false: where what it says is false, or its condition is true and its conclusion false.
+Since negations are resolved, that is so where a condition of the form above is false when each part that is neither
+true nor false is taken for true.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from app.recourse.features.arithmetic import Arrays, Sloped, Slopes
+from app.recourse.features.expression import Expression
+
+RULE_TOLERANCE = 1e-9
+"""Tolerance of a rule, relative to the size of its terms; covers rounding."""
+
+Mended: TypeAlias = tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m p"]]
+"""Rows in which one feature was moved, and the way (-1, 0 or 1) in which to round each number."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearRule:
+    """``coefficients_raw . row_raw <= limit`` over numeric features, or equality."""
+
+    text: str
+    coefficients_raw: tuple[float, ...]
+    """(p,)"""
+    limit: float
+    equality: bool = False
+
+    def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which rows satisfy the rule."""
+        a = np.array(self.coefficients_raw)
+        excess = rows_raw @ a - self.limit
+        slack = RULE_TOLERANCE * (1.0 + np.abs(rows_raw) @ np.abs(a) + abs(self.limit))
+        return np.asarray((np.abs(excess) if self.equality else excess) <= slack)
+
+    def mended(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Mended]:
+        """The rows that break the rule with one number of it set so that it holds, for each number that moves."""
+        a = np.array(self.coefficients_raw)
+        excess = rows_raw @ a - self.limit
+        excess = excess if self.equality else np.maximum(excess, 0.0)
+        broken = excess != 0.0
+        for j in np.flatnonzero((a != 0.0) & movable):
+            rows = rows_raw[broken]
+            rows[:, j] -= excess[broken] / a[j]
+            yield rows, np.zeros(rows.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A feature that a comparison reads."""
+
+    name: str
+    column: int
+    """Of a raw row."""
+    states_raw: tuple[float, ...]
+    """Raw numbers that are no quantities: missing, special codes; the index of a missing category."""
+
+    def in_state(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Where it is missing or a special code."""
+        return np.isin(rows_raw[:, self.column], self.states_raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``left <= right``, or ``left < right``, of numbers."""
+
+    left: Expression
+    right: Expression
+    strict: bool
+    inputs: tuple[Input, ...]
+    """Features that determine it, derived ones resolved."""
+    formulas: Mapping[str, Expression] = field(hash=False)
+    """Of the derived features that it needs, each after those that this one needs."""
+
+    def negated(self) -> "Comparison":
+        """True where this is false."""
+        return replace(self, left=self.right, right=self.left, strict=not self.strict)
+
+    def sides(self, numbers: Any, known: dict[str, Any]) -> tuple[Any, Any]:
+        """Both sides in some kind of number.
+
+        Parameters
+        ----------
+        numbers : an `Arithmetic` that looks names up in `known`
+        known : of each input, by name; derived ones are added
+        """
+        for name, formula in self.formulas.items():
+            known[name] = formula.over(numbers)
+        return self.left.over(numbers), self.right.over(numbers)
+
+    def unknown(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Where an input is no quantity."""
+        states = [one.in_state(rows_raw) for one in self.inputs if one.states_raw]
+        return np.logical_or.reduce(states) if states else np.zeros(len(rows_raw), dtype=bool)
+
+    def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Where it is not false."""
+        unknown = self.unknown(rows_raw)
+        known: dict[str, Any] = {}
+        for one in self.inputs:
+            values = np.where(unknown, 0.0, rows_raw[:, one.column])
+            known[one.name] = _Sized(values, np.abs(values))
+        with np.errstate(all="ignore"):
+            left, right = self.sides(_SizedNumbers(known), known)
+            excess = left.value - right.value
+            slack = RULE_TOLERANCE * (1.0 + left.size + right.size)
+        slack = np.where(np.isfinite(slack), slack, 0.0)
+        holds = excess < -slack if self.strict else excess <= slack
+        return np.asarray(unknown | np.isnan(excess) | holds)
+
+    def mended(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Mended]:
+        """The rows in which it is false with one number moved to where it is true, by its slope."""
+        rows_raw = rows_raw[~self.allows(rows_raw)]
+        known = {one.name: Sloped(rows_raw[:, one.column], {one.name: np.ones(len(rows_raw))}) for one in self.inputs}
+        with np.errstate(all="ignore"):
+            left, right = self.sides(Slopes(known), known)
+            excess = left - right
+            size = np.abs(left.value) + np.abs(right.value)
+            beyond = 4.0 * RULE_TOLERANCE * (1.0 + size) if self.strict else 0.0
+            for one in self.inputs:
+                if movable[one.column] and one.name in excess.slopes:
+                    rows = rows_raw.copy()
+                    rows[:, one.column] -= (excess.value + beyond) / excess.slopes[one.name]
+                    finite = np.isfinite(rows[:, one.column])
+                    yield rows[finite], np.sign(rows - rows_raw)[finite]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTest:
+    """A category is one of these."""
+
+    column: int
+    """Of a raw row."""
+    levels: frozenset[int]
+    """Indices; that of a missing category is always one."""
+    count: int
+    """Number of categories, without a missing one."""
+
+    def negated(self) -> "LevelTest":
+        """True where this is false."""
+        missing = {level for level in self.levels if level >= self.count}
+        return replace(self, levels=frozenset(range(self.count)) - self.levels | missing)
+
+    def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Where it is not false."""
+        return np.isin(rows_raw[:, self.column], list(self.levels))
+
+    def mended(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Mended]:
+        """The rows in which it is false with another level."""
+        rows_raw = rows_raw[~self.allows(rows_raw)]
+        for level in sorted(self.levels) if movable[self.column] else ():
+            rows = rows_raw.copy()
+            rows[:, self.column] = level
+            yield rows, np.zeros(rows.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Every part is true."""
+
+    parts: "tuple[Condition, ...]"
+
+    def negated(self) -> "AnyOf":
+        """True where this is false."""
+        return AnyOf(tuple(part.negated() for part in self.parts))
+
+    def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Where it is not false."""
+        return np.logical_and.reduce([part.allows(rows_raw) for part in self.parts])
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Some part is true."""
+
+    parts: "tuple[Condition, ...]"
+
+    def negated(self) -> AllOf:
+        """True where this is false."""
+        return AllOf(tuple(part.negated() for part in self.parts))
+
+    def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Where it is not false."""
+        return np.logical_or.reduce([part.allows(rows_raw) for part in self.parts])
+
+
+Condition: TypeAlias = Comparison | LevelTest | AllOf | AnyOf
+
+
+@dataclass(frozen=True, slots=True)
+class LogicRule:
+    """A condition over the features of one record."""
+
+    text: str
+    condition: Condition
+
+    def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which rows do not break the rule."""
+        return self.condition.allows(rows_raw)
+
+    def mended(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Mended]:
+        """The rows that break the rule with one feature of it moved so that one of its parts holds."""
+        rows_raw = rows_raw[~self.holds(rows_raw)]
+        if len(rows_raw):
+            for part in parts_of(self.condition):
+                yield from part.mended(rows_raw, movable)
+
+
+Rule: TypeAlias = LinearRule | LogicRule
+
+
+def parts_of(condition: Condition) -> Iterator[Comparison | LevelTest]:
+    """The comparisons and tests of a condition."""
+    if isinstance(condition, AllOf | AnyOf):
+        for part in condition.parts:
+            yield from parts_of(part)
+    else:
+        yield condition
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """A value, and the size of the terms that it comes from, which its rounding is relative to."""
+
+    value: Any
+    size: Any
+
+    def __neg__(self) -> "_Sized":
+        return _Sized(-self.value, self.size)
+
+    def __add__(self, other: "_Sized") -> "_Sized":
+        return _Sized(self.value + other.value, self.size + other.size)
+
+    def __sub__(self, other: "_Sized") -> "_Sized":
+        return _Sized(self.value - other.value, self.size + other.size)
+
+    def __mul__(self, other: "_Sized") -> "_Sized":
+        return _Sized(self.value * other.value, self.size * other.size)
+
+    def __truediv__(self, other: "_Sized") -> "_Sized":
+        value = self.value / other.value
+        return _Sized(value, (self.size + np.abs(value) * other.size) / np.abs(other.value))
+
+
+@dataclass(frozen=True, slots=True)
+class _SizedNumbers:
+    known: dict[str, _Sized]
+
+    def constant(self, value: float) -> _Sized:
+        return _Sized(np.float64(value), abs(value))
+
+    def name(self, name: str) -> _Sized:
+        return self.known[name]
+
+    def level(self, name: str, numbers: tuple[float, ...]) -> _Sized:
+        value = Arrays({name: self.known[name].value}).level(name, numbers)
+        return _Sized(value, np.abs(value))
+
+    def lesser(self, one: _Sized, other: _Sized) -> _Sized:
+        value = Arrays({}).lesser(one.value, other.value)
+        return _Sized(value, np.maximum(one.size, other.size))

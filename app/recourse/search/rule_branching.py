@@ -1,0 +1,250 @@
+"""Rules with conditions, products and quotients in the mixed-integer program of an action set: branch and bound.
+
+Each part of the action set (`app.recourse.search.rule_parts`) is solved as a program with the cuts of its comparisons.
+Where the row that is found breaks a condition, the part is divided: into the alternatives of the condition, or, where a
+comparison is curved, at the value of one number. Parts with the least bound come first, so a row that no open part can
+better is the optimum.
+"""
+
+import heapq
+import math
+import time
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import DeadlineExceeded, SolverFailed
+from app.recourse.actions.rules import AnyOf, Comparison, Condition
+from app.recourse.features import MISSING
+from app.recourse.search.enclosures import Variable
+from app.recourse.search.mixed_integer import ActionProgram, Solved
+from app.recourse.search.rule_parts import Cut, Empty, Part, Parts
+
+PARTS = 400
+"""Largest number of parts that are solved."""
+GAP, CURVED_GAP = 1e-6, 1e-3
+"""Relative: smaller improvements are not searched for; the latter where a curved comparison had to be divided."""
+GUESSES = 5
+"""Divisions of curved comparisons that come with guesses, at least; after these there are guesses until a row is
+known."""
+STRICT = 1e-5
+"""Margin of a strict comparison in the program, relative to the largest change by one step or scale."""
+TOLERANCE = 1e-7
+"""First margin of a comparison that the solver keeps up to its own tolerance only; in the same unit."""
+TIGHTER = 8.0
+"""Factor of these margins where they were too small."""
+TIGHTEST = 5
+"""How often they grow in one part."""
+
+
+class RuleBranching:
+    """Solves the program of one action set, with its rules."""
+
+    def __init__(self, program: ActionProgram) -> None:
+        self.program, self.actions = program, program.action_set
+        self.start_raw, n = program.start_raw, program.size // 2
+        numbers = program.level < 0
+        columns = program.feature[numbers]
+        ends = self.start_raw[columns] + (program.sign * (program.first + program.per * program.limit[n:]))[numbers]
+        lower, upper = self.start_raw.copy(), self.start_raw.copy()
+        np.minimum.at(lower, columns, ends)
+        np.maximum.at(upper, columns, ends)
+        levels = {
+            g: frozenset((int(self.start_raw[g]), *program.level[program.feature == g].tolist()))
+            for g in self.actions.space.groups.tolist()
+        }
+        conditions = tuple(rule.condition for rule in program.logic)
+        self.parts = Parts(self.actions, self.start_raw, Part(lower, upper, levels, conditions))
+        self._lost = False
+        """Whether a part was given up, so that nothing is proven."""
+        self._curved = 0
+        """How often a curved comparison was divided."""
+
+    def solve(
+        self,
+        cost: Float[np.ndarray, "k"],
+        rows: Float[np.ndarray, "m k"],
+        lower: Float[np.ndarray, "m"],
+        *,
+        time_limit_s: float | None,
+    ) -> Solved | None:
+        """As `ActionProgram.solve`."""
+        until = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
+        best: Solved | None = None
+        newest = count(0, -1)
+        waiting: list[tuple[float, int, Part]] = [(-math.inf, next(newest), self.parts.whole)]
+        for _ in range(PARTS):
+            gap = CURVED_GAP if self._curved else GAP
+            if not waiting or (best is not None and waiting[0][0] >= best.value - gap * (1.0 + abs(best.value))):
+                break
+            _, _, part = heapq.heappop(waiting)
+            left = None if time_limit_s is None else until - time.monotonic()
+            try:
+                part = self.parts.tightened(part)
+                found = self._solved(part, cost, rows, lower, left)
+            except Empty:
+                continue
+            except SolverFailed:
+                self._lost = True
+                continue
+            except DeadlineExceeded:
+                if best is None:
+                    raise
+                return best
+            if found is None:
+                continue
+            broken = self._broken(part, found.row_raw)
+            if broken is None:
+                best = found if best is None or found.value < best.value else best
+                continue
+            children = self._divided(part, broken, found.row_raw)
+            if best is None or self._curved <= GUESSES:
+                children += self._guesses(part, broken, found.row_raw)
+            for child in children:
+                heapq.heappush(waiting, (found.value, next(newest), child))
+        if best is None and (waiting or self._lost):
+            raise SolverFailed("The rules have more combinations than could be searched.")
+        return best
+
+    # --- one part ----------------------------------------------------------------------------------------------------
+
+    def _solved(
+        self,
+        part: Part,
+        cost: Float[np.ndarray, "k"],
+        rows: Float[np.ndarray, "m k"],
+        lower: Float[np.ndarray, "m"],
+        time_limit_s: float | None,
+    ) -> Solved | None:
+        """The best row of a part, comparisons replaced by their cuts."""
+        program, size = self.program, self.program.size
+        limit = program.limit.copy()
+        more: list[tuple[Float[np.ndarray, k], float]] = []
+        whole = self.parts.whole
+        for j in np.flatnonzero((part.lower_raw > whole.lower_raw) | (part.upper_raw < whole.upper_raw)).tolist():
+            row, base = self._row(Variable(j))
+            unit = float(np.abs(row).max(initial=0.0)) or 1.0
+            more += [(row / unit, (part.lower_raw[j] - base) / unit), (-row / unit, (base - part.upper_raw[j]) / unit)]
+        for g, levels in part.levels.items():
+            moves = np.flatnonzero(program.feature == g)
+            limit[moves[~np.isin(program.level[moves], list(levels))]] = 0.0
+            if int(self.start_raw[g]) not in levels:
+                more.append((np.isin(np.arange(size), moves).astype(float), 1.0))
+        for condition in part.conditions:
+            if isinstance(condition, Comparison):
+                more += [self._constraint(cut, part.tightened) for cut in self.parts.cuts(part, condition)]
+        own = np.zeros((len(more), len(cost)))
+        own[:, :size] = np.array([row for row, _ in more]).reshape(len(more), size)
+        found = program.relaxed(
+            cost, np.concatenate([rows, own]), np.concatenate([lower, np.array([low for _, low in more])]),
+            limit=limit, time_limit_s=time_limit_s,
+        )  # fmt: skip
+        if found is None:
+            return None
+        # The solver keeps ranges up to a tolerance.
+        numbers = self.actions.space.numeric
+        row_raw = found.row_raw.copy()
+        row_raw[numbers] = np.clip(row_raw, part.lower_raw, part.upper_raw)[numbers]
+        return replace(found, row_raw=row_raw)
+
+    def _broken(self, part: Part, row_raw: Float[np.ndarray, "p"]) -> Condition | None:
+        """A condition that a row breaks; the first one that has alternatives, or else a comparison."""
+        broken = [one for one in part.conditions if not one.allows(row_raw[None])[0]]
+        if not broken:  # a number may have left its range by the solver's tolerance
+            broken = [rule.condition for rule in self.program.logic if not rule.holds(row_raw[None])[0]]
+        return min(broken, key=lambda one: isinstance(one, Comparison), default=None)
+
+    def _divided(self, part: Part, broken: Condition, row_raw: Float[np.ndarray, "p"]) -> list[Part]:
+        """Parts without a row that breaks a condition, which together have all legal rows of the part."""
+        if not any(one is broken for one in part.conditions):
+            if part.tightened < TIGHTEST:
+                return [replace(part, conditions=(*part.conditions, broken), tightened=part.tightened + 1)]
+            self._lost |= not part.is_guess
+            return []
+        if isinstance(broken, AnyOf):
+            others = tuple(one for one in part.conditions if one is not broken)
+            return [replace(part, conditions=(*others, one)) for one in broken.parts]
+        assert isinstance(broken, Comparison)
+        cuts = self.parts.cuts(part, broken)
+        if part.tightened < TIGHTEST and cuts and all(cut.exact for cut in cuts):
+            return [replace(part, tightened=part.tightened + 1)]
+        j = None if part.is_guess else self.parts.widest(part, broken)
+        if j is None:
+            self._lost |= not part.is_guess
+            return []
+        self._curved += 1
+        if j in part.levels:
+            own = frozenset({int(row_raw[j])})
+            return [replace(part, levels={**part.levels, j: one}) for one in (own, part.levels[j] - own) if one]
+        return [
+            replace(part, lower_raw=_with(part.lower_raw, j, low), upper_raw=_with(part.upper_raw, j, high))
+            for low, high in self.parts.pieces(
+                j, part.lower_raw[j], part.upper_raw[j], float(row_raw[j]), known=bool(cuts)
+            )
+            if low <= high
+        ]
+
+    def _guesses(self, part: Part, broken: Condition, row_raw: Float[np.ndarray, "p"]) -> list[Part]:
+        """Where a comparison is curved: parts in which all that it reads but one number is as in this row.
+
+        Its best legal rows are there, or not far away.
+        """
+        if (
+            part.is_guess
+            or not isinstance(broken, Comparison)
+            or all(cut.exact for cut in self.parts.cuts(part, broken))
+        ):
+            return []
+        columns = [one.column for one in broken.inputs]
+        free = [j for j in columns if j not in part.levels and part.lower_raw[j] < part.upper_raw[j]]
+        guesses = []
+        for j in free:
+            fixed = np.isin(np.arange(len(row_raw)), [k for k in free if k != j])
+            guesses.append(
+                replace(
+                    part, is_guess=True, lower_raw=np.where(fixed, row_raw, part.lower_raw),
+                    upper_raw=np.where(fixed, row_raw, part.upper_raw),
+                    levels={g: frozenset({int(row_raw[g])}) if g in columns else own for g, own in part.levels.items()},
+                )
+            )  # fmt: skip
+        return guesses
+
+    # --- the program -------------------------------------------------------------------------------------------------
+
+    def _constraint(self, cut: Cut, tightened: int) -> tuple[Float[np.ndarray, "k"], float]:
+        """A cut as ``row . z >= low``."""
+        row, limit = np.zeros(self.program.size), cut.limit
+        for variable, slope in cut.slopes.items():
+            own, base = self._row(variable)
+            row -= slope * own
+            limit -= slope * base
+        unit = float(np.abs(row).max(initial=0.0)) or 1.0
+        margin = 0.0
+        if cut.exact and cut.strict:
+            margin = max(cut.rounding, STRICT * unit * TIGHTER**tightened)
+        elif cut.exact and tightened:
+            margin = TOLERANCE * unit * TIGHTER**tightened
+        return row / unit, (margin - limit) / unit
+
+    def _row(self, variable: Variable) -> tuple[Float[np.ndarray, "k"], float]:
+        """A variable as a linear function of those of the program."""
+        program, n = self.program, self.program.size // 2
+        row = np.zeros(program.size)
+        own = np.flatnonzero(program.feature == variable.column)
+        if variable.numbers:
+            start = variable.numbers[int(self.start_raw[variable.column])]
+            base = 0.0 if start == MISSING else start
+            numbers = np.array(variable.numbers)[program.level[own]]
+            row[own] = np.where(numbers == MISSING, 0.0, numbers - base)
+        else:
+            base = float(self.start_raw[variable.column])
+            row[own], row[n + own] = program.sign[own] * program.first[own], program.sign[own] * program.per[own]
+        return row, base
+
+
+def _with(ends: Float[np.ndarray, "p"], j: int, end: float) -> Float[np.ndarray, "p"]:
+    changed = ends.copy()
+    changed[j] = end
+    return changed

@@ -1,0 +1,339 @@
+"""Parts of an action set and what the conditions of rules say in them.
+
+A *part* is a box (ranges of numbers, levels of categories) and conditions that hold in it. In a box every comparison
+has linear consequences (`app.recourse.search.enclosures`), its *cuts*; those of a linear comparison say all that it
+says.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.actions.action_set import ActionSet, lattice_points
+from app.recourse.actions.ranges import tick_slack
+from app.recourse.actions.rules import AllOf, AnyOf, Comparison, Condition, LevelTest
+from app.recourse.search.enclosures import Enclosure, Quotient, Quotients, Range, Unbounded, Variable
+
+ROUNDING = 1e-8
+"""Excess of a difference, relative to its terms, that may be rounding."""
+CORNERS = 3
+"""Numbers in a curved comparison up to which every corner of the box gives a cut."""
+PASSES = 3
+"""How often ranges are narrowed by conditions."""
+FEW = 16
+"""Steps of a range up to which one value is looked at by itself."""
+NARROW = 1e-12
+"""Relative width of a range that is not divided."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the action set."""
+
+    lower_raw: Float[np.ndarray, "p"]
+    upper_raw: Float[np.ndarray, "p"]
+    """Ranges of what is encoded as a number."""
+    levels: dict[int, frozenset[int]]
+    """Of each category."""
+    conditions: tuple[Condition, ...]
+    tightened: int = 0
+    """How often the margins have grown."""
+    is_guess: bool = False
+    """Whether other parts cover it too, so that it proves nothing."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """``slopes . variables <= limit``, valid in a part."""
+
+    slopes: dict[Variable, float]
+    limit: float
+    strict: bool
+    rounding: float
+    """What counts as rounding of the left side."""
+    exact: bool
+    """Whether it says all that the comparison says."""
+
+
+class Empty(Exception):
+    """A part without a legal row."""
+
+
+class Parts:
+    """Reasons about the parts of one action set.
+
+    Parameters
+    ----------
+    whole : the part that is all of it
+    """
+
+    def __init__(self, action_set: ActionSet, start_raw: Float[np.ndarray, "p"], whole: Part) -> None:
+        self.actions, self.start_raw, self.whole = action_set, start_raw, whole
+        self._column = {name: j for j, name in enumerate(action_set.space.names)}
+
+    def tightened(self, part: Part) -> Part:
+        """The part with its ranges narrowed by its conditions, and the conditions that these ranges do not settle.
+
+        Raises
+        ------
+        Empty : they exclude each other
+        """
+        for _ in range(PASSES):
+            before = part
+            part = Part(
+                part.lower_raw.copy(), part.upper_raw.copy(), dict(part.levels), (), part.tightened, part.is_guess
+            )
+            waiting, kept = list(before.conditions), list[Condition]()
+            while waiting:
+                condition = waiting.pop(0)
+                if isinstance(condition, AllOf):
+                    waiting += condition.parts
+                elif self._is_settled(part, condition):
+                    continue
+                elif isinstance(condition, AnyOf):
+                    alternatives = tuple(one for one in condition.parts if self._is_possible(part, one))
+                    if not alternatives:
+                        raise Empty
+                    if len(alternatives) == 1:
+                        waiting.append(alternatives[0])
+                    else:
+                        kept.append(AnyOf(alternatives))
+                elif isinstance(condition, LevelTest):
+                    part.levels[condition.column] &= condition.levels
+                    if not part.levels[condition.column]:
+                        raise Empty
+                else:
+                    for cut in self.cuts(part, condition):
+                        self._narrow(part, cut)
+                    kept.append(condition)
+            part = replace(part, conditions=tuple(kept))
+            if (
+                np.array_equal(part.lower_raw, before.lower_raw)
+                and np.array_equal(part.upper_raw, before.upper_raw)
+                and part.levels == before.levels
+            ):
+                break
+        return part
+
+    def pieces(self, j: int, low: float, high: float, at: float, *, known: bool) -> list[Range]:
+        """The range of a number in pieces."""
+        step, width = float(self.actions.step_raw[j]), high - low
+        at = min(max(at, low), high)
+        if step > 0.0 and width <= FEW * step:
+            little = 1e-3 * step
+            return [(low, self._inward(j, at - little, 1.0)), (at, at), (self._inward(j, at + little, -1.0), high)]
+        at = min(max(at, low + 0.2 * width), high - 0.2 * width)
+        if not known and low < 0.0 < high:  # the sign decides what multiplying by it means
+            at = 0.0
+        if step == 0.0:
+            return [(low, at), (at, high)]
+        at = self._inward(j, at, 1.0)
+        return [(low, at), (self._inward(j, at + 1e-3 * step, -1.0), high)]
+
+    def widest(self, part: Part, comparison: Comparison) -> int | None:
+        """The feature whose range leaves the comparison most uncertain; None where all are narrow."""
+        scores: dict[int, float] = {}
+        for one in comparison.inputs:
+            j = one.column
+            if self._is_unknown(part, replace(comparison, inputs=(one,))) is None:
+                return j
+            if j in part.levels:
+                scores[j] = float(len(part.levels[j]) > 1)
+            else:
+                width = self.whole.upper_raw[j] - self.whole.lower_raw[j]
+                narrow = NARROW * max(1.0, abs(part.lower_raw[j]), abs(part.upper_raw[j]))
+                left = part.upper_raw[j] - part.lower_raw[j]
+                scores[j] = float(left / width) if left > narrow else 0.0
+        try:
+            curved = self._difference(part, comparison, frozenset()).over.slopes
+        except Unbounded:
+            curved = {}
+        doubt = dict.fromkeys(scores, 0.0)
+        for variable, (low, high) in curved.items():
+            if scores[variable.column] > 0.0:
+                first, last = self._range(part, variable)
+                doubt[variable.column] += (high - low) * (last - first)
+        chosen = doubt if any(doubt.values()) else scores
+        best = max(chosen, key=lambda j: chosen[j])
+        return best if chosen[best] > 0.0 else None
+
+    def _is_possible(self, part: Part, condition: Condition) -> bool:
+        """Whether a condition is not plainly false in a part."""
+        if isinstance(condition, AllOf):
+            return all(self._is_possible(part, one) for one in condition.parts)
+        if isinstance(condition, AnyOf):
+            return any(self._is_possible(part, one) for one in condition.parts)
+        if isinstance(condition, LevelTest):
+            return bool(part.levels[condition.column] & condition.levels)
+        try:
+            self.cuts(part, condition)
+        except Empty:
+            return False
+        return True
+
+    def _is_settled(self, part: Part, condition: Condition) -> bool:
+        """Whether a condition holds everywhere in a part, as far as that is plain."""
+        if isinstance(condition, AllOf):
+            return all(self._is_settled(part, one) for one in condition.parts)
+        if isinstance(condition, AnyOf):
+            return any(self._is_settled(part, one) for one in condition.parts)
+        if isinstance(condition, LevelTest):
+            return part.levels[condition.column] <= condition.levels
+        return self._is_unknown(part, condition) is True or bool(
+            (row_raw := self._only_row(part, condition)) is not None and condition.allows(row_raw[None])[0]
+        )
+
+    def _only_row(self, part: Part, comparison: Comparison) -> Float[np.ndarray, "p"] | None:
+        """A row of the part, if what the comparison reads is the same in all of them."""
+        row_raw = part.lower_raw.copy()
+        for one in comparison.inputs:
+            j = one.column
+            if j in part.levels:
+                if len(part.levels[j]) > 1:
+                    return None
+                (row_raw[j],) = part.levels[j]
+            elif part.lower_raw[j] < part.upper_raw[j]:
+                return None
+        return row_raw
+
+    def _is_unknown(self, part: Part, comparison: Comparison) -> bool | None:
+        """Whether a comparison reads what is missing or a special code; None where that is open."""
+        found: bool | None = False
+        for one in comparison.inputs:
+            j = one.column
+            if j in part.levels:
+                states = part.levels[j] & {int(state) for state in one.states_raw}
+                missing, sure = bool(states), states == part.levels[j]
+            else:
+                missing = sure = float(self.start_raw[j]) in one.states_raw  # a number stays in its state
+            if sure:
+                return True
+            if missing:
+                found = None
+        return found
+
+    def cuts(self, part: Part, comparison: Comparison) -> list[Cut]:
+        """Linear consequences of a comparison in a part.
+
+        Raises
+        ------
+        Empty : it is false everywhere
+        """
+        if self._is_unknown(part, comparison) is not False:
+            return []
+        row_raw = self._only_row(part, comparison)
+        if row_raw is not None:
+            if comparison.allows(row_raw[None])[0]:
+                return []
+            raise Empty
+        try:
+            first = self._difference(part, comparison, frozenset())
+            curved = [variable for variable, (low, high) in first.over.slopes.items() if low != high]
+            if len(curved) <= CORNERS:
+                ends = product((False, True), repeat=len(curved))
+                corners = [frozenset(v for v, end in zip(curved, chosen, strict=True) if end) for chosen in ends]
+            else:
+                corners = [frozenset(), frozenset(curved)]
+            differences = [first, *(self._difference(part, comparison, corner) for corner in corners[1:])]
+        except Unbounded:
+            return []
+        cuts = map(self._cut, [part] * len(corners), [comparison.strict] * len(corners), differences, corners)
+        return [cut for cut in cuts if cut is not None]
+
+    def _cut(self, part: Part, strict: bool, difference: Quotient, corner: frozenset[Variable]) -> Cut | None:
+        """One of the `_cuts`: the difference is at most 0."""
+        over = difference.numerator()
+        if over is None:
+            return None
+        rounding = ROUNDING * (over.size + difference.under.size)
+        slopes: dict[Variable, float] = {}
+        limit, least = -over.anchor, over.anchor
+        for variable, ends in over.slopes.items():
+            first, last = self._range(part, variable)
+            slope, at = (ends[1], last) if variable in corner else (ends[0], first)
+            slopes[variable] = slope
+            limit += slope * at
+            least += min(slope * (first - at), slope * (last - at))
+        if not math.isfinite(limit + rounding):
+            return None
+        if max(least, over.range[0]) > rounding:
+            raise Empty
+        # Where the denominator is 0, so may the numerator be, and then the comparison is neither true nor false.
+        positive = difference.under.range[0] > 0.0 or difference.under.range[1] < 0.0
+        return Cut(slopes, limit, strict and positive, rounding, over.is_linear and (positive or not strict))
+
+    def _difference(self, part: Part, comparison: Comparison, corner: frozenset[Variable]) -> Quotient:
+        """Left minus right side in a part.
+
+        Parameters
+        ----------
+        corner : variables that are anchored at the upper end of their range; the others are at the lower end
+
+        Raises
+        ------
+        Unbounded : a divisor whose sign is open cannot be multiplied out
+        """
+
+        def enclosed(variable: Variable) -> Quotient:
+            low, high = self._range(part, variable)
+            slopes = {variable: (1.0, 1.0)} if low < high else {}
+            return Quotient(
+                Enclosure((low, high), high if variable in corner else low, slopes, max(abs(low), abs(high)))
+            )
+
+        def of_level(name: str, numbers: tuple[float, ...]) -> Quotient:
+            j = self._column[name]
+            if j in part.levels:
+                return enclosed(Variable(j, numbers))
+            low, high = int(part.lower_raw[j]), int(part.upper_raw[j])
+            at = high if Variable(j) in corner else low
+            possible = numbers[low : high + 1]
+            secants = [(numbers[k] - numbers[at]) / (k - at) for k in range(low, high + 1) if k != at]
+            slopes = {Variable(j): (min(secants), max(secants))} if secants else {}
+            return Quotient(
+                Enclosure((min(possible), max(possible)), numbers[at], slopes, max(map(abs, possible)))
+            )  # fmt: skip
+
+        known = {one.name: enclosed(Variable(one.column)) for one in comparison.inputs if one.column not in part.levels}
+        left, right = comparison.sides(Quotients(known, of_level), known)
+        return left - right
+
+    def _range(self, part: Part, variable: Variable) -> Range:
+        if variable.numbers:
+            numbers = [variable.numbers[level] for level in part.levels[variable.column]]
+            return min(numbers), max(numbers)
+        return float(part.lower_raw[variable.column]), float(part.upper_raw[variable.column])
+
+    def _narrow(self, part: Part, cut: Cut) -> None:
+        """Narrow the ranges of a part to what a cut leaves of them.
+
+        Raises
+        ------
+        Empty : that is nothing
+        """
+        ranges = {variable: self._range(part, variable) for variable in cut.slopes}
+        room = cut.limit + cut.rounding - sum(
+            min(slope * ranges[variable][0], slope * ranges[variable][1]) for variable, slope in cut.slopes.items()
+        )  # fmt: skip
+        for variable, slope in cut.slopes.items():
+            (low, high), j = ranges[variable], variable.column
+            if variable.numbers or slope == 0.0:
+                continue
+            if slope > 0.0 and low + room / slope < high:
+                part.upper_raw[j] = min(part.upper_raw[j], self._inward(j, low + room / slope, 1.0))
+            elif slope < 0.0 and high + room / slope > low:
+                part.lower_raw[j] = max(part.lower_raw[j], self._inward(j, high + room / slope, -1.0))
+            if part.lower_raw[j] > part.upper_raw[j]:
+                raise Empty
+
+    def _inward(self, j: int, end: float, way: float) -> float:
+        """The last value that a number can have before the end of a range."""
+        step, anchor, fact = (float(one[j]) for one in (self.actions.step_raw, self.actions.anchor_raw, self.start_raw))
+        if step == 0.0:
+            return end
+        tick = way * (end - anchor) / step
+        point = float(lattice_points(np.array(way * math.floor(tick + float(tick_slack(tick)))), anchor, step))
+        return way * max(way * point, way * fact) if way * fact <= way * end else point
