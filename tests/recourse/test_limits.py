@@ -103,7 +103,8 @@ def test_codes_are_states_that_nobody_enters_or_leaves() -> None:
     assert actions.movable.tolist() == [True, False]
     assert (actions.lower_raw[0], actions.upper_raw[0]) == (-8, 99)
     # A neighbour in a state says nothing about a value.
-    assert actions.snap(np.array([[-9.0, 5.0], [500.0, 100.0]])).tolist() == [[50.0, -9.0], [99.0, -9.0]]
+    far = np.array([[-20.0, 5.0], [500.0, 100.0], [-9.0, -9.0]])
+    assert actions.snap(far).tolist() == [[-8.0, -9.0], [99.0, -9.0], [50.0, -9.0]]
 
 
 def test_a_missing_category_is_never_proposed() -> None:
