@@ -3,12 +3,11 @@
 
 import { certificate } from "./certificate.js";
 import { chance, scale } from "./decision.js";
-import { followList } from "./derived.js";
 import { h } from "./dom.js";
 import { along } from "./feature.js";
-import { counted, formatMonths, formatShort } from "./format.js";
+import { counted, formatMonths, formatShort, formatValue } from "./format.js";
 import { readyFutures } from "./future.js";
-import { featureNamed } from "./state.js";
+import { baseFeatures, derivedFeatures, featureNamed, state } from "./state.js";
 
 /** @param {any} counterfactual @param {any} factual the decision on the applicant now */
 export function counterfactualParts(counterfactual, factual) {
@@ -43,6 +42,20 @@ export const changeList = (changes) =>
     h("ol.changes", {}, ...changes.filter((change) => !passes(change)).map(changeItem)),
     ...changes.filter(passes).map(({ text }) => h("p.hint", {}, `By itself: ${text}`)),
   );
+
+/** Derived features that become others with the record in the form. @param {any} counterfactual */
+function followList({ applicant, changes }) {
+  const { whole } = state;
+  const before = { ...applicant };
+  for (const { feature, from } of changes) before[feature] = from;
+  if (baseFeatures().some(({ name }) => whole[name] !== before[name])) return null;
+  const changed = derivedFeatures().filter(({ name }) => whole[name] !== applicant[name]);
+  const items = changed.map((feature) => {
+    const [from, to] = [whole, applicant].map(({ [feature.name]: value }) => formatValue(feature, value));
+    return h("li", {}, `${feature.label}: from ${from} to ${to}`);
+  });
+  return items.length > 0 && h("div", {}, h("p", {}, "What follows from it:"), h("ul.follows", {}, ...items));
+}
 
 /** A change as a sentence, and as a move along the range of its feature. @param {any} change */
 function changeItem({ text, feature: name, from, to, takes_months: months }) {

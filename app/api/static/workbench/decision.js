@@ -1,13 +1,14 @@
 // @ts-check
-/** The model's decision on the applicant, as you type. */
+/** The model's decision on the applicant, and what follows from the record, as you type. */
 
 import { fetchJson, isAborted } from "./api.js";
 import { applicant, faultText, faultyFeatures } from "./applicant.js";
-import { showDerived } from "./derived.js";
 import { $, debounce, fill, h } from "./dom.js";
-import { inHundred } from "./format.js";
+import { formatValue, inHundred } from "./format.js";
 import { problemNote } from "./problem.js";
-import { baseFeatures, threshold } from "./state.js";
+import { baseFeatures, derivedFeatures, state, threshold } from "./state.js";
+
+/** @import { Applicant } from "./types.d.ts" */
 
 let pending = new AbortController();
 
@@ -18,7 +19,7 @@ export async function decide() {
   const faulty = faultyFeatures().length;
   if (faulty > 0) {
     const empty = faulty === baseFeatures().length;
-    showDerived(null);
+    showDerived({});
     fill("verdict", empty ? "Fill in the applicant, or start with an example." : faultText(faulty));
     fill("scale");
     return;
@@ -27,11 +28,20 @@ export async function decide() {
     const path = `models/${encodeURIComponent($("model").value)}/predict`;
     const record = applicant();
     const { predictions, derived } = await fetchJson(path, { body: { records: [record] }, signal });
-    showDerived(record, derived[0]);
+    showDerived({ ...record, ...derived[0] });
     fill("verdict", ...verdict(predictions[0]));
     fill("scale", scale([predictions[0].probability]));
   } catch (problem) {
     if (!isAborted(problem)) fill("verdict", problemNote(problem));
+  }
+}
+
+/** @param {Applicant} whole a record with its derived features; empty where it is not complete */
+function showDerived(whole) {
+  state.whole = whole;
+  for (const feature of derivedFeatures()) {
+    const value = whole[feature.name];
+    $(`f-${feature.name}`).textContent = value === undefined ? "" : formatValue({ ...feature, unit: null }, value);
   }
 }
 

@@ -10,6 +10,7 @@ export const state = {
   /** @type {Method[]} */ methods: [],
   /** @type {Feature[]} of the chosen model */ features: [],
   /** @type {Applicant | null} the example applicant of the chosen model */ sample: null,
+  /** @type {Applicant} the record in the form with what follows from it, once known */ whole: {},
   /** share of the future models that an answer is asked for */ share: 0,
   /** @type {any} the latest answer */ answer: null,
   /** @type {Asked | null} the request behind it */ asked: null,
@@ -27,6 +28,9 @@ export const chosenMethod = () =>
 
 /** The features of a record that is sent: the service computes the others. */
 export const baseFeatures = () => state.features.filter((feature) => feature.derived === null);
+
+/** The features that the service computes. */
+export const derivedFeatures = () => state.features.filter((feature) => feature.derived !== null);
 
 /** @param {string | null} name @returns {Feature | undefined} */
 export const featureNamed = (name) => state.features.find((feature) => feature.name === name);
