@@ -15,6 +15,7 @@ from app.recourse.models.black_box import favourable
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Relaxation
 from app.recourse.search.cheapest import Search
+from app.recourse.search.legal_rows import every_row, nearest_legal
 from app.recourse.surrogate.class_moments import class_moments
 from app.recourse.surrogate.mpm import fit
 
@@ -22,6 +23,8 @@ REFERENCES = 20
 """Favourable reference records that are tried."""
 MAX_PAIRS = 3000
 """Pairs of extreme changes that are tried with them."""
+MOST_ROWS = 5000
+"""Records up to which, where rules tie features, all that are legal are tried."""
 RELAXATION_RECORDS = 200
 """Reference records of each decision that the search for the binding constraint uses."""
 FALLBACK_WARNING = (
@@ -46,6 +49,8 @@ def fallback_rows(
     rank : how favourable raw rows are expected to be; only the order counts
     """
     actions = problem.action_set
+    if actions.rules and (every := every_row(actions, MOST_ROWS)) is not None:
+        return every
     rows_raw = np.unique(np.concatenate([_reference_rows(problem, rank), _corners(actions)]), axis=0)
     return np.concatenate([actions.clock.settled(rows_raw), actions.clock.waiting()])
 
@@ -62,6 +67,8 @@ def _reference_rows(
     p = actions.space.p
     rows = actions.snap(problem.reference.rows_favourable_raw)
     rows = rows[actions.cost(rows).argsort(kind="stable")[:REFERENCES]]
+    if actions.rules and not actions.contains(rows).any():
+        rows = np.concatenate([rows, nearest_legal(actions, rows, deadline=problem.deadline)])
     ways = []
     for row_raw in rows:
         single = np.where(np.eye(p, dtype=bool), row_raw, fact)
