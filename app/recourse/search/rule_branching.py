@@ -79,9 +79,11 @@ class RuleBranching:
             gap = CURVED_GAP if self._curved else GAP
             if not waiting or (best is not None and waiting[0][0] >= best.value - gap * (1.0 + abs(best.value))):
                 break
-            _, _, part = heapq.heappop(waiting)
+            bound, _, part = heapq.heappop(waiting)
             left = None if time_limit_s is None else until - time.monotonic()
             try:
+                if left is not None and left <= 0.0 and bound > -math.inf:
+                    raise DeadlineExceeded("The search for a record that keeps the rules found none in time.")
                 part = self.parts.tightened(part)
                 found = self._solved(part, cost, rows, lower, left)
             except Empty:

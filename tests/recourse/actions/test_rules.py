@@ -31,21 +31,19 @@ FEATURES = [
     ("text", "row", "mended"),
     [
         ("debt <= 0.5 * income", [10, 8, 0], [[16, 8, 0], [10, 5, 0]]),
-        ("debt / income <= 0.5", [10, 8, 0], [[None, 8, 0], [10, 5, 0]]),  # a Newton step in the income is not enough
+        ("debt / income <= 0.5", [10, 8, 0], [[10, 5, 0], [16, 8, 0]]),
         ("housing = own => debt = 0", [10, 8, 0], [[10, 8, 1], [10, 8, 2], [10, 0, 0]]),
         ("housing != rent", [1, 1, 1], [[1, 1, 0], [1, 1, 2]]),
     ],
 )
 def test_a_broken_rule_is_mended_by_one_feature(
-    text: str, row: list[float], mended: list[list[float | None]]
+    text: str, row: list[float], mended: list[list[float]]
 ) -> None:  # fmt: skip
     rule = parse_rule(text, FEATURES)
     rows = np.array([row, [100, 0, 1 if text == "housing = own => debt = 0" else 2]], dtype=float)
     assert rule.holds(rows).tolist() == [False, True]
     found = np.concatenate([moved for moved, _ in rule.mended(rows, np.ones(3, dtype=bool))])
-    expected = [[own if value is None else value for own, value in zip(one, wanted, strict=True)]
-                for one, wanted in zip(found.tolist(), mended, strict=True)]  # fmt: skip
-    assert found.tolist() == expected
+    assert np.allclose(found, mended)
     still = np.concatenate([moved for moved, _ in rule.mended(rows, np.array([False, True, False]))] or [rows[:0]])
     assert (still[:, [0, 2]] == rows[0, [0, 2]]).all()
 
