@@ -263,7 +263,7 @@ class _Sized:
         return _Sized(self.value * other.value, self.size * other.size)
 
     def __truediv__(self, other: "_Sized") -> "_Sized":
-        value = self.value / other.value
+        value = self.value / (other.value + 0.0)  # -0.0 is 0.0
         return _Sized(value, (self.size + np.abs(value) * other.size) / np.abs(other.value))
 
 

@@ -51,6 +51,7 @@ class RuleBranching:
         lower, upper = self.start_raw.copy(), self.start_raw.copy()
         np.minimum.at(lower, columns, ends)
         np.maximum.at(upper, columns, ends)
+        lower, upper = self.actions.snap(np.array([lower, upper]))  # on the lattice to the last bit
         levels = {
             g: frozenset((int(self.start_raw[g]), *program.level[program.feature == g].tolist()))
             for g in self.actions.space.groups.tolist()
