@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.recourse.features import Feature
+from app.recourse.features import Feature, MaxChange, MovesWithTime, Takes
 from app.registry.artifact import Artifact, Endpoint, Format
 from app.registry.draft import Draft
 from app.registry.manifest import Manifest
@@ -45,6 +45,15 @@ def test_each_example_of_records_registers(directory: Path, name: str, of_featur
     assert registered.registration.warnings == ()
     features = registered.manifest.features
     assert {key: value for f in features for key in of_feature if (value := getattr(f, key))} == of_feature
+
+
+def test_the_example_of_advice_registers(directory: Path) -> None:
+    exec(COMMON + example("linear") + example("advice"), {})
+    registered = Registry(directory / "store").register(directory / "advice")
+    assert registered.registration.warnings == ()
+    income, months = registered.manifest.features
+    assert (income.max_change, income.least_change) == (MaxChange(relative=0.2), 100)
+    assert (income.takes, months.moves_with_time) == (Takes(months_per_unit=0.005), MovesWithTime(per_year=12))
 
 
 @pytest.mark.parametrize("form", [form.value for form in Format if form is not Format.HTTP])

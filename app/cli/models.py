@@ -131,6 +131,6 @@ def _features(model: "RegisteredModel") -> "Table":
             values = "False, True"
         states = [f"{code:g} ({meaning})" for code, meaning in feature.special.items()]
         states += ["missing"] if feature.missing else []
-        change = "derived" if feature.derived else feature.change.value
+        change = "derived" if feature.derived else "none" if feature.is_fixed else feature.change.value
         table.add_row(feature.name, feature.type, ", ".join([values, *states]), feature.unit or "", change)
     return table

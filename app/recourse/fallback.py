@@ -1,7 +1,8 @@
 """Records that no method proposed, for answers in which the proposals were refused or there were none.
 
-Favourable reference records made legal for this person, extreme changes of one or two features, records in which only
-time has passed, and, where the model refuses these too, the constraint of the request that binds.
+Favourable reference records made legal for this person, samples that the model accepted, extreme changes of one or two
+features, records in which only time has passed, and, where the model refuses these too, the constraint of the request
+that binds.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,14 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import Relaxation
 from app.recourse.search.cheapest import Search
 from app.recourse.search.legal_rows import every_row, nearest_legal
+from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import class_moments
 from app.recourse.surrogate.mpm import fit
 
 REFERENCES = 20
 """Favourable reference records that are tried."""
+SAMPLES = 50
+"""Accepted samples that are tried, the cheapest ones."""
 MAX_PAIRS = 3000
 """Pairs of extreme changes that are tried with them."""
 MOST_ROWS = 5000
@@ -40,18 +44,25 @@ NEAREST_WARNING = (
 
 
 def fallback_rows(
-    problem: RecourseProblem, rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]
+    problem: RecourseProblem,
+    rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]],
+    sample: BoundarySample | None = None,
 ) -> Float[np.ndarray, "m p"]:
     """Different legal raw rows to verify where a method's proposals do not suffice.
 
     Parameters
     ----------
     rank : how favourable raw rows are expected to be; only the order counts
+    sample : points whose decisions are known
     """
     actions = problem.action_set
     if actions.rules and (every := every_row(actions, MOST_ROWS)) is not None:
-        return every
-    rows_raw = np.unique(np.concatenate([_reference_rows(problem, rank), _corners(actions)]), axis=0)
+        return np.concatenate([every, actions.clock.waiting()])
+    parts = [_reference_rows(problem, rank), _corners(actions)]
+    if sample is not None:
+        accepted = actions.snap(actions.space.decode(sample.X[sample.favourable]))
+        parts.append(accepted[actions.cost(accepted).argsort(kind="stable")[:SAMPLES]])
+    rows_raw = np.unique(np.concatenate(parts), axis=0)
     return np.concatenate([actions.clock.settled(rows_raw), actions.clock.waiting()])
 
 

@@ -27,6 +27,7 @@ from app.errors import (
     InvalidRequest,
     SolverFailed,
 )
+from app.recourse.actions.providing import provided
 from app.recourse.certificate import CertificateParams, certify, certify_plan, local_model
 from app.recourse.fallback import relaxation
 from app.recourse.method import Method, MethodContext, MethodParams, PlanCandidates, Yields
@@ -61,6 +62,10 @@ BUDGET_WARNING = (
     "may exist."
 )
 UNSEEN_WARNING = "The model's decisions about such records may be unreliable."
+PROVIDED_WARNING = (
+    "This answer provides values that are missing. They are not known yet: the answer assumes typical ones, or those "
+    "that it names, and holds for these."
+)
 NO_FUTURES = Fault("/future_validity", "needs future models, and this model has none: rehearse its retraining first")
 NOT_AIMED_WARNING = (
     "Time or budget ran out before the search asked the future models; `validity.future` says how many of them accept "
@@ -91,7 +96,41 @@ def solve(
     ModelUnavailable : a remote model does not answer
     SolverFailed : a solver ended without an answer, and no fallback record was accepted
     """
-    return answer_with(Shared(problem), method, params, certificate, plan_s=plan_s)
+    answer = answer_with(Shared(problem), method, params, certificate, plan_s=plan_s)
+    actions = provided(problem.action_set)
+    if actions is None or answer.status is Status.ALREADY_FAVOURABLE:
+        return answer
+    providing = replace(problem, action_set=actions)
+    return _cheaper(answer, providing, answer_with(Shared(providing), method, params, certificate, plan_s=plan_s))
+
+
+def _cheaper(answer: RecourseResult, problem: RecourseProblem, other: RecourseResult) -> RecourseResult:
+    """The answer itself, or what costs less for a person who provides missing values, by the mean of the members."""
+    found = list(other.counterfactuals)
+    if other.status is Status.ALREADY_FAVOURABLE and other.factual_score is not None:
+        actions, row_raw = problem.action_set, problem.factual_raw
+        found = certify_future(problem, [
+            Counterfactual(
+                row_raw=row_raw, score=other.factual_score, probability=other.factual_probability,
+                cost=float(actions.cost(row_raw[None])[0]), changed=actions.changes(row_raw),
+            )
+        ])  # fmt: skip
+        wanted, reached = problem.future_validity, found[0].future
+        if wanted is not None and (reached is None or reached.probability < wanted):
+            found = []
+    spent = replace(
+        answer.diagnostics,
+        model_calls=(answer.diagnostics.model_calls or 0) + (other.diagnostics.model_calls or 0),
+        model_rows=(answer.diagnostics.model_rows or 0) + (other.diagnostics.model_rows or 0),
+        elapsed_ms=answer.diagnostics.elapsed_ms + other.diagnostics.elapsed_ms,
+    )
+    cost = [sum(one.cost for one in rows) / max(len(rows), 1) for rows in (answer.counterfactuals, found)]
+    if not found or (answer.counterfactuals and cost[0] <= cost[1]):
+        return replace(answer, diagnostics=spent)
+    return replace(
+        other, status=Status.FOUND, counterfactuals=tuple(found), factual_score=answer.factual_score,
+        factual_probability=answer.factual_probability, diagnostics=spent, warnings=(*other.warnings, PROVIDED_WARNING),
+    )  # fmt: skip
 
 
 class Shared:

@@ -12,7 +12,7 @@ from app.compute.messages import ModelRef, Store
 from app.errors import Fault, InvalidRequest, UnknownModel
 from app.futures.store import status
 from app.metrics import Metrics
-from app.recourse.features import Feature, Table
+from app.recourse.features import Change, Feature, Table
 from app.recourse.models.black_box import Output
 from app.registry.version import RegisteredModel
 from app.settings import Settings
@@ -152,13 +152,15 @@ def _describe(feature: Feature) -> Json:
         "step": feature.step,
         "decimals": feature.decimals,
         "categories": None if feature.is_number else [level for level in feature.levels if level is not None],
-        "change": feature.change.value,
+        "change": (Change.NONE if feature.is_fixed else feature.change).value,
         "cost": feature.cost,
         "spread": None if feature.is_group else feature.scale,
         "missing": feature.missing is not None,
         "special": {f"{code:.15g}": meaning for code, meaning in feature.special.items()},
         "derived": _formula(feature),
         "protected": feature.protected,
+        "moves_with_time": None if feature.moves_with_time is None else feature.moves_with_time.per_year,
+        "advice": plain(feature.advice),
     }
 
 

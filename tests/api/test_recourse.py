@@ -114,6 +114,33 @@ def test_constraints_hold_in_the_answer(client: httpx.Client) -> None:
     assert len(found["changes"]) <= 3
 
 
+def test_limits_that_people_think_in_hold_in_the_answer(client: httpx.Client) -> None:
+    """Income at most +20 %, an amount by 3,000 or not at all; bounds that exclude the applicant's age force nothing."""
+    constraints = {
+        "max_change": {"income": {"relative": 0.2}, "amount": {"absolute": 12_000}},
+        "least_change": {"amount": 3_000},
+        "bounds": {"age": {"min": 40}, "amount": {"max": 15_000}},
+    }
+    for method in ("robust_mpm", "wachter", "growing_spheres"):
+        for found in ask(client, constraints=constraints, method={"name": method})["counterfactuals"]:
+            record = found["applicant"]
+            assert 1200 <= record["income"] <= 1800
+            assert record["amount"] == 20_000 or 8_000 <= record["amount"] <= 15_000
+            assert record["age"] == 30 or record["age"] >= 40
+            assert found["takes_months"] == 0
+            assert all(change["takes_months"] == 0 for change in found["changes"])
+
+
+def test_a_verdict_names_what_the_request_limits(client: httpx.Client) -> None:
+    constraints = {
+        "immutable": ["savings", "housing", "guarantor", "amount"], "max_change": {"income": {"relative": 0.01}},
+    }  # fmt: skip
+    answer = ask(client, constraints=constraints)
+    assert answer["status"] == "not_found"
+    assert answer["relax"]["constraint"] in {"max_change", "immutable"}
+    assert answer["relax"]["feature"] in {"income", "savings", "housing", "guarantor", "amount"}
+
+
 def test_that_nothing_can_be_done_is_an_answer_with_a_reason(client: httpx.Client) -> None:
     bounds = {"income": {"max": 1600}, "amount": {"min": 19_000}, "age": {"max": 31}}
     answer = ask(client, constraints={"immutable": ["savings", "housing", "guarantor"], "bounds": bounds})

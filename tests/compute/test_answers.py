@@ -48,6 +48,15 @@ def actions() -> ActionSet:
     return action_set(SPACE, np.array([5000.0, 0.0]))
 
 
+@pytest.mark.parametrize(("months", "warned"), [(0.0, False), (3.0, False), (3.1, True), (24.0, True)])
+def test_what_takes_longer_than_the_answer_is_valid_is_said(actions: ActionSet, months: float, warned: bool) -> None:
+    frame = replace(FRAME, created_at="2026-01-01T00:00:00.000Z", expires_at="2026-04-01T00:00:00.000Z")
+    found = replace(FOUND, counterfactuals=(replace(LESS, takes_months=months),))
+    told = recourse_answer(frame, actions, found)
+    assert told.counterfactuals[0].takes_months == months
+    assert any("longer than the answer is valid" in text for text in told.warnings) == warned
+
+
 def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> None:
     told = plain(recourse_answer(FRAME, actions, FOUND))
     assert told["status"] == "found"
@@ -59,9 +68,11 @@ def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> 
             "changes": [
                 {
                     "feature": "amount", "from": 5000, "to": 2000, "delta": -3000, "unit": "EUR",
+                    "takes_months": 0.0,
                     "text": "Reduce the amount from 5,000 EUR to 2,000 EUR.",
                 }
             ],
+            "takes_months": 0.0,
             "cost": {"total": 3.0, "norm": "l1", "changed_features": 1},
             "validity": {
                 "current": {"favourable": True, "probability": 0.62, "score": 0.5},

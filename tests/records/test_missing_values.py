@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from app.recourse import CertificateParams, RecourseProblem, action_set, solve
+from app.recourse.actions.providing import provided
+from app.recourse.actions.sentences import changes
 from app.recourse.features import Record
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
@@ -68,3 +70,67 @@ def test_states_stay_and_answers_are_true(registered: Registered, method: str) -
                 if after not in states and name in ("income", "utilisation", "duration"):
                     assert feature["min"] <= after <= feature["max"]
     assert found >= 4
+
+
+# --- providing a missing value ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def providing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, LoadedModel]:
+    pytest.importorskip("xgboost")
+    table, repaid = records()
+    model = FORMATS["xgboost"](table, repaid)
+    model.missing = {
+        "income": {"provide": True, "provide_cost": 0.25},
+        "housing": {"provide": True, "provide_cost": 0.5},
+    }
+    directory = tmp_path_factory.mktemp("providing")
+    return model, Registry(directory / "store").register(model.write(directory / "model", table, repaid)).load()
+
+
+def test_a_missing_value_may_be_provided_at_a_cost_of_its_own(providing: tuple[Model, LoadedModel]) -> None:
+    model, loaded = providing
+    space, method = loaded.black_box.space, METHODS["robust_mpm"]
+    others, _ = records(seed=3)
+    income, scale = space.names.index("income"), dict(zip(space.numeric.tolist(), space.scale_raw, strict=True))
+    center = dict(zip(space.numeric.tolist(), space.center_raw, strict=True))[income]
+    kinds: dict[str, int] = {"provided": 0, "kept": 0}
+    for record in [one for one in others if one["income"] is None and model.score([one])[0] < 0.45][:25]:
+        factual_raw = space.read(record)
+        problem = RecourseProblem(
+            black_box=loaded.black_box, reference=loaded.reference, action_set=action_set(space, factual_raw)
+        )
+        result = solve(problem, method, method.params(), CertificateParams(), plan_s=5.0)
+        for one in result.counterfactuals:
+            proposed = space.record(one.row_raw)
+            assert model.score([proposed])[0] >= 0.5
+            assert one.changed == tuple(j for j, name in enumerate(space.names) if proposed[name] != record[name])
+            told = {change.feature: change for change in changes(
+                space.features, factual_raw, one.row_raw, problem.action_set.clock
+            )}  # fmt: skip
+            assert set(told) == {space.names[j] for j in one.changed}
+            if proposed["income"] is None:
+                kinds["kept"] += 1
+                continue
+            kinds["provided"] += 1
+            assert told["income"].text.startswith("Provide the income: ")
+            assert told["income"].delta is None
+            assert any("provides values that are missing" in warning for warning in result.warnings)
+            # The cost, by hand: of providing, from the typical value on, and of the other changes.
+            typical = round(center / 50) * 50
+            cost = 0.25 + abs(proposed["income"] - typical) / scale[income]
+            for name in ("utilisation", "duration", "savings", "guarantor"):
+                j = space.names.index(name)
+                if one.row_raw[j] != factual_raw[j]:
+                    cost += abs(one.row_raw[j] - factual_raw[j]) / scale[j]
+            if proposed["housing"] != record["housing"]:
+                cost += 0.5 if record["housing"] is None else 1.0
+            assert one.cost == pytest.approx(cost)
+    assert kinds["provided"] >= 3
+    assert kinds["kept"] >= 1
+
+
+def test_what_may_not_be_provided_stays_missing(registered: Registered) -> None:
+    space = registered.loaded.black_box.space
+    record = next(one for one in registered.refused if one["income"] is None)
+    assert provided(action_set(space, space.read(record))) is None

@@ -102,7 +102,9 @@ def test_codes_are_states_that_nobody_enters_or_leaves() -> None:
     actions = action_set(space, np.array([50.0, -9.0]))
     assert actions.movable.tolist() == [True, False]
     assert (actions.lower_raw[0], actions.upper_raw[0]) == (-8, 99)
-    assert actions.snap(np.array([[-9.0, 5.0], [500.0, 100.0]])).tolist() == [[-8.0, -9.0], [99.0, -9.0]]
+    # A neighbour in a state says nothing about a value.
+    far = np.array([[-20.0, 5.0], [500.0, 100.0], [-9.0, -9.0]])
+    assert actions.snap(far).tolist() == [[-8.0, -9.0], [99.0, -9.0], [50.0, -9.0]]
 
 
 def test_a_missing_category_is_never_proposed() -> None:

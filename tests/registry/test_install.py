@@ -92,7 +92,7 @@ def test_bad_outcomes_are_named_among_the_other_faults(model: ModelDirectory, re
     model.label().records[1]["repaid"] = "yes"
     model.records[3]["age"] = 5
     assert refusal(model.write(rules=["age <= hat"])) == {
-        "/rules/0": "names hat, which is not a feature of this model",
+        "/rules/0": "names hat (column 8), which is not a feature of this model",
         "/reference/1/repaid": 'line 3: must be one of "0", "1"',
         "/reference/3/age": "line 5: must be at least 18",
     }

@@ -8,7 +8,7 @@ from pydantic import Field, WithJsonSchema
 from app.api.schemas.described import Described, describe
 from app.api.schemas.strict import FEW, MOST_ENTRIES, Strict
 from app.compute import answers
-from app.recourse.features import Change, FeatureType, RawValue
+from app.recourse.features import Advice, Change, FeatureType, RawValue
 
 VALUE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
 
@@ -23,6 +23,7 @@ Record = Annotated[
 
 ModelVersion: Any = describe(answers.ModelVersion)
 Decision: Any = describe(answers.Decision)
+ProposedValues: Any = describe(Advice)
 
 
 class FuturesStatus(Described):
@@ -109,7 +110,7 @@ class FeatureDescription(Described):
     categories: list[str | bool] | None
     """Legal values, ordered for an ordinal feature; null for numbers."""
     change: Change
-    """How the feature may change: `any`, `increase`, `decrease` or `none`."""
+    """How advice may change the feature: `any`, `increase`, `decrease` or `none`."""
     cost: float
     """Cost of one spread, or of one change of category."""
     spread: float | None
@@ -122,6 +123,10 @@ class FeatureDescription(Described):
     """How the value follows from other features; it may be left out of a record. Null for most features."""
     protected: bool
     """Whether this is a protected attribute: never advice."""
+    moves_with_time: float | None
+    """How far time moves the value by itself in a year; it is never advice. Null for most features."""
+    advice: ProposedValues
+    """What advice may propose; null where that is what a record may hold."""
 
 
 class ModelSchema(Described):

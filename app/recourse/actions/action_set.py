@@ -65,6 +65,8 @@ class ActionSet:
     """The time that there is, already applied to the ranges."""
     least_share: float
     """As in `action_set`."""
+    given: tuple[int, ...] = ()
+    """Features whose missing values this person provides, `factual_raw` having typical ones (`actions.providing`)."""
 
     @property
     def max_changes(self) -> int | None:
@@ -193,8 +195,8 @@ class ActionSet:
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Each row moved to the nearest value that this person can reach, feature by feature.
 
-        A category that is not proposed, and a state such as missing, becomes the person's own value. Ignores rules, time
-        that changes share, and the cap on the number of changes; `contains` checks them.
+        A category that is not proposed, and a state such as missing, becomes the person's own value. Ignores rules,
+        time that changes share, and the cap on the number of changes; `contains` checks them.
         """
         if self.space.states_raw.size:
             rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
@@ -270,15 +272,21 @@ class ActionSet:
         delta = np.where(self.clock.passive, 0.0, np.abs(rows_raw - self.factual_raw))
         numeric = self.space.numeric
         moved = delta[:, numeric] / self.space.scale_raw @ self.weights[numeric]
-        return np.asarray(moved + (delta[:, self.space.groups] > 0.0) @ self.weights[self.space.groups])
+        provides = sum(self.space.features[j].provide_cost for j in self.given)
+        return np.asarray(provides + moved + (delta[:, self.space.groups] > 0.0) @ self.weights[self.space.groups])
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
         """How many features a person has changed."""
-        return ((rows_raw != self.factual_raw) & ~self.clock.passive).sum(axis=1)
+        return self._changes(rows_raw).sum(axis=1)
 
     def changes(self, row_raw: Float[np.ndarray, "p"]) -> tuple[int, ...]:
         """Indices of the features that a person has changed."""
-        return tuple(np.flatnonzero((row_raw != self.factual_raw) & ~self.clock.passive).tolist())
+        return tuple(np.flatnonzero(self._changes(row_raw[None])[0]).tolist())
+
+    def _changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
+        made = (rows_raw != self.factual_raw) & ~self.clock.passive
+        made[:, list(self.given)] = True
+        return np.asarray(made)
 
 
 def lattice_points(
@@ -314,7 +322,11 @@ def action_set(
         space, factual_raw, constraints, time.months, horizon_is_asked=timing.horizon_months is not None,
         least_share=least_share,
     )  # fmt: skip
-    weights = np.array([f.cost * (cost_weights or {}).get(f.name, 1.0) for f in space.features])
+    costs = [
+        f.provide_cost if f.is_group and f.missing and fact == len(f.categories) else f.cost
+        for f, fact in zip(space.features, factual_raw.tolist(), strict=True)
+    ]
+    weights = np.array([c * (cost_weights or {}).get(f.name, 1.0) for c, f in zip(costs, space.features, strict=True)])
     ranges = list(map(range_of, space.features, factual_raw.tolist(), limits))
     return ActionSet(
         space=space, factual_raw=factual_raw, weights=weights, constraints=constraints,

@@ -118,6 +118,7 @@ def limits_of(
 def is_still(feature: Feature, fact: float) -> bool:
     """Whether advice never changes this value: of no person, or because it is a state and not a quantity."""
     missing_category = feature.is_group and feature.missing is not None and fact == len(feature.categories)
+    missing_category &= not feature.provide
     return feature.is_fixed or missing_category or fact in feature.states_raw
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.actions.timing import Clock
-from app.recourse.features import Feature, FeatureType, RawValue
+from app.recourse.features import MISSING, Feature, FeatureType, RawValue
 
 SIGNIFICANT_DIGITS = 6
 """Digits shown of a number whose feature states no `decimals`."""
@@ -66,6 +66,8 @@ def _change(
     before, after = feature.value(before_raw), feature.value(after_raw)
     before_text, after_text = _texts(feature, before_raw, after_raw)
     text = f"{_verb(feature, after_raw > before_raw)} the {name_text(feature)} from {before_text} to {after_text}."
+    if before is None:
+        text = f"Provide the {name_text(feature)}: {after_text}."
     if feature.protected and after_months is None:
         text = "A protected attribute is different."
     elif feature.protected and after_months is not None:
@@ -90,7 +92,7 @@ def months_text(months: float) -> str:
 
 
 def _delta(feature: Feature, before_raw: float, after_raw: float) -> float | int | None:
-    if not feature.is_number:
+    if not feature.is_number or MISSING in (before_raw, after_raw):
         return None
     difference = _decimal(after_raw) - _decimal(before_raw)
     return int(difference) if feature.type is FeatureType.INTEGER else float(difference)

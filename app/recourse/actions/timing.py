@@ -91,7 +91,10 @@ class Clock:
         self._per_month = np.array([f.moves_with_time.per_year / 12.0 for f in chosen if f.moves_with_time])
         self._step = np.array([_step(feature) for feature in chosen])
         self._low, self._high = np.array([feature.range_raw for feature in chosen]).reshape(-1, 2).T
-        per = [0.0 if feature.is_group else _per_distance(feature) for feature in features]
+        per = [  # of a value that is missing there is no distance
+            0.0 if feature.is_group or fact in feature.states_raw else _per_distance(feature)
+            for feature, fact in zip(features, factual_raw.tolist(), strict=True)
+        ]
         self.months_once: Float[np.ndarray, p] = np.where(self.passive, 0.0, [f.takes.months for f in features])
         """Of any change of a feature."""
         self.months_per_unit: Float[np.ndarray, p] = np.where(self.passive, 0.0, per)

@@ -67,7 +67,7 @@ class SingleMoves:
         rows = A.clock.settled(rows)
         new = (rows != row_raw).any(axis=1) & (rows != A.factual_raw).any(axis=1)
         # A move of one feature can only break constraints on several features.
-        shared = A.is_coupled or A.max_changes is not None
+        shared = A.is_coupled or A.max_changes is not None or A.space.derived is not None
         return rows[new & A.contains(rows)] if shared else rows[new]
 
     def _neighbours(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Iterator[Float[np.ndarray, "n p"]]:

@@ -99,7 +99,8 @@ class Draft:
 
     def fallback_rows(self) -> Float[np.ndarray, "n p"]:
         """Legal records near to the method's own constraint, then others; the method's ranking orders their changes."""
-        others = fallback_rows(self.problem, self.actions.cost if self.candidates is None else self.candidates.rank)
+        rank = self.actions.cost if self.candidates is None else self.candidates.rank
+        others = fallback_rows(self.problem, rank, self.sample)
         if not isinstance(self.candidates, Candidates) or self.candidates.nearest is None:
             return others
         return np.concatenate([self.candidates.nearest(), others])

@@ -2,7 +2,7 @@
 /** An answer to the question: changes that lead to a yes, a yes already, or why no way was found. */
 
 import { futureEntry } from "./certificate.js";
-import { changeList, counterfactualParts } from "./counterfactual.js";
+import { changeCount, changeList, counterfactualParts } from "./counterfactual.js";
 import { chance, scale } from "./decision.js";
 import { $, fill, h } from "./dom.js";
 import { counted, formatDate, formatNumber, formatShort, inHundred } from "./format.js";
@@ -39,7 +39,7 @@ function foundParts(answer) {
   const { counterfactuals, factual } = answer;
   if (counterfactuals.length > 1) return planParts(answer);
   const [way] = counterfactuals;
-  return [h("h3", {}, `${counted(way.changes.length, "change")} to a yes`), ...counterfactualParts(way, factual)];
+  return [h("h3", {}, `${changeCount(way.changes)} to a yes`), ...counterfactualParts(way, factual)];
 }
 
 /** @param {any} answer @param {Actions} actions */
@@ -56,16 +56,18 @@ const OBSTACLES = {
   immutable: "has to stay as it is",
   direction: "may move one way only",
   bounds: "has to keep within a range",
-  change: "cannot change further than the model’s schema allows",
 };
 
 /** The constraint whose removal helps most. @param {Relaxation} relax @param {() => void} remove */
 function obstacleNote({ constraint, feature, sufficient }, remove) {
   const label = featureNamed(feature)?.label ?? feature;
+  const limits = {
+    max_changes: `no more than ${counted(Number($("most").value), "feature")} may change`,
+    horizon_months: `it may take no more than ${counted(Number($("months").value), "month")}`,
+  };
   const limit =
-    constraint === "max_changes"
-      ? `no more than ${counted(Number($("most").value), "feature")} may change`
-      : `“${label}” ${OBSTACLES[/** @type {"bounds"} */ (constraint)]}`;
+    limits[/** @type {"max_changes"} */ (constraint)] ??
+    `“${label}” ${OBSTACLES[/** @type {"bounds"} */ (constraint)]}`;
   return h(
     "div.note",
     {},
@@ -76,9 +78,11 @@ function obstacleNote({ constraint, feature, sufficient }, remove) {
       `${limit}.`,
       !sufficient && " Removing it alone may not be enough.",
     ),
-    constraint === "change"
-      ? h("p.hint", {}, "Only the operator of the model can change this.")
-      : h("button", { type: "button", id: "allow", onclick: remove }, "Remove this limit and ask again"),
+    h(
+      "button",
+      { type: "button", id: "allow", onclick: remove },
+      constraint === "horizon_months" ? "Allow ten years and ask again" : "Remove this limit and ask again",
+    ),
   );
 }
 

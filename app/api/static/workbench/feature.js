@@ -9,6 +9,7 @@ import { featureNamed } from "./state.js";
 /** How a feature can change, in words. @param {Feature} feature */
 export function changeText({ change, type, ...feature }) {
   if (feature.protected) return "protected, never part of advice";
+  if (feature.moves_with_time !== null) return "moves with time, never part of advice";
   if (change === "none") return "fixed, never part of advice";
   if (change === "any") return type === "categorical" || type === "binary" ? "can change" : "up or down";
   const up = change === "increase";
@@ -16,8 +17,23 @@ export function changeText({ change, type, ...feature }) {
 }
 
 /** Whether advice can change a feature. @param {Feature} feature */
-export const isAdvice = ({ change, derived, ...feature }) =>
-  change !== "none" && derived === null && !feature.protected;
+export const isAdvice = ({ change, derived, moves_with_time: moves, ...feature }) =>
+  change !== "none" && derived === null && moves === null && !feature.protected;
+
+/** What advice may propose, in words; empty where that is what a record may hold. @param {Feature} feature */
+function adviceText(feature) {
+  const { min, max, categories } = feature.advice;
+  if (!isAdvice(feature)) return "";
+  if (categories) return `advice: ${categories.join(", ")}`;
+  return min === null && max === null ? "" : `advice: ${between(feature, min, max)}`;
+}
+
+/** @param {Feature} feature @param {number | null} min @param {number | null} max */
+function between(feature, min, max) {
+  const low = min === null ? "" : max === null ? `from ${formatValue(feature, min)}` : formatNumber(min);
+  const high = max === null ? "" : `${min === null ? "up " : ""}to ${formatValue(feature, max)}`;
+  return `${low} ${high}`.trim();
+}
 
 /** What a number may be instead of a quantity. @param {Feature} feature @returns {Value[]} */
 export const statesOf = ({ missing, special }) => [...(missing ? [null] : []), ...Object.keys(special).map(Number)];
@@ -29,10 +45,8 @@ const formulaText = (derived) => `computed: ${derived.replace(/\w+/g, (word) => 
 export function rangeText(feature) {
   const { min, max, categories, derived } = feature;
   if (derived !== null) return formulaText(derived);
-  const low = min === null ? "" : max === null ? `from ${formatValue(feature, min)}` : formatNumber(min);
-  const high = max === null ? "" : `${min === null ? "up " : ""}to ${formatValue(feature, max)}`;
-  const range = categories ? "" : `${low} ${high}`.trim() || "any number";
-  return [range, changeText(feature)].filter(Boolean).join(" · ");
+  const range = categories ? "" : between(feature, min, max) || "any number";
+  return [range, changeText(feature), adviceText(feature)].filter(Boolean).join(" · ");
 }
 
 /** The positions of a feature's slider; null where it has no order or no ends. @param {Feature} feature */

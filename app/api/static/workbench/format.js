@@ -13,6 +13,9 @@ export const formatNumber = (value) => fourDecimals.format(value);
 /** @param {number} value @returns {string} with three significant digits */
 export const formatShort = (value) => threeDigits.format(value);
 
+/** A time as people say it, rounded up to a tenth of a month. @param {number} months */
+export const formatMonths = (months) => counted(Math.ceil(10 * months - 1e-6) / 10, "month");
+
 /** @param {string} time in ISO 8601 */
 export const formatDate = (time) => day.format(new Date(time));
 

@@ -2,10 +2,10 @@
 /** The frontier: one question at several values of a knob, as a curve and as a table. */
 
 import { invalidationRate } from "./certificate.js";
-import { counterfactualParts } from "./counterfactual.js";
+import { changeCount, counterfactualParts } from "./counterfactual.js";
 import { curveDrawing } from "./curve.js";
 import { $, fill, h } from "./dom.js";
-import { counted, formatNumber, formatShort, lowerBound, outOfHundred, readable } from "./format.js";
+import { formatNumber, formatShort, lowerBound, outOfHundred, readable } from "./format.js";
 import { FUTURE_VALIDITY, countOf, futureNoun } from "./future.js";
 import { submit } from "./jobs.js";
 import { problemNote } from "./problem.js";
@@ -66,7 +66,7 @@ export function drawFrontier() {
     "Open points are dominated: another point is at least as robust and costs no more." +
     (against === "future" ? " Bars are 95% confidence intervals." : "");
   const figure = h("figure", {}, h("figcaption.hint", {}, caption));
-  const heading = h("h3", {}, `Step ${step}: ${counted(counterfactual.changes.length, "change")} to a yes`);
+  const heading = h("h3", {}, `Step ${step}: ${changeCount(counterfactual.changes)} to a yes`);
   fill(
     "curve",
     h("div.beside", {}, figure, table(state.curve)),

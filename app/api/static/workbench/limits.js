@@ -116,9 +116,19 @@ export function constraints() {
   };
 }
 
+/** How much time the person has, as a part of a request. */
+export const timing = () => ({
+  ...($("months").value && { horizon_months: Number($("months").value) }),
+  sequential: $("sequential").checked,
+});
+
+/** Of the button that gives more time. */
+const TEN_YEARS = 120;
+
 /** Remove one limit. @param {Relaxation} relaxation */
 export function removeLimit({ constraint, feature: name }) {
   if (constraint === "max_changes") $("most").value = "";
+  if (constraint === "horizon_months") $("months").value = TEN_YEARS;
   const feature = featureNamed(name);
   if (!feature) return;
   if (constraint === "bounds") for (const end of ENDS) $(`${end}-${name}`).value = track(feature)?.[end];

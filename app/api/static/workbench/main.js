@@ -86,7 +86,7 @@ function listen() {
   $("example").onclick = fillExample;
   $("fields").onsubmit = onSubmit(ask);
   $("ask").onclick = () => ask();
-  $("most").oninput = askAgain;
+  for (const id of ["most", "months", "sequential"]) $(id).oninput = askAgain;
   $("slider").oninput = () => (followSlider(), askAgain());
   $("draw").onclick = askFrontier;
   $("against").onchange = drawFrontier;

@@ -6,7 +6,7 @@ import { estimateText, invalidationRate } from "./certificate.js";
 import { counterfactualParts } from "./counterfactual.js";
 import { chance } from "./decision.js";
 import { $, h } from "./dom.js";
-import { counted, formatShort, formatValue, inHundred, lowerBound, readable, upperBound } from "./format.js";
+import { counted, formatMonths, formatShort, formatValue, inHundred, lowerBound, readable, upperBound } from "./format.js";
 import { countOf, futureNoun, futureSource, futureText, readyFutures } from "./future.js";
 import { runJob } from "./jobs.js";
 import { problemNote } from "./problem.js";
@@ -77,6 +77,9 @@ function measureRows(ways, factual) {
     ...(future ? [row(`${readable(futureNoun(future.source))} that say yes`, "", ways.map(kept))] : []),
     row("Worst-case bound under shift", "", ways.map(bound)),
     row("Refused under noise", "", ways.map(refused)),
+    ...(ways.some((way) => way.takes_months > 0)
+      ? [row("Takes about", "", ways.map((way) => formatMonths(way.takes_months)))]
+      : []),
     row(
       "Cost",
       "",

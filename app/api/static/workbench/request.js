@@ -4,7 +4,7 @@
 import { applicant } from "./applicant.js";
 import { $ } from "./dom.js";
 import { readyFutures } from "./future.js";
-import { constraints } from "./limits.js";
+import { constraints, timing } from "./limits.js";
 import { methodChoice } from "./method.js";
 import { state } from "./state.js";
 
@@ -17,6 +17,7 @@ export const question = () => ({
   applicant: applicant(),
   method: methodChoice(),
   constraints: constraints(),
+  ...timing(),
   certificate: { noise_samples: NOISE_SAMPLES },
 });
 

@@ -22,6 +22,10 @@ export interface Feature {
   /** How it follows from other features. */
   derived: string | null;
   protected: boolean;
+  /** How far time moves it by itself in a year. */
+  moves_with_time: number | null;
+  /** What advice may propose, where that is less than a record may hold. */
+  advice: { min: number | null; max: number | null; categories: string[] | null };
 }
 
 export interface Model {

@@ -1,0 +1,41 @@
+"""Providing a missing value: the person says what it is, and it becomes a quantity like others.
+
+What the value will turn out to be is not known. A typical one is taken, from which it may move at its usual cost;
+providing it costs `provide_cost`, whatever the value. A missing category that may be provided needs none of this: it is
+a change of category.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from app.recourse.actions.action_set import ActionSet, action_set
+from app.recourse.actions.ranges import lattice_point
+from app.recourse.features import MISSING, Feature
+
+
+def provided(actions: ActionSet) -> ActionSet | None:
+    """What the same person can do who also provides every missing number that may be provided; None without any."""
+    space, fact = actions.space, actions.factual_raw.copy()
+    centers = dict(zip(space.numeric.tolist(), space.center_raw.tolist(), strict=True))
+    given = [j for j, center in centers.items() if space.features[j].provide and fact[j] == MISSING]
+    if not given:
+        return None
+    for j in given:
+        fact[j] = _typical(space.features[j], centers[j])
+    other = action_set(
+        space, fact, constraints=actions.constraints, rules=actions.rules, timing=actions.timing,
+        valid_months=actions.clock.months, least_share=actions.least_share,
+    )  # fmt: skip
+    return replace(other, weights=actions.weights, given=tuple(given))
+
+
+def _typical(feature: Feature, center: float) -> float:
+    """The value that may be proposed nearest to the mean of those that are not missing."""
+    low, high = feature.range_raw
+    if feature.is_number:
+        low = low if feature.advice.min is None else max(low, feature.advice.min)
+        high = high if feature.advice.max is None else min(high, feature.advice.max)
+    step, anchor = feature.lattice_raw
+    near = lattice_point(round((center - anchor) / step), anchor, step) if step > 0.0 else center
+    return float(np.clip(near, low, high))
