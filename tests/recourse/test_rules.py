@@ -1,6 +1,5 @@
 """Answers of every method under random rules: no rule is broken, and nothing is called impossible that is possible."""
 
-
 import numpy as np
 import pytest
 
