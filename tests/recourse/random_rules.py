@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.actions.rules import Rule
-from app.recourse.features import Feature, FeatureSpace, FeatureType, Table
+from app.recourse.features import Feature, FeatureSpace, FeatureType, Missing, Table
 from app.registry.rules import RuleParser
 
 Values = dict[str, Fraction | str | None]
@@ -81,7 +81,7 @@ def domain(draw: random.Random, *, missing: bool = False) -> Domain:
             "scale": draw.choice([0.5, 1.0, 3.0]),
         }
         if missing and draw.random() < 0.4:
-            common["missing"] = "nan"
+            common["missing"] = Missing.NAN
         if kind == "integer":
             low = draw.randint(-3, 2)
             schema.append(Feature(type=FeatureType.INTEGER, min=low, max=low + draw.randint(2, 7), **common))
@@ -119,7 +119,7 @@ def derive(
     unsure = any(known[name].missing for name in (first, second))
     schema.append(Feature(
         name="ratio", type=FeatureType.CONTINUOUS, derived=f"`{first}` / max(`{second}`, 1)",
-        missing="nan" if unsure else None, **extra,
+        missing=Missing.NAN if unsure else None, **extra,
     ))  # fmt: skip
     amounts["ratio"] = lambda record: (
         None if None in (record[first], record[second]) else record[first] / max(record[second], Fraction(1))
@@ -129,7 +129,7 @@ def derive(
     table = {key: draw.choice([0.0, 1.0, 2.5, 4.0]) for key in keys}
     schema.append(Feature(
         name="years", type=FeatureType.CONTINUOUS, derived=Table(from_=source.name, table=table),
-        missing="nan" if source.missing else None, **extra,
+        missing=Missing.NAN if source.missing else None, **extra,
     ))  # fmt: skip
     amounts["years"] = lambda record: None if record[source.name] is None else Fraction(table[record[source.name]])
 
