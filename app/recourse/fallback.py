@@ -33,8 +33,8 @@ RELAXATION_RECORDS = 200
 """Reference records of each decision that the search for the binding constraint uses."""
 FALLBACK_WARNING = (
     "The method's own constraint cannot be met, or the model refused every record that meets it. This answer comes "
-    "from adapted reference records or extreme changes of one or two features: the model accepts it, but it may not be "
-    "robust."
+    "from adapted reference records, from samples near the boundary, or from extreme changes of one or two features: "
+    "the model accepts it, but it may not be robust."
 )
 
 NEAREST_WARNING = (

@@ -92,7 +92,7 @@ def test_a_record_outside_the_range_of_advice_may_stay(hours: float, legal: bool
         name="hours", type=FeatureType.INTEGER, min=1, max=99, center=0.0, scale=1.0, advice=Advice(max=60)
     )
     actions = action_set(FeatureSpace([feature]), np.array([65.0]))
-    assert actions.contains(np.array([[hours]])).tolist() == [legal]
+    assert actions.contains(np.array([[float(hours)]])).tolist() == [legal]
 
 
 def test_codes_are_states_that_nobody_enters_or_leaves() -> None:

@@ -203,6 +203,7 @@ class BlackBox:
         return score
 
 
+@runtime_checkable
 class TakesInput(Protocol):
     """One model, or several that are scored together."""
 

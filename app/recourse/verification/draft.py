@@ -100,7 +100,9 @@ class Draft:
     def fallback_rows(self) -> Float[np.ndarray, "n p"]:
         """Legal records near to the method's own constraint, then others; the method's ranking orders their changes."""
         rank = self.actions.cost if self.candidates is None else self.candidates.rank
-        others = fallback_rows(self.problem, rank, self.sample)
+        measured = isinstance(self.candidates, Candidates) and self.candidates.shortfall is not None
+        # Samples lie near the boundary: a promise that is measured at each record is not kept there.
+        others = fallback_rows(self.problem, rank, None if measured else self.sample)
         if not isinstance(self.candidates, Candidates) or self.candidates.nearest is None:
             return others
         return np.concatenate([self.candidates.nearest(), others])

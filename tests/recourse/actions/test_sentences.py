@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.recourse.actions.sentences import FeatureChange, changes, months_text
 from app.recourse.actions.timing import Clock
-from app.recourse.features import Feature, FeatureType, MovesWithTime, Takes
+from app.recourse.features import MISSING, Feature, FeatureType, MovesWithTime, Takes
 
 CONTINUOUS, INTEGER = FeatureType.CONTINUOUS, FeatureType.INTEGER
 
@@ -101,8 +101,8 @@ def test_what_time_does_is_no_advice_and_what_is_protected_has_no_name() -> None
 
 
 @given(
-    before_raw=st.floats(allow_nan=False, allow_infinity=False),
-    after_raw=st.floats(allow_nan=False, allow_infinity=False),
+    before_raw=st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: number != MISSING),
+    after_raw=st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: number != MISSING),
     decimals=st.none() | st.integers(0, 9),
     unit=st.sampled_from([None, "%", "$", "months", "DM"]),
 )
