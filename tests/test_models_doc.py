@@ -4,6 +4,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -54,6 +55,16 @@ def test_the_example_of_advice_registers(directory: Path) -> None:
     income, months = registered.manifest.features
     assert (income.max_change, income.least_change) == (MaxChange(relative=0.2), 100)
     assert (income.takes, months.moves_with_time) == (Takes(months_per_unit=0.005), MovesWithTime(per_year=12))
+
+
+def test_the_example_of_rules_registers(directory: Path) -> None:
+    exec(COMMON + example("linear") + example("rules"), {})
+    registered = Registry(directory / "store").register(directory / "rules")
+    assert registered.registration.warnings == ()
+    flat, ratio = registered.rules
+    rows_raw = np.array([[3000, 9, 0, 0], [3000, 9, 2, 10], [3000, 9, 1, 1300], [900, 9, 1, 800], [3000, 9, 1, 900]])
+    assert flat.holds(rows_raw.astype(float)).tolist() == [True, False, True, True, True]
+    assert ratio.holds(rows_raw.astype(float)).tolist() == [True, True, False, True, True]
 
 
 @pytest.mark.parametrize("form", [form.value for form in Format if form is not Format.HTTP])

@@ -16,6 +16,7 @@ from app.recourse.models.black_box import favourable
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Relaxation
 from app.recourse.search.cheapest import Search
+from app.recourse.search.legal_rows import every_row, nearest_legal
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import class_moments
 from app.recourse.surrogate.mpm import fit
@@ -26,6 +27,8 @@ SAMPLES = 50
 """Accepted samples that are tried, the cheapest ones."""
 MAX_PAIRS = 3000
 """Pairs of extreme changes that are tried with them."""
+MOST_ROWS = 5000
+"""Records up to which, where rules tie features, all that are legal are tried."""
 RELAXATION_RECORDS = 200
 """Reference records of each decision that the search for the binding constraint uses."""
 FALLBACK_WARNING = (
@@ -53,6 +56,8 @@ def fallback_rows(
     sample : points whose decisions are known
     """
     actions = problem.action_set
+    if actions.rules and (every := every_row(actions, MOST_ROWS)) is not None:
+        return np.concatenate([every, actions.clock.waiting()])
     parts = [_reference_rows(problem, rank), _corners(actions)]
     if sample is not None:
         accepted = actions.snap(actions.space.decode(sample.X[sample.favourable]))
@@ -73,6 +78,8 @@ def _reference_rows(
     p = actions.space.p
     rows = actions.snap(problem.reference.rows_favourable_raw)
     rows = rows[actions.cost(rows).argsort(kind="stable")[:REFERENCES]]
+    if actions.rules and not actions.contains(rows).any():
+        rows = np.concatenate([rows, nearest_legal(actions, rows, deadline=problem.deadline)])
     ways = []
     for row_raw in rows:
         single = np.where(np.eye(p, dtype=bool), row_raw, fact)

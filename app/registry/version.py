@@ -216,7 +216,7 @@ class LoadedModel:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Linear relations that hold in every answer."""
+        """What holds in every answer."""
         return self.registered.rules
 
 

@@ -9,7 +9,9 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features import MISSING, Feature, FeatureSpace, FeatureType, Table
+from app.recourse.actions.rules import Rule
+from app.recourse.features import Feature, FeatureSpace, FeatureType, Missing, Table
+from app.registry.rules import RuleParser
 
 Values = dict[str, Fraction | str | None]
 """A record: exact numbers, names of levels, None for what is missing."""
@@ -40,8 +42,8 @@ class Domain:
         return [feature for feature in self.schema if feature.derived is None]
 
     def rows(self) -> Float[np.ndarray, "n p"]:
-        """Every raw row."""
-        return np.array(list(itertools.product(*(values(feature) for feature in self.own))), dtype=float)
+        """Every raw row, with missing values where there may be any."""
+        return np.array(list(itertools.product(*([*values(one), *one.states_raw] for one in self.own))), dtype=float)
 
     def record(self, row_raw: Float[np.ndarray, "p"]) -> Values:
         found: Values = {}
@@ -79,7 +81,7 @@ def domain(draw: random.Random, *, missing: bool = False) -> Domain:
             "scale": draw.choice([0.5, 1.0, 3.0]),
         }
         if missing and draw.random() < 0.4:
-            common["missing"] = "nan"
+            common["missing"] = Missing.NAN
         if kind == "integer":
             low = draw.randint(-3, 2)
             schema.append(Feature(type=FeatureType.INTEGER, min=low, max=low + draw.randint(2, 7), **common))
@@ -117,7 +119,7 @@ def derive(
     unsure = any(known[name].missing for name in (first, second))
     schema.append(Feature(
         name="ratio", type=FeatureType.CONTINUOUS, derived=f"`{first}` / max(`{second}`, 1)",
-        missing="nan" if unsure else None, **extra,
+        missing=Missing.NAN if unsure else None, **extra,
     ))  # fmt: skip
     amounts["ratio"] = lambda record: (
         None if None in (record[first], record[second]) else record[first] / max(record[second], Fraction(1))
@@ -127,7 +129,7 @@ def derive(
     table = {key: draw.choice([0.0, 1.0, 2.5, 4.0]) for key in keys}
     schema.append(Feature(
         name="years", type=FeatureType.CONTINUOUS, derived=Table(from_=source.name, table=table),
-        missing="nan" if source.missing else None, **extra,
+        missing=Missing.NAN if source.missing else None, **extra,
     ))  # fmt: skip
     amounts["years"] = lambda record: None if record[source.name] is None else Fraction(table[record[source.name]])
 
@@ -251,18 +253,31 @@ def legal_rows(domain: Domain, meanings: list[Meaning]) -> Float[np.ndarray, "n 
 
 def factual(draw: random.Random, domain: Domain) -> Float[np.ndarray, "p"]:
     """A row; sometimes a value is missing where it may be."""
-    row = [
-        draw.choice([*values(feature), *((MISSING,) if feature.missing and not feature.is_group else ())])
-        for feature in domain.own
-    ]
+    row = [draw.choice([*values(feature), *feature.states_raw]) for feature in domain.own]
     return np.array(row, dtype=float)
+
+
+MOST_ROWS = 1500
+"""Larger schemas would take the oracle too long."""
 
 
 def rule_sets(
     seed: int, count: int, *, missing: bool = False
-) -> Iterator[tuple[random.Random, Domain, list[tuple[str, Meaning]]]]:
-    """Schemas with one to four rules."""
-    for k in range(count):
-        draw = random.Random(1_000 * seed + k)
+) -> Iterator[tuple[random.Random, Domain, tuple[Rule, ...], list[Meaning]]]:
+    """Schemas with one to four rules, as they are read and as they are meant."""
+    draw = random.Random(seed)
+    while count:
         chosen = domain(draw, missing=missing)
-        yield draw, chosen, [rule(draw, chosen) for _ in range(draw.randint(1, 4))]
+        if len(chosen.rows()) > MOST_ROWS:
+            continue
+        parser, rules, meanings = RuleParser(chosen.schema), list[Rule](), list[Meaning]()
+        for _ in range(draw.randint(1, 4)):
+            text, meaning = rule(draw, chosen)
+            try:
+                rules.append(parser.parse(text))
+            except ValueError as error:
+                assert "does not depend on any feature" in str(error), text  # noqa: PT017
+                continue
+            meanings.append(meaning)
+        count -= 1
+        yield draw, chosen, tuple(rules), meanings

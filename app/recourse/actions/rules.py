@@ -23,6 +23,9 @@ from app.recourse.features.expression import Expression
 RULE_TOLERANCE = 1e-9
 """Tolerance of a rule, relative to the size of its terms; covers rounding."""
 
+NEWTON_STEPS = 6
+"""Steps by which one number is moved to where a comparison is true."""
+
 Mended: TypeAlias = tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m p"]]
 """Rows in which one feature was moved, and the way (-1, 0 or 1) in which to round each number."""
 
@@ -120,20 +123,31 @@ class Comparison:
         return np.asarray(unknown | np.isnan(excess) | holds)
 
     def mended(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Mended]:
-        """The rows in which it is false with one number moved to where it is true, by its slope."""
+        """The rows in which it is false with one number moved to where it is true, by Newton's method."""
         rows_raw = rows_raw[~self.allows(rows_raw)]
-        known = {one.name: Sloped(rows_raw[:, one.column], {one.name: np.ones(len(rows_raw))}) for one in self.inputs}
+        for one in self.inputs:
+            if not len(rows_raw) or not movable[one.column]:
+                continue
+            rows = rows_raw
+            for _ in range(NEWTON_STEPS):
+                rows = self._moved(rows, one)
+                if self.allows(rows).all():
+                    break
+            yield rows, np.sign(rows - rows_raw)
+
+    def _moved(self, rows_raw: Float[np.ndarray, "n p"], one: Input) -> Float[np.ndarray, "n p"]:
+        """Rows with a number moved to where the comparison would be true if it were linear in it."""
+        known = {each.name: Sloped(rows_raw[:, each.column], {}) for each in self.inputs}
+        known[one.name] = Sloped(rows_raw[:, one.column], {one.name: np.ones(len(rows_raw))})
         with np.errstate(all="ignore"):
             left, right = self.sides(Slopes(known), known)
             excess = left - right
             size = np.abs(left.value) + np.abs(right.value)
             beyond = 4.0 * RULE_TOLERANCE * (1.0 + size) if self.strict else 0.0
-            for one in self.inputs:
-                if movable[one.column] and one.name in excess.slopes:
-                    rows = rows_raw.copy()
-                    rows[:, one.column] -= (excess.value + beyond) / excess.slopes[one.name]
-                    finite = np.isfinite(rows[:, one.column])
-                    yield rows[finite], np.sign(rows - rows_raw)[finite]
+            way = (excess.value + beyond) / excess.slopes.get(one.name, np.zeros(len(rows_raw)))
+        moved = rows_raw.copy()
+        moved[:, one.column] -= np.where(np.isfinite(way) & ~self.allows(rows_raw), way, 0.0)
+        return moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +263,7 @@ class _Sized:
         return _Sized(self.value * other.value, self.size * other.size)
 
     def __truediv__(self, other: "_Sized") -> "_Sized":
-        value = self.value / other.value
+        value = self.value / (other.value + 0.0)  # -0.0 is 0.0
         return _Sized(value, (self.size + np.abs(value) * other.size) / np.abs(other.value))
 
 

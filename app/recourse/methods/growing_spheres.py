@@ -19,6 +19,7 @@ from jaxtyping import Float
 from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
 from app.recourse.models.black_box import favourable
 from app.recourse.problem import RecourseProblem
+from app.recourse.search.local_moves import SingleMoves
 from app.recourse.surrogate.boundary import SamplerParams
 
 SHELLS_PER_CALL = 5
@@ -59,6 +60,8 @@ def _search(problem: RecourseProblem, params: GrowingSpheresParams, context: Met
         # Later calls take wider steps, or far boundaries would never be reached.
         rows = np.concatenate([_shell(problem, rng, params, radius * 2.0**call) for radius in radii])
         rows = A.clock.settled(rows)
+        if A.rules and not A.contains(rows).any():
+            rows = np.concatenate([rows, *SingleMoves(A).balanced(rows)])
         rows = rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1)]
         if not len(rows):
             continue

@@ -30,6 +30,7 @@ from scipy.special import logsumexp
 
 from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
 from app.recourse.problem import RecourseProblem
+from app.recourse.search.legal_rows import nearest_legal
 from app.recourse.surrogate.boundary import SamplerParams
 
 MOST_CENTRES = 100
@@ -114,6 +115,8 @@ def generate(problem: RecourseProblem, params: RobustBayesianParams, context: Me
         return None if cost <= budget * (1.0 + ROUNDING) else f"It costs {cost:.3g}; the budget is {budget:.3g}."
 
     rows = A.snap(space.decode(path))
+    if A.rules and not A.contains(rows).any():
+        rows = np.concatenate([rows, nearest_legal(A, rows[:: len(rows) // PROPOSED + 1], deadline=problem.deadline)])
     cheaper = A.round(rows, toward_raw=np.broadcast_to(A.factual_raw, rows.shape))
     rows = np.unique(np.concatenate([rows, cheaper]), axis=0)
     rows = rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1) & meets(rows)]

@@ -88,6 +88,8 @@ def project(
         if z is not None and (dust := ~program.integer & (np.abs(program.effect).max(axis=0) * z < DUST)).any():
             settled = np.where(dust, 0.0, found.z)
             z = _continuous(program, model, radius, settled, ~program.integer & ~dust, deadline)
+        if z is not None and not program.keeps_rules(program.row(z)):
+            z = None  # only its own part of the action set keeps the rules
         row_raw = found.row_raw if z is None else program.row(z)
         point, cost = encode(row_raw[None])[0], found.value if z is None else float(program.cost @ z)
         if worst_score(model, radius, point[None])[0] >= -TOLERANCE and cost < best_cost:

@@ -36,6 +36,7 @@ from app.recourse.numerics.solvers import cone_program
 from app.recourse.result import MemberOutcome, Relaxation
 from app.recourse.robustness.gelbrich import PlanBounds, plan_bounds, validity_bounds
 from app.recourse.search.cheapest import Search
+from app.recourse.search.legal_rows import nearest_legal
 from app.recourse.search.local_moves import SingleMoves
 
 CorrectionKind: TypeAlias = Literal["requirement", "mahalanobis"]
@@ -199,7 +200,7 @@ class Corrector:
         numeric = np.searchsorted(space.numeric_columns, columns)
         for rule in A.rules:
             if not isinstance(rule, LinearRule):
-                continue  # `_settled` moves on to records that keep it
+                continue  # `_settled` starts from the nearest record that keeps it
             slope = np.array(rule.coefficients_raw)
             moving = space.numeric[numeric]
             rest = rule.limit - slope @ row_raw + slope[moving] @ (row_raw[moving] - space.center_raw[numeric])
@@ -276,7 +277,11 @@ class Corrector:
         def value(rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
             return PENALTY * np.maximum(miss(rows) - SLACK, 0.0) - worth(rows)
 
-        legal = [row for row in starts if self.actions.contains(row[None])[0]]
+        rows_raw = np.array(starts)
+        legal = rows_raw[self.actions.contains(rows_raw)]
+        if not len(legal) and self.actions.rules:
+            deadline = None if math.isinf(self.until) else self.until
+            legal = nearest_legal(self.actions, rows_raw, deadline=deadline)
         ends = [self.moves.descend(row, value, steps=STEPS, until=self.until) for row in legal]
         kept = np.array([row for row in ends if miss(row[None])[0] <= SLACK])
         return kept[worth(kept).argmax()] if len(kept) else None

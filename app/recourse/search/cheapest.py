@@ -7,7 +7,7 @@ weight matters. What remains is a covering knapsack with one constraint:
 * a box of continuous features is the fractional knapsack: fill in order of cost per gain, for all margins at once;
 * lattices, least changes, categories and a cap on the number of changes: branch and bound
   (`app.recourse.search.knapsack`);
-* linear rules between features, time that changes share and ordinals with levels that are not proposed do not fit that
+* rules between features, time that changes share and ordinals with levels that are not proposed do not fit that
   and go to the general mixed-integer solver.
 
 Papers that move single one-hot columns (paper 1's projection) get half categories; here a group is one item.

@@ -1,6 +1,6 @@
 """The cheapest legal record that today's model and a share of the future models accept.
 
-A *move* sets one feature to one value (or two, where a linear rule ties them). Each single move from a base record is
+A *move* sets one feature to one value (or two, where a rule ties them). Each single move from a base record is
 scored by every model. The search then assumes that the gains of moves of different features add up, model by model, so
 that thousands of combinations are judged without asking any model. The most promising ones are scored for real, and the
 search goes on from the best of them. So a few hundred rows suffice for any kind of model.

@@ -2,7 +2,7 @@
 
 Numbers go up or down by strides from a whole scale to a thousandth of it, by one lattice step, back to where they
 started and to the ends of their ranges; categories go to every level that may be proposed. Where a cap on changes is
-reached, one change is replaced by another; where a move breaks a linear rule, another number of the rule balances it.
+reached, one change is replaced by another; where a move breaks a rule, another feature of the rule balances it.
 """
 
 import time

@@ -51,6 +51,7 @@ class RuleBranching:
         lower, upper = self.start_raw.copy(), self.start_raw.copy()
         np.minimum.at(lower, columns, ends)
         np.maximum.at(upper, columns, ends)
+        lower, upper = self.actions.snap(np.array([lower, upper]))  # on the lattice to the last bit
         levels = {
             g: frozenset((int(self.start_raw[g]), *program.level[program.feature == g].tolist()))
             for g in self.actions.space.groups.tolist()
@@ -79,9 +80,11 @@ class RuleBranching:
             gap = CURVED_GAP if self._curved else GAP
             if not waiting or (best is not None and waiting[0][0] >= best.value - gap * (1.0 + abs(best.value))):
                 break
-            _, _, part = heapq.heappop(waiting)
+            bound, _, part = heapq.heappop(waiting)
             left = None if time_limit_s is None else until - time.monotonic()
             try:
+                if left is not None and left <= 0.0 and bound > -math.inf:
+                    raise DeadlineExceeded("The search for a record that keeps the rules found none in time.")
                 part = self.parts.tightened(part)
                 found = self._solved(part, cost, rows, lower, left)
             except Empty:

@@ -12,8 +12,8 @@ from itertools import product
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.actions.action_set import ActionSet, lattice_points
-from app.recourse.actions.ranges import tick_slack
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.ranges import lattice_point, tick_slack
 from app.recourse.actions.rules import AllOf, AnyOf, Comparison, Condition, LevelTest
 from app.recourse.search.enclosures import Enclosure, Quotient, Quotients, Range, Unbounded, Variable
 
@@ -335,5 +335,5 @@ class Parts:
         if step == 0.0:
             return end
         tick = way * (end - anchor) / step
-        point = float(lattice_points(np.array(way * math.floor(tick + float(tick_slack(tick)))), anchor, step))
+        point = lattice_point(int(way * math.floor(tick + float(tick_slack(tick)))), anchor, step)
         return way * max(way * point, way * fact) if way * fact <= way * end else point
