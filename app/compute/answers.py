@@ -16,7 +16,8 @@ from jaxtyping import Float
 from pydantic import AfterValidator, WithJsonSchema
 
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.actions.sentences import FeatureChange, changes
+from app.recourse.actions.providing import provided
+from app.recourse.actions.sentences import MONTHS_DIGITS, FeatureChange, changes
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.features import RawValue
 from app.recourse.result import (
@@ -288,7 +289,7 @@ def counterfactual_answer(
         rank=rank,
         applicant=action_set.space.record(found.row_raw),
         changes=changes_of(action_set, found.row_raw),
-        takes_months=found.takes_months,
+        takes_months=round(found.takes_months, MONTHS_DIGITS),
         cost=ChangeCost(total=found.cost, norm="l1", changed_features=len(found.changed)),
         validity=Validity(
             current=decision(found.score, found.probability),
@@ -314,7 +315,7 @@ def nearest_answer(action_set: ActionSet, found: Counterfactual) -> Nearest:
     return Nearest(
         applicant=action_set.space.record(found.row_raw),
         changes=changes_of(action_set, found.row_raw),
-        takes_months=found.takes_months,
+        takes_months=round(found.takes_months, MONTHS_DIGITS),
         probability=current.probability,
         score=found.score,
         favourable=current.favourable,
@@ -325,7 +326,10 @@ def nearest_answer(action_set: ActionSet, found: Counterfactual) -> Nearest:
 
 def changes_of(action_set: ActionSet, row_raw: Float[np.ndarray, "p"]) -> tuple[FeatureChange, ...]:
     """What differs from the factual."""
-    return changes(action_set.space.features, action_set.factual_raw, row_raw, action_set.clock)
+    clock, providing = action_set.clock, provided(action_set)
+    if providing is not None and not action_set.space.in_state(row_raw[None])[0, list(providing.given)].any():
+        clock = providing.clock  # stating a value takes no time; changing it does
+    return changes(action_set.space.features, action_set.factual_raw, row_raw, clock)
 
 
 def plan_answer(plan: PlanCertificate | None) -> Plan | None:

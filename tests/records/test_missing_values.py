@@ -1,10 +1,12 @@
 """Missing values and special codes, in every format that can have them, with every method."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from app.compute.answers import changes_of
 from app.recourse import CertificateParams, RecourseProblem, action_set, solve
 from app.recourse.actions.providing import provided
 from app.recourse.actions.sentences import changes
@@ -113,7 +115,7 @@ def test_a_missing_value_may_be_provided_at_a_cost_of_its_own(providing: tuple[M
                 kinds["kept"] += 1
                 continue
             kinds["provided"] += 1
-            assert told["income"].text.startswith("Provide the income: ")
+            assert told["income"].text.startswith("State the income; this answer holds for ")
             assert told["income"].delta is None
             assert any("provides values that are missing" in warning for warning in result.warnings)
             # The cost, by hand: of providing, from the typical value on, and of the other changes.
@@ -134,3 +136,34 @@ def test_what_may_not_be_provided_stays_missing(registered: Registered) -> None:
     space = registered.loaded.black_box.space
     record = next(one for one in registered.refused if one["income"] is None)
     assert provided(action_set(space, space.read(record))) is None
+
+
+def test_stating_a_value_takes_no_time(tmp_path: Path) -> None:
+    pytest.importorskip("xgboost")
+    table, repaid = records()
+    model = FORMATS["xgboost"](table, repaid)
+    model.missing = {"income": {"provide": True, "provide_cost": 0.0, "takes": {"months": 2, "months_per_unit": 0.01}}}
+    loaded = Registry(tmp_path / "store").register(model.write(tmp_path / "model", table, repaid)).load()
+    space = loaded.black_box.space
+    factual_raw = space.read(next(one for one in table if one["income"] is None))
+    actions = action_set(space, factual_raw)
+    income = space.names.index("income")
+    stating = provided(actions)
+    assert stating is not None
+    (stated,) = changes_of(actions, stating.factual_raw)
+    assert (stated.feature, stated.takes_months) == ("income", 0.0)
+    higher_raw = stating.factual_raw.copy()
+    higher_raw[income] += 100.0
+    (raised,) = changes_of(actions, higher_raw)
+    assert raised.takes_months == 2.0 + 0.01 * 100.0
+
+
+def test_a_split_may_ask_only_whether_a_value_is_missing(tmp_path: Path) -> None:
+    """LightGBM writes the threshold of such a split as `inf`."""
+    pytest.importorskip("lightgbm")
+    table, _ = records()
+    model = FORMATS["lightgbm"](table, np.array([one["income"] is not None for one in table]))
+    assert b"inf" in model.content
+    loaded = Registry(tmp_path / "store").register(model.write(tmp_path / "model", table, np.ones(len(table)))).load()
+    scored = loaded.black_box.score_raw(loaded.black_box.space.read_many(table, pointer=""))
+    np.testing.assert_array_equal(scored >= 0.0, [one["income"] is not None for one in table])

@@ -12,7 +12,17 @@ from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Bounds, Constraints
 from app.recourse.actions.ranges import LEAST_SHARE, least_worth
 from app.recourse.actions.timing import Timing
-from app.recourse.features import Advice, Change, Feature, FeatureSpace, FeatureType, MaxChange, MovesWithTime, Takes
+from app.recourse.features import (
+    Advice,
+    Change,
+    Feature,
+    FeatureSpace,
+    FeatureType,
+    MaxChange,
+    Missing,
+    MovesWithTime,
+    Takes,
+)
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import METHODS, solve
@@ -108,7 +118,9 @@ def test_codes_are_states_that_nobody_enters_or_leaves() -> None:
 
 
 def test_a_missing_category_is_never_proposed() -> None:
-    space = FeatureSpace([Feature(name="home", type=FeatureType.CATEGORICAL, categories=("a", "b"), missing="nan")])  # type: ignore[arg-type]
+    space = FeatureSpace(
+        [Feature(name="home", type=FeatureType.CATEGORICAL, categories=("a", "b"), missing=Missing.NAN)]
+    )
     assert action_set(space, np.array([0.0])).levels(0) == (0, 1)
     assert not action_set(space, np.array([2.0])).movable.any()
 

@@ -58,7 +58,7 @@ class Range:
     @property
     def is_open(self) -> bool:
         """Whether the feature may change."""
-        return self.lower != self.upper if self.levels is None else len(self.levels) > 1
+        return bool(self.lower != self.upper) if self.levels is None else len(self.levels) > 1
 
 
 def limits_of(

@@ -21,6 +21,9 @@ MOST_PLACES = 15
 COUNTED_UNITS = frozenset({"years", "months", "weeks", "days", "hours"})
 """Units that lose their plural for one."""
 
+MONTHS_DIGITS = 4
+"""Digits after the point of months in answers."""
+
 CURRENCY_SIGNS = frozenset("$€£¥")
 """Units written before the number."""
 
@@ -39,6 +42,8 @@ class FeatureChange:
     unit: str | None
     takes_months: float
     """How long the change takes; 0 where the model says nothing of it."""
+    by_time: bool
+    """Whether time does this by itself: it is no advice, costs nothing and is not counted."""
     text: str
     """What to do, as a sentence; or what time does by itself."""
 
@@ -48,7 +53,8 @@ def changes(
 ) -> tuple[FeatureChange, ...]:
     """What a person has to change to get from one raw row to another, in the order of the schema.
 
-    With what time changes by itself until then, which is not advice; protected features are not named in sentences.
+    What time changes by itself until then, which is not advice, comes last, but for protected features, of which
+    nothing is said.
     """
     months, total = clock.each(row_raw[None])[0], float(clock.total(row_raw[None])[0])
     return tuple(
@@ -56,7 +62,8 @@ def changes(
             features[j], float(factual_raw[j]), float(row_raw[j]), float(months[j]),
             after_months=total if clock.passive[j] else None,
         )
-        for j in np.flatnonzero(factual_raw != row_raw).tolist()
+        for j in sorted(np.flatnonzero(factual_raw != row_raw).tolist(), key=lambda j: bool(clock.passive[j]))
+        if not (clock.passive[j] and features[j].protected)
     )  # fmt: skip
 
 
@@ -67,11 +74,9 @@ def _change(
     before_text, after_text = _texts(feature, before_raw, after_raw)
     text = f"{_verb(feature, after_raw > before_raw)} the {name_text(feature)} from {before_text} to {after_text}."
     if before is None:
-        text = f"Provide the {name_text(feature)}: {after_text}."
-    if feature.protected and after_months is None:
+        text = f"State the {name_text(feature)}; this answer holds for {after_text}."
+    if feature.protected:
         text = "A protected attribute is different."
-    elif feature.protected and after_months is not None:
-        text = f"In {months_text(after_months)} time has changed a protected attribute."
     elif after_months is not None:
         text = f"In {months_text(after_months)} the {name_text(feature)} is {after_text}."
     return FeatureChange(
@@ -80,7 +85,8 @@ def _change(
         to=after,
         delta=_delta(feature, before_raw, after_raw),
         unit=feature.unit,
-        takes_months=takes_months,
+        takes_months=round(takes_months, MONTHS_DIGITS),
+        by_time=after_months is not None,
         text=text,
     )
 

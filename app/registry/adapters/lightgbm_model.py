@@ -149,7 +149,9 @@ def _tree(block: Mapping[str, str], pointer: str) -> tuple[Tree, np.ndarray]:
             raise _damaged(f"{pointer}/{key}", "is missing") from error
         except (ValueError, OverflowError) as error:
             raise _damaged(f"{pointer}/{key}", "is no list of numbers") from error
-        if len(values) != count or not np.isfinite(values).all():
+        # A threshold of inf sends every number left, and only a missing one may go right.
+        known = values < np.inf if key != "threshold" else ~np.isnan(values)
+        if len(values) != count or not (known & (values > -np.inf)).all():
             raise _damaged(f"{pointer}/{key}", f"must be {count} finite numbers")
         if kind is np.int64 and ((values < -LIMIT) | (values > LIMIT)).any():
             raise _damaged(f"{pointer}/{key}", "has numbers that no tree has")

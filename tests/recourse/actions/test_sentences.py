@@ -89,12 +89,12 @@ def test_what_time_does_is_no_advice_and_what_is_protected_has_no_name() -> None
     ]
     found = listed(features, [30, 5, 0, 0], [31, 6, 1, 1])
     assert [change.text for change in found] == [
-        "In 14 months the age is 31 years.",
-        "In 14 months time has changed a protected attribute.",
         "A protected attribute is different.",
         "Raise the education from low to high.",
+        "In 14 months the age is 31 years.",
     ]
-    assert [change.takes_months for change in found] == [12, 12, 0, 14]
+    assert [change.takes_months for change in found] == [0, 14, 12]
+    assert [change.by_time for change in found] == [False, False, True]
     assert [months_text(months) for months in (1, 0.26, 2.957, 12)] == [
         "1 month", "0.3 months", "3 months", "12 months",
     ]  # fmt: skip
