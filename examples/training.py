@@ -18,7 +18,7 @@ import yaml
 from pydantic import TypeAdapter
 from safetensors.torch import save
 
-from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding
+from app.recourse.features import Feature, FeatureSpace, fit_encoding
 from app.recourse.models.black_box import sigmoid
 
 WEIGHTS = "weights.safetensors"
@@ -183,13 +183,20 @@ def _text(value: object) -> str:
 def _stated(feature: Feature) -> dict[str, Any]:
     """What the manifest says about a feature: everything that is not a default, and what a person can do."""
     whole = TypeAdapter(Feature)
-    kept = {*whole.dump_python(feature, exclude_defaults=True, by_alias=True), "change"}
-    stated = {
-        key: value for key, value in whole.dump_python(feature, mode="json", by_alias=True).items() if key in kept
-    }
-    if feature.type is FeatureType.INTEGER:
-        stated |= {key: int(stated[key]) for key in ("min", "max", "step") if key in stated}
-    return stated
+    stated = whole.dump_python(feature, mode="json", exclude_defaults=True, by_alias=True)
+    stated = {key: stated.get(key, value) for key, value in whole.dump_python(feature, by_alias=True).items()
+              if key in stated or key == "change"}  # fmt: skip
+    return {
+        key: _plain(value) if key in ("min", "max", "step") or isinstance(value, dict) else value
+        for key, value in stated.items()
+    } | {"change": feature.change.value}
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers without a point, also in mappings."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return int(value) if isinstance(value, float) and value == int(value) else value
 
 
 def _flow(mapping: dict[str, Any]) -> str:

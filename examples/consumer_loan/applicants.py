@@ -8,7 +8,7 @@ on the income, on the record of paying, and on chance.
 
 import numpy as np
 
-from app.recourse.features import Change, Feature, FeatureType
+from app.recourse.features import Advice, Change, Feature, FeatureType, MaxChange, MovesWithTime, Takes
 
 EMPLOYMENT = ("under 1 year", "1 to 3 years", "3 to 7 years", "over 7 years")
 SAVINGS = ("none", "under 1,000 EUR", "1,000 to 5,000 EUR", "5,000 to 15,000 EUR", "over 15,000 EUR")
@@ -18,11 +18,11 @@ PURPOSE = ("car", "home improvement", "debt consolidation", "education", "other"
 FEATURES = (
     Feature(
         name="age", type=FeatureType.INTEGER, label="Age", unit="years", min=18, max=80,
-        change=Change.INCREASE, noise=False, cost=6.0,
+        change=Change.NONE, noise=False, moves_with_time=MovesWithTime(per_year=1),
     ),
     Feature(
         name="monthly_income", type=FeatureType.CONTINUOUS, label="Net monthly income", unit="EUR", min=500, max=15000,
-        decimals=0, change=Change.INCREASE, cost=4.0,
+        decimals=0, change=Change.INCREASE, cost=4.0, max_change=MaxChange(relative=0.2),
     ),
     Feature(
         name="monthly_debt", type=FeatureType.CONTINUOUS, label="Monthly payments on other debts", unit="EUR", min=0,
@@ -46,13 +46,14 @@ FEATURES = (
     ),
     Feature(
         name="employment", type=FeatureType.ORDINAL, label="Time in the current job", categories=EMPLOYMENT,
-        action="Extend", change=Change.INCREASE, cost=3.0,
+        action="Extend", change=Change.INCREASE, cost=3.0, takes=Takes(months_per_level=24),
     ),
     Feature(
         name="savings", type=FeatureType.ORDINAL, label="Savings", categories=SAVINGS, change=Change.INCREASE, cost=1.2,
     ),
     Feature(
         name="housing", type=FeatureType.CATEGORICAL, label="Housing", categories=HOUSING, change=Change.ANY, cost=6.0,
+        advice=Advice(categories=("rented", "with family")), takes=Takes(months=3),
     ),
     Feature(
         name="purpose", type=FeatureType.CATEGORICAL, label="Purpose of the loan", categories=PURPOSE,
@@ -66,7 +67,9 @@ FEATURES = (
 """In the order of the columns of `applicants`.
 
 `cost` is the lender's policy on what to advise first: a standard deviation of income is harder to come by than one of
-the card balance, and nobody is told to move house while anything else helps.
+the card balance, and nobody is told to move house while anything else helps, nor to buy one. Two years more in a job
+take two years, so they are no advice for an answer of three months. An income is not advised to grow by more than a
+fifth.
 """
 
 ANNUAL_RATE = 0.08
