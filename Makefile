@@ -70,7 +70,7 @@ check: $(STAMP)
 	$(BIN)/mypy -p app -p examples -p benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
-	TEST_TYPES=1 $(PYTEST) tests/recourse --ignore tests/recourse/test_dials.py --seeds 1
+	TEST_TYPES=1 $(PYTEST) tests/recourse --ignore tests/recourse/test_dials.py --seeds 1 --hypothesis-profile types
 	$(MAKE) test ARGS='$(EVERYTHING)' || $(BIN)/pytest --last-failed --last-failed-no-failures none $(EVERYTHING)
 
 openapi: $(STAMP)

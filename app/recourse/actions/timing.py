@@ -50,11 +50,11 @@ def months_of(feature: Feature, distance: float) -> float:
 
 def distance_within(feature: Feature, months: float) -> float:
     """How far a feature can move in this time, raw units or levels; negative where there is no time for any change."""
-    left = months * (1.0 + SLACK) - feature.takes.months
+    left = months - feature.takes.months
     per = 0.0 if feature.is_group else _per_distance(feature)
-    if left < 0.0:
+    if left < -SLACK * months:
         return -1.0
-    return left / per if per > 0.0 else math.inf
+    return max(left, 0.0) / per if per > 0.0 else math.inf
 
 
 def _per_distance(feature: Feature) -> float:
