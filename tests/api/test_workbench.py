@@ -231,10 +231,11 @@ def test_a_limit_that_blocks_is_named_and_can_be_taken_back(workbench: Open) -> 
     page.click("#ask")
     page.wait_for_selector("#allow")
     assert text(page, "#answer-body h3") == "No way to a yes was found"
-    assert "“Net monthly income” has to stay as it is." in text(page, "#answer-body")
+    blocking = "“Share of card and overdraft limits in use” has to stay as it is."
+    assert blocking in text(page, "#answer-body")
     page.click("#allow")
     page.wait_for_selector(".changes")
-    assert text(page, ".changes").startswith("Increase the net monthly income")
+    assert text(page, ".changes").startswith("Reduce the share of card and overdraft limits in use")
 
 
 @pytest.mark.slow
