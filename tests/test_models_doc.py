@@ -7,16 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from app.cli import cli
 from app.recourse.features import Feature, MaxChange, MovesWithTime, Takes
 from app.registry.artifact import Artifact, Endpoint, Format
-from app.registry.draft import Draft
 from app.registry.manifest import Manifest
+from app.registry.parsed_manifest import ParsedManifest
 from app.registry.registry import Registry
 from tests.optional import library
 
 TEXT = (Path(__file__).parents[1] / "docs/models.md").read_text()
-COMMON, *EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+PIPELINE, COMMON, *EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 LIBRARIES = {"onnx": ("skl2onnx", "onnxruntime"), "xgboost": ("xgboost",), "lightgbm": ("lightgbm",)}
 
 
@@ -29,6 +31,20 @@ def example(form: str) -> str:
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_the_example_of_a_pipeline_drafts_and_registers_as_its_command_says(directory: Path) -> None:
+    library("skops.io")
+    exec(PIPELINE, {})
+    (command,) = re.findall(r"^# recourse (models draft .*)$", PIPELINE, re.MULTILINE)
+    done = CliRunner().invoke(cli, command.split())
+    assert done.exit_code == 0, done.output
+    assert "favourable: good: confirmed by the scores" in done.output
+    registered = Registry(directory / "store").register(directory / "loan")
+    assert registered.registration.warnings == ()
+    assert {f.name: f.type.value for f in registered.manifest.features} == {
+        "income": "integer", "debts": "integer", "savings": "ordinal", "housing": "categorical",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -46,6 +62,14 @@ def test_each_example_of_records_registers(directory: Path, name: str, of_featur
     assert registered.registration.warnings == ()
     features = registered.manifest.features
     assert {key: value for f in features for key in of_feature if (value := getattr(f, key))} == of_feature
+
+
+def test_the_example_of_categories_registers(directory: Path) -> None:
+    library("xgboost")
+    exec(COMMON + example("xgboost") + example("categories"), {})
+    registered = Registry(directory / "store").register(directory / "categories")
+    assert registered.registration.warnings == ()
+    assert not registered.load().black_box.fractional
 
 
 def test_the_example_of_advice_registers(directory: Path) -> None:
@@ -82,7 +106,7 @@ def test_the_remote_example_is_sound(directory: Path) -> None:
     exec(COMMON + example("linear"), {})
     (artifact,) = re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     manifest = yaml.safe_load((directory / "linear/model.yaml").read_text()) | yaml.safe_load(artifact)
-    assert Draft.of(manifest).faults == ()
+    assert ParsedManifest.of(manifest).faults == ()
 
 
 def test_every_key_is_in_a_table() -> None:

@@ -25,6 +25,7 @@ class Format(StrEnum):
     LIGHTGBM = "lightgbm"
     ONNX = "onnx"
     HTTP = "http"
+    SCORECARD = "scorecard"
 
 
 class ManifestPart(BaseModel):
@@ -65,10 +66,12 @@ class Artifact(ManifestPart):
     """Digest of the file; a file with another digest is never loaded."""
     architecture: Architecture | None = None
     """The network, for the format `torch`."""
-    output: Name | None = None
+    output_name: Name | None = None
     """Name of the output to use, for the format `onnx`; required if several would fit."""
     column: Column | None = None
     """Column of that output which is the favourable class, for the format `onnx`; `favourable` when absent."""
+    map: dict[Name, Name | None] | None = None
+    """The model's own name of each encoded column, or of each feature with ``input: raw``; null for one it lacks."""
 
 
 class Protocol(StrEnum):
@@ -94,14 +97,17 @@ class Endpoint(ManifestPart):
     url: Name
     """Address for POST, such as ``https://host/v2/models/credit/infer``, at a host that the operator allows."""
     protocol: Protocol
-    output: Name | None = None
+    output_name: Name | None = None
     """Name of the output tensor; with `mlflow`, of the column, where predictions have named columns."""
-    input: Name = "input"
+    input_name: Name = "input"
     """Name of the tensor of encoded points; raw records have one for each feature (`oip-v2`)."""
     datatype: Datatype = Datatype.FP64
     """Datatype of tensors of fractional numbers (`oip-v2`)."""
     column: Column | None = None
     """Column of the output which is the favourable class; `favourable` when absent."""
+    map: dict[Name, Name | None] | None = None
+    """The server's own name of each encoded column (`mlflow`), or of each feature of raw records; null for one it does
+    not take."""
     timeout_s: Annotated[float, Field(gt=0, le=600)] = 10.0
     """Time limit of one request; the deadline of the answer may be earlier."""
     max_batch: Annotated[int, Field(ge=2 * PINS, le=1_000_000)] = 5_000
@@ -118,7 +124,9 @@ class Endpoint(ManifestPart):
     @property
     def sha256(self) -> str:
         """Digest of this description, not of the remote model."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        # Without keys that came later, so that a description from before them keeps its digest.
+        later = {"map"} if self.map is None else set()
+        return hashlib.sha256(self.model_dump_json(exclude=later).encode()).hexdigest()
 
     @property
     def place(self) -> tuple[str, str, int]:

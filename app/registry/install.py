@@ -13,20 +13,24 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from app.errors import Fault, ModelExists, ModelRefused, ModelUnavailable, ModelUnusable
-from app.recourse.features import LARGEST, FeatureSpace, ModelColumns, ModelSpace, fit_encoding, fit_spread
-from app.recourse.models.black_box import BlackBox
+from app.errors import Fault, ModelExists, ModelOutputInvalid, ModelRefused, ModelUnavailable, ModelUnusable
+from app.recourse.features import LARGEST, Encoding, FeatureSpace, ModelColumns, ModelSpace, fit_encoding, fit_spread
+from app.recourse.models.black_box import BlackBox, Input, Output, favourable
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.artifact import digest_fault
 from app.registry.artifact import Endpoint, Format
-from app.registry.draft import Draft, read_manifest
 from app.registry.files import copy, flush_directory, inside, write
+from app.registry.lender_scores import SCORE, TOLERANCE, Comparison, compare, read_scores, scores_in
 from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, Manifest
+from app.registry.parsed_manifest import ParsedManifest, read_manifest
+from app.registry.performance import performance
 from app.registry.profile import Outcomes, Profile, pack
+from app.registry.readable_faults import readable
 from app.registry.reference import outcome, read_reference
 from app.registry.trust import Trust
 from app.registry.version import Registration, noted_warnings
@@ -38,10 +42,20 @@ STALE_S = 24 * 3600
 """Age at which temporary directories of killed registrations are removed."""
 
 
-def install(source: Path, root: Path, *, trust: Trust, registered_at: datetime, active: bool = True) -> Path:
+def install(
+    source: Path,
+    root: Path,
+    *,
+    trust: Trust,
+    registered_at: datetime,
+    active: bool = True,
+    scores: Path | None = None,
+    tolerance: float = TOLERANCE,
+) -> Path:
     """Install the model directory `source` in the store `root`; returns the directory of the version.
 
-    If not `active`, it can be examined by its full name, but answers no applicants.
+    If not `active`, it can be examined by its full name, but answers no applicants. The lender's own scores of the
+    reference records, in the file `scores` or a column of the reference, must agree with the model's to `tolerance`.
 
     Raises
     ------
@@ -50,11 +64,12 @@ def install(source: Path, root: Path, *, trust: Trust, registered_at: datetime, 
     OSError : the disk is full, the store cannot be written
     """
     content = _manifest_bytes(source)
-    draft = read_manifest(content)
-    if draft.manifest:
-        _refuse_existing(_target(root, draft.manifest), draft.manifest)
+    parsed = read_manifest(content)
+    if parsed.manifest:
+        _refuse_existing(_target(root, parsed.manifest), parsed.manifest)
     with _incoming(root) as incoming:
-        examination = _Examination(source, incoming, draft, list(draft.faults))
+        examination = _Examination(source, incoming, parsed, list(parsed.faults), tolerance=tolerance)
+        examination.given = None if scores is None else read_scores(scores)
         examination.digests[MANIFEST] = write(incoming / MANIFEST, content)
         examination.run(trust)
         manifest, profile = examination.verdict()
@@ -72,7 +87,7 @@ class _Examination:
 
     source: Path
     incoming: Path
-    draft: Draft
+    parsed: ParsedManifest
     faults: list[Fault]
     digests: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -81,20 +96,28 @@ class _Examination:
     columns: ModelColumns | None = None
     """The space of distances, and what the model takes."""
     profile: Profile | None = None
+    tolerance: float = TOLERANCE
+    """Largest difference to the lender's own scores."""
+    given: Float[np.ndarray, "n"] | None = None
+    """The lender's own scores of the reference records."""
+    checks: list[str] = field(default_factory=list)
+    """What was found in order, in sentences."""
 
     def run(self, trust: Trust) -> None:
         """Examine everything."""
         artifact_sound = self._copy_artifact()
         rows_raw = self._read_reference()
-        if self.draft.manifest is None or not artifact_sound:
+        if self.parsed.manifest is None or not artifact_sound:
             return
-        self.columns = self._fit(self.draft.manifest, rows_raw)
+        self.columns = self._fit(self.parsed.manifest, rows_raw)
         if self.columns is None:
             return
         with noted_warnings() as notes:
-            black_box = self._load(self.draft.manifest, self.columns, trust)
+            black_box = self._load(self.parsed.manifest, self.columns, trust)
             if black_box is not None and rows_raw is not None:
-                self._profile(black_box, rows_raw, self.draft.manifest)
+                self._profile(black_box, rows_raw, self.parsed.manifest)
+            if black_box is not None and self.profile is not None and rows_raw is not None:
+                self._check(black_box, self.profile.reference.scores, rows_raw, self.parsed.manifest, trust)
         self.notes += notes
 
     def verdict(self) -> tuple[Manifest, Profile]:
@@ -104,11 +127,11 @@ class _Examination:
         ------
         ModelRefused : there is any fault
         """
-        if self.faults or self.draft.manifest is None or self.profile is None:
-            count = len(self.faults)
-            detail = f"{self.source} cannot be registered: {count} {'fault' if count == 1 else 'faults'}"
-            raise ModelRefused(detail, faults=self.faults)
-        return self.draft.manifest, self.profile
+        if self.faults or self.parsed.manifest is None or self.profile is None:
+            faults = readable(self.faults, self.parsed.names)
+            detail = f"{self.source} cannot be registered: {len(faults)} {'fault' if len(faults) == 1 else 'faults'}"
+            raise ModelRefused(detail, faults=faults)
+        return self.parsed.manifest, self.profile
 
     def _copy(self, path: str, pointer: str) -> Path | None:
         try:
@@ -123,7 +146,7 @@ class _Examination:
 
     def _copy_artifact(self) -> bool:
         """Whether the artifact, if it is a file, exists with the digest of the manifest."""
-        artifact = self.draft.artifact
+        artifact = self.parsed.artifact
         if isinstance(artifact, Endpoint):
             return True
         if artifact is None or self._copy(artifact.path, "/artifact/path") is None:
@@ -135,14 +158,17 @@ class _Examination:
         return True
 
     def _read_reference(self) -> Float[np.ndarray, "n p"] | None:
-        path = self._copy(self.draft.reference, "/reference") if self.draft.reference else None
-        if path is None or self.draft.features is None:
+        path = self._copy(self.parsed.reference, "/reference") if self.parsed.reference else None
+        if path is None or self.parsed.features is None:
             return None
         # Derived columns follow from the others.
-        features = tuple(feature for feature in self.draft.features if feature.derived is None)
-        label = self.draft.label
+        features = tuple(feature for feature in self.parsed.features if feature.derived is None)
+        label = self.parsed.label
         table, faults = read_reference(path, features if label is None else (*features, outcome(label)))
         self.faults += faults
+        if self.given is None:
+            self.given, wrong = scores_in(path, [feature.name for feature in self.parsed.features])
+            self.faults += wrong
         if table is None or label is None:
             return table
         self.favourable = table[:, -1] == 1.0
@@ -165,9 +191,12 @@ class _Examination:
         return None if endless else columns
 
     def _load(self, manifest: Manifest, columns: ModelColumns, trust: Trust) -> BlackBox | None:
-        load = ADAPTERS[manifest.artifact.format].load
+        adapter = ADAPTERS[manifest.artifact.format]
         try:
-            return load(manifest, self.incoming, columns.model, trust).of_columns(columns)
+            found = adapter.load(manifest, self.incoming, columns.model, trust).of_columns(columns)
+            faults = adapter.check(found) if adapter.check else []
+            self.faults += faults
+            return None if faults else found
         except ModelRefused as error:
             self.faults += error.faults
         except ModelUnusable as error:
@@ -178,13 +207,63 @@ class _Examination:
         try:
             outcomes = None
             # For other formats, future models measure the effect of retraining.
-            if self.favourable is not None and manifest.artifact.format is Format.LINEAR:
+            refitted = manifest.artifact.format is Format.LINEAR and manifest.output is not Output.POINTS
+            if self.favourable is not None and refitted:
                 outcomes = Outcomes(favourable=self.favourable, refits=manifest.refits)
             self.profile = Profile.of(black_box, rows_raw, manifest.parsed_rules(), outcomes)
         except ModelRefused as error:
             self.faults += error.faults
         except ModelUnavailable as error:
             self.faults.append(Fault("/artifact/url", error.detail))
+
+    def _check(
+        self,
+        black_box: BlackBox,
+        scores: Float[np.ndarray, "n"],
+        rows_raw: Float[np.ndarray, "n p"],
+        manifest: Manifest,
+        trust: Trust,
+    ) -> None:
+        """Hold the scores against the lender's own, and against the true outcomes."""
+        if self.given is not None and len(self.given) != len(scores):
+            detail = f"there are {len(self.given)} scores for {len(scores)} records; give one for each, in their order"
+            self.faults.append(Fault(f"/reference/{SCORE}", detail))
+        elif self.given is not None:
+            found = compare(black_box, scores, self.given, self.tolerance)
+            if found.agrees:
+                self.checks.append(found.sentence)
+            else:
+                reason = found.reason or self._other_scales(found, rows_raw, manifest, trust)
+                detail = ". ".join(filter(None, (found.sentence, reason)))
+                self.faults.append(Fault(f"/reference/{SCORE}", detail))
+        if self.favourable is None:
+            return
+        judged = performance(scores, self.favourable, favourable(scores))
+        if judged is not None:
+            self.checks.append(judged.sentence)
+            self.notes += judged.warnings
+
+    def _other_scales(
+        self, compared: Comparison, rows_raw: Float[np.ndarray, "n p"], manifest: Manifest, trust: Trust
+    ) -> str:
+        """The encoding with which scores agree, as advice; empty where there is none."""
+        if manifest.input is not Input.ENCODED or isinstance(manifest.artifact, Endpoint):
+            return ""
+        for continuous in get_args(Encoding):
+            encoding = manifest.encoding.model_copy(update={"continuous": continuous})
+            other = manifest.model_copy(update={"encoding": encoding})
+            columns = fit_columns(other, rows_raw)
+            try:
+                load = ADAPTERS[manifest.artifact.format].load
+                black_box = load(other, self.incoming, columns.model, trust).of_columns(columns)
+                scores = black_box.score_raw(rows_raw)
+            except (ModelRefused, ModelUnusable, ModelOutputInvalid):
+                continue
+            if compare(black_box, scores, compared.given, compared.tolerance).agrees:
+                return f"With encoding: {{continuous: {continuous}}} they agree"
+        if manifest.encoding.continuous == "none":
+            return ""
+        return "Are center and scale of each number those of the training?"
 
 
 def _manifest_bytes(source: Path) -> bytes:
@@ -207,6 +286,7 @@ def _registration(profile: Profile, examination: _Examination, registered_at: da
         largest_distance=reference.largest_distance,
         largest_distance_exact=profile.exact,
         warnings=(*profile.warnings, *examination.notes),
+        notes=tuple(examination.checks),
     )
 
 

@@ -24,13 +24,14 @@ Pointers of faults are JSON pointers into the manifest; a fault inside a file is
 as ``/artifact/weights/duration`` or ``/reference/12/age`` (records count from 0).
 """
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
 from app.recourse.actions.rules import Rule
 from app.recourse.features import Encoding, Feature, Spread
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input, Output, PointScale
 from app.registry.artifact import AnyArtifact, Artifact, ManifestPart, Name
 from app.registry.rules import RuleParser
 
@@ -42,6 +43,8 @@ PROFILE = "profile.npz"
 STATUS = "status.json"
 INACTIVE = "inactive.json"
 
+RELEASED = "released.json"
+
 FUTURES = "futures"
 """Directory of the future models of a version."""
 PARTIAL = "futures.partial"
@@ -50,7 +53,7 @@ PARTIAL = "futures.partial"
 CALIBRATION = "calibration.json"
 """What earlier versions say about what this one tells of its future models."""
 
-INSTALLED = frozenset({MANIFEST, REGISTRATION, PROFILE, STATUS, INACTIVE, FUTURES, PARTIAL, CALIBRATION})
+INSTALLED = frozenset({MANIFEST, REGISTRATION, PROFILE, STATUS, INACTIVE, RELEASED, FUTURES, PARTIAL, CALIBRATION})
 """Names of files and directories that the store uses in the directory of an installed version."""
 
 ID = r"^[a-z0-9][a-z0-9._-]{0,63}$"
@@ -67,6 +70,17 @@ class EncodingChoice(ManifestPart):
     spread: Spread = "robust"
     """What distances, costs and noise are measured in, for numbers without `spread`: `robust`, a standard deviation of
     the reference that is not led by a few very large values, or `encoding`, the scales that the model takes."""
+
+
+class Odds(ManifestPart):
+    """What points say of the odds of the favourable class."""
+
+    pdo: Annotated[float, Field(gt=0)] = 20.0
+    """Points that double the odds."""
+    base_points: float | None = None
+    """Points at which the odds are `base_odds`."""
+    base_odds: Annotated[float, Field(gt=0)] | None = None
+    """Odds of the favourable class, such as 50 for 50 : 1; without them no probability is stated."""
 
 
 class FuturesChoice(ManifestPart):
@@ -103,12 +117,16 @@ class Manifest(ManifestPart):
     input: Input
     """`encoded` points, or a table of `raw` records."""
     output: Output
-    """`probability` or `logit` of the favourable class, or a `label`."""
+    """`probability` or `logit` of the favourable class, a `label`, or `points`."""
+    better: Literal["higher", "lower"] = "higher"
+    """Whether more points are better, or fewer."""
+    odds: Odds = Odds()
+    """What points say of the odds."""
     favourable: bool | int | str = 1
     """The favourable class, as the estimator names it. Linear models, networks and boosted trees have the classes 0
     and 1; a single output is that of class 1, so 0 inverts, for example, a probability of default."""
     threshold: float = Field(default_factory=_default_threshold)
-    """Smallest favourable output; 0.5, and 0 for a logit, when absent."""
+    """Smallest favourable output, the largest where fewer points are better; 0.5, and 0 for a logit, when absent."""
     encoding: EncodingChoice = EncodingChoice()
     features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=5_000)]
     """The columns of the model, in its order."""
@@ -133,6 +151,17 @@ class Manifest(ManifestPart):
         """The artifact, of a format that is a file."""
         assert isinstance(self.artifact, Artifact)
         return self.artifact
+
+    @property
+    def points(self) -> PointScale | None:
+        """How the points of this model become scores; None if it has another output."""
+        if self.output is not Output.POINTS:
+            return None
+        pdo, odds, at = self.odds.pdo, self.odds.base_odds, self.odds.base_points
+        signed = pdo if self.better == "higher" else -pdo
+        if odds is None or at is None:
+            return PointScale(pdo=signed)
+        return PointScale(pdo=signed, offset=math.log(odds) + (self.threshold - at) * math.log(2.0) / signed)
 
     def parsed_rules(self) -> tuple[Rule, ...]:
         """`rules` over raw rows. Raises `ValueError` for a rule with a fault."""

@@ -9,20 +9,31 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from app.errors import Fault
-from app.recourse.features import Feature, escape, schema_faults
+from app.recourse.features import Feature, Missing, escape, schema_faults
 from app.recourse.features.derived import derived_faults
 from app.recourse.models.black_box import LOGIT_LIMIT, Input, Output
 from app.registry.artifact import Architecture, Artifact, Endpoint, Format, Protocol
+from app.registry.form_sentences import sentence_of, unknown_key
 from app.registry.manifest import INSTALLED, Manifest
 from app.registry.rules import RuleParser
 
-_SENTENCES = {
-    "missing": "is missing",
-    "missing_keyword_only_argument": "is missing",
-    "missing_argument": "is missing",
-    "extra_forbidden": "is not a key that this part of a manifest has",
-    "unexpected_keyword_argument": "is not a key that a feature has",
-}
+_FEATURE_KEYS = tuple(field.name for field in fields(Feature))
+
+OWN_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "expect",
+    }
+    | {"expect", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "traceparent", "trailer"}
+    | {"transfer-encoding", "upgrade", "x-request-id"}
+)
+"""Headers that cannot hold a token."""
 
 
 def form_faults(error: ValidationError) -> list[Fault]:
@@ -49,10 +60,14 @@ def _pointer(details: ErrorDetails) -> str:
 def _sentence(details: ErrorDetails) -> str:
     if details["loc"][:1] == ("favourable",):
         return "must be the favourable class: a whole number, a text, true or false"
-    text = _SENTENCES.get(details["type"], details["msg"])
-    if details["type"] == "string_type" and isinstance(details["input"], bool | int | float):
-        text += "; put it in quotes"
-    return text
+    if details["type"] not in ("extra_forbidden", "unexpected_keyword_argument"):
+        return sentence_of(details)
+    key, place = str(details["loc"][-1]), details["loc"]
+    if place[0] == "features":
+        return unknown_key("a feature" if len(place) == 3 else "this part of a feature", key, _FEATURE_KEYS)
+    if place[0] == "artifact" and len(place) == 3:
+        return unknown_key("an artifact", key, {*Artifact.model_fields, *Endpoint.model_fields})
+    return unknown_key("this part of a manifest" if len(place) > 1 else "a manifest", key, Manifest.model_fields)
 
 
 def semantic_faults(manifest: Manifest) -> list[Fault]:
@@ -61,6 +76,7 @@ def semantic_faults(manifest: Manifest) -> list[Fault]:
         *feature_faults(manifest.features),
         *rule_faults(manifest.rules, manifest.features),
         *path_faults(manifest.artifact, manifest.reference),
+        *_raw_faults(manifest),
         *_output_faults(manifest),
         *label_faults(manifest),
         *_FORMAT_FAULTS[manifest.artifact.format](manifest),
@@ -94,6 +110,17 @@ def path_faults(artifact: Artifact | Endpoint | None, reference: str | None) -> 
     return faults
 
 
+def _raw_faults(manifest: Manifest) -> list[Fault]:
+    """Indicators, for which a table of records has no column."""
+    if manifest.input is not Input.RAW:
+        return []
+    return [
+        Fault(f"/features/{j}/missing", "must be nan or fill: a table of raw records has no column for an indicator")
+        for j, feature in enumerate(manifest.features)
+        if feature.missing is Missing.INDICATOR and not feature.is_group
+    ]
+
+
 def rule_faults(rules: Sequence[str], features: Sequence[Feature]) -> list[Fault]:
     """Rules that cannot be read, or that name what is not in the schema."""
     faults: list[Fault] = []
@@ -108,10 +135,25 @@ def rule_faults(rules: Sequence[str], features: Sequence[Feature]) -> list[Fault
 
 def _output_faults(manifest: Manifest) -> list[Fault]:
     if manifest.output is Output.PROBABILITY and not 0.0 < manifest.threshold < 1.0:
-        return [Fault("/threshold", "must be above 0 and below 1 for a model that outputs a probability")]
+        percent = f"; for {manifest.threshold:g} % write {manifest.threshold / 100:g}" if manifest.threshold > 1 else ""
+        return [Fault("/threshold", f"must be above 0 and below 1 for a model that outputs a probability{percent}")]
     if manifest.output is Output.LOGIT and not abs(manifest.threshold) < LOGIT_LIMIT:
         return [Fault("/threshold", f"must be a logit between -{LOGIT_LIMIT:g} and {LOGIT_LIMIT:g}")]
-    return []
+    return _points_faults(manifest)
+
+
+def _points_faults(manifest: Manifest) -> list[Fault]:
+    stated = manifest.model_fields_set
+    if manifest.output is not Output.POINTS:
+        return [Fault(f"/{key}", "belongs to output: points") for key in ("better", "odds") if key in stated]
+    faults = []
+    if "threshold" not in stated:
+        faults.append(Fault("/threshold", "is missing: the points from which the decision is favourable"))
+    if "favourable" in stated:
+        faults.append(Fault("/favourable", "does not belong to output: points; say better: lower if fewer are better"))
+    if (manifest.odds.base_odds is None) != (manifest.odds.base_points is None):
+        faults.append(Fault("/odds", "needs base_odds and base_points together, or neither"))
+    return faults
 
 
 def label_faults(manifest: Manifest) -> list[Fault]:
@@ -127,7 +169,7 @@ def label_faults(manifest: Manifest) -> list[Fault]:
 
 
 def _linear_faults(manifest: Manifest) -> list[Fault]:
-    faults = _no_architecture(manifest) + _numeric_output(manifest)
+    faults = _no_architecture(manifest) + _numeric_output(manifest, points=True)
     faults += _favourable_index(manifest)
     if manifest.input is not Input.ENCODED:
         faults.append(
@@ -140,6 +182,8 @@ def _torch_faults(manifest: Manifest) -> list[Fault]:
     faults = _numeric_output(manifest) + _favourable_index(manifest)
     if manifest.input is not Input.ENCODED:
         faults.append(Fault("/input", "must be encoded: a network takes numbers"))
+    if manifest.file.map is not None:
+        faults.append(Fault("/artifact/map", "is not for the format torch: a network takes every encoded column"))
     architecture = manifest.file.architecture
     if architecture is None:
         return [*faults, Fault("/artifact/architecture", "is missing: a state dict does not describe its network")]
@@ -167,16 +211,27 @@ def _sklearn_faults(manifest: Manifest) -> list[Fault]:
 
 
 def _boosting_faults(manifest: Manifest) -> list[Fault]:
-    faults = _no_architecture(manifest) + _numeric_output(manifest) + _favourable_index(manifest)
-    if manifest.input is not Input.ENCODED:
-        faults.append(Fault("/input", "must be encoded: the trees of this format take numbers"))
-    return faults
+    return _no_architecture(manifest) + _numeric_output(manifest) + _favourable_index(manifest)
 
 
 def _xgboost_faults(manifest: Manifest) -> list[Fault]:
     faults = _boosting_faults(manifest)
-    if not manifest.file.path.endswith(".json"):
-        faults.append(Fault("/artifact/path", 'must end in .json; booster.save_model("model.json") writes such a file'))
+    if not manifest.file.path.endswith((".json", ".ubj")):
+        detail = 'must end in .json or .ubj; booster.save_model("model.json") writes such a file'
+        faults.append(Fault("/artifact/path", detail))
+    return faults
+
+
+def _scorecard_faults(manifest: Manifest) -> list[Fault]:
+    faults = _no_architecture(manifest)
+    if manifest.output is not Output.POINTS:
+        faults.append(Fault("/output", "must be points for the format scorecard"))
+    if manifest.input is not Input.RAW:
+        faults.append(Fault("/input", "must be raw: attributes of a scorecard are values of records"))
+    if manifest.file.map is not None:
+        faults.append(Fault("/artifact/map", "is not for the format scorecard: its attributes name features"))
+    if not manifest.file.path.endswith((".csv", ".yaml", ".yml", ".json")):
+        faults.append(Fault("/artifact/path", "must end in .csv, .yaml or .json"))
     return faults
 
 
@@ -187,7 +242,9 @@ def _favourable_index(manifest: Manifest) -> list[Fault]:
 
 
 def _onnx_faults(manifest: Manifest) -> list[Fault]:
-    return _no_architecture(manifest) + _column_faults(manifest, manifest.file.column)
+    # A graph may name its classes.
+    named = manifest.file.column is None and manifest.output is Output.PROBABILITY
+    return _no_architecture(manifest) + ([] if named else _column_faults(manifest, manifest.file.column))
 
 
 def _http_faults(manifest: Manifest) -> list[Fault]:
@@ -198,16 +255,18 @@ def _http_faults(manifest: Manifest) -> list[Fault]:
         _ = endpoint.place
     except ValueError as error:
         faults.append(Fault("/artifact/url", str(error)))
-    if endpoint.protocol is Protocol.OIP_V2 and endpoint.output is None:
-        faults.append(Fault("/artifact/output", "is missing: servers of this protocol have outputs by name"))
+    if endpoint.protocol is Protocol.OIP_V2 and endpoint.output_name is None:
+        faults.append(Fault("/artifact/output_name", "is missing: servers of this protocol have outputs by name"))
     if endpoint.protocol is Protocol.MLFLOW:
         faults += [
             Fault(f"/artifact/{key}", "belongs to the protocol oip-v2")
-            for key in ("input", "datatype")
+            for key in ("input_name", "datatype")
             if key in endpoint.model_fields_set
         ]
     if endpoint.secret_header is not None and endpoint.secret is None:
         faults.append(Fault("/artifact/secret_header", "belongs to a secret"))
+    if (endpoint.secret_header or "").lower() in OWN_HEADERS:
+        faults.append(Fault("/artifact/secret_header", "must not be a header that the service or HTTP itself sets"))
     return faults
 
 
@@ -222,7 +281,7 @@ def _column_faults(manifest: Manifest, column: int | None) -> list[Fault]:
 def _only_onnx(manifest: Manifest) -> list[Fault]:
     return [
         Fault(f"/artifact/{key}", "belongs to the formats onnx and http")
-        for key in ("output", "column")
+        for key in ("output_name", "column")
         if getattr(manifest.file, key) is not None
     ]
 
@@ -233,8 +292,8 @@ def _no_architecture(manifest: Manifest) -> list[Fault]:
     return [Fault("/artifact/architecture", "belongs to the format torch")]
 
 
-def _numeric_output(manifest: Manifest) -> list[Fault]:
-    if manifest.output is Output.LABEL:
+def _numeric_output(manifest: Manifest, *, points: bool = False) -> list[Fault]:
+    if manifest.output is Output.LABEL or (manifest.output is Output.POINTS and not points):
         return [Fault("/output", f"must be probability or logit for the format {manifest.artifact.format}")]
     return []
 
@@ -247,4 +306,5 @@ _FORMAT_FAULTS: dict[Format, Callable[[Manifest], list[Fault]]] = {
     Format.LIGHTGBM: _boosting_faults,
     Format.ONNX: _onnx_faults,
     Format.HTTP: _http_faults,
+    Format.SCORECARD: _scorecard_faults,
 }

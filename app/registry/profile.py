@@ -14,10 +14,11 @@ from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate, Fault, ModelOutputInvalid, ModelRefused, SolverFailed
 from app.recourse.actions.rules import Rule
-from app.recourse.models.black_box import BlackBox, favourable
+from app.recourse.models.black_box import BlackBox, Output, favourable, sigmoid
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.problem import Reference
 from app.recourse.surrogate.refits import LEAST, refit_moments
+from app.registry.lender_scores import outputs_of
 
 EXACT_RECORDS = 5_000
 """Largest number of distinct records for which all pairs are compared."""
@@ -30,6 +31,9 @@ SUBSET_SEED = 0
 
 REFITS_SEED = 0
 """Seed of the random halves of the refits."""
+
+FEW = 10
+"""Records below which a column may well be the same in all of them."""
 
 AGREEMENT = 0.75
 """Share of the reference records on which the model and its refits should agree; less raises a warning."""
@@ -82,7 +86,8 @@ class Profile:
             largest_distance=largest,
             weight_moments=None if outcomes is None else _weight_moments(black_box, rows_raw, outcomes),
         )
-        return cls(reference=reference, exact=exact, warnings=tuple(_warnings(reference, rules)))
+        warnings = (*_odd(black_box, reference), *_warnings(reference, rules))
+        return cls(reference=reference, exact=exact, warnings=warnings)
 
 
 def _score(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
@@ -147,13 +152,49 @@ def _weight_moments(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], out
         raise ModelRefused(faults=[Fault("/label", detail)]) from error
 
 
-def _warnings(reference: Reference, rules: tuple[Rule, ...]) -> list[str]:
+def _odd(black_box: BlackBox, reference: Reference) -> list[str]:
+    """Warnings of decisions that are all alike, and of columns that are."""
     found: list[str] = []
     yes, count = len(reference.favourable), len(reference.scores)
     if yes == 0:
-        found.append("The model accepts none of its reference records, so most methods will find no way to a yes.")
+        found.append(
+            "The model accepts none of its reference records, so most methods will find no way to a yes"
+            + _outputs_beside(black_box, reference)
+        )
     if yes == count:
-        found.append("The model accepts all of its reference records.")
+        found.append("The model accepts all of its reference records" + _outputs_beside(black_box, reference))
+    if black_box.output is Output.LOGIT and black_box.threshold == 0.5:
+        found.append(
+            f"The threshold 0.5 of a logit is a probability of {sigmoid(0.5):.0%}; a logit of 0 is one of 50%. "
+            "Which is meant?"
+        )
+    constant = [
+        name
+        for name, column in zip(reference.space.names, reference.rows_raw.T, strict=True)
+        if count >= FEW and (column == column[0]).all()
+    ]
+    if constant:
+        found.append(
+            f"The same in all reference records, so that nothing is known about it: {', '.join(constant[:10])}"
+            + (f" and {len(constant) - 10} more." if len(constant) > 10 else ".")
+        )
+    return found
+
+
+def _outputs_beside(black_box: BlackBox, reference: Reference) -> str:
+    """The range of the outputs beside the threshold, as the end of a sentence."""
+    if black_box.output is Output.LABEL:
+        return ": are favourable and the labels of the model written alike?"
+    outputs = outputs_of(black_box, reference.scores)
+    return (
+        f": its outputs lie between {outputs.min():.3g} and {outputs.max():.3g}, the threshold is "
+        f"{black_box.threshold:g}. Is it in their unit, and is favourable the right class?"
+    )
+
+
+def _warnings(reference: Reference, rules: tuple[Rule, ...]) -> list[str]:
+    found: list[str] = []
+    count = len(reference.scores)
     if reference.weight_moments is not None:
         refitted = homogeneous(reference.X) @ reference.weight_moments.mean >= 0.0
         alike = float(np.mean(refitted == favourable(reference.scores)))

@@ -16,9 +16,25 @@ MAX_CELL_FAULTS = 20
 """Largest number of invalid cells listed; the others are only counted."""
 
 
+MAX_LINES = 5
+"""Largest number of lines listed in which a column has the same fault."""
+
+
 def outcome(label: str) -> Feature:
     """The column of true outcomes, to read along with the features: 1 for favourable, 0 for not."""
     return Feature(name=label, type=FeatureType.ORDINAL, categories=("0", "1"))
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell that cannot be read."""
+
+    record: int
+    name: str
+    """Of the column."""
+    line: int
+    text: str
+    """What it must be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +60,7 @@ def read_reference(path: Path, features: Sequence[Feature]) -> tuple[Float[np.nd
     if ragged:
         return None, faults + ragged
     columns = [_column(table, feature) for feature in features if table.header.count(feature.name) == 1]
-    bad = sorted((cell for _, found in columns for cell in found), key=lambda cell: cell[0])
+    bad = sorted((cell for _, found in columns for cell in _folded(found)), key=lambda cell: cell[0])
     faults += [*(fault for _, fault in bad[:MAX_CELL_FAULTS]), *_count(bad)]
     return (None, faults) if faults else (np.column_stack([values for values, _ in columns]), [])
 
@@ -62,6 +78,8 @@ def read_table(path: Path) -> Table:
 
 def _header_faults(table: Table, features: Sequence[Feature]) -> list[Fault]:
     known = ", ".join(table.header)[:1_000] or "nothing"
+    if len(table.header) == 1 and (other := next((mark for mark in ";\t|" if mark in known), None)):
+        known += f"; separate the cells by commas, not by {'tabs' if other == chr(9) else other}"
     counts = Counter(table.header)
     faults = [
         Fault("/reference", f'has no column "{feature.name}"; its header has {known}')
@@ -87,12 +105,29 @@ def _shape_faults(table: Table) -> list[Fault]:
     return [*ragged[:MAX_CELL_FAULTS], *_count(ragged)]
 
 
-def _column(table: Table, feature: Feature) -> tuple[Float[np.ndarray, "n"], list[tuple[int, Fault]]]:
+def _column(table: Table, feature: Feature) -> tuple[Float[np.ndarray, "n"], list[Cell]]:
     at = table.header.index(feature.name)
-    values, found = parse_column(feature, [row[at].strip() for row in table.rows])
-    return values, [
-        (i, Fault(f"/reference/{i}/{escape(feature.name)}", f"line {table.lines[i]}: {text}")) for i, text in found
-    ]
+    # A level may begin or end in a space, as the model knows it.
+    texts = [row[at] if row[at] in feature.categories else row[at].strip() for row in table.rows]
+    values, found = parse_column(feature, texts)
+    return values, [Cell(i, feature.name, table.lines[i], text) for i, text in found]
+
+
+def _folded(cells: Sequence[Cell]) -> list[tuple[int, Fault]]:
+    """Faults of one column with the record in which they begin; what is wrong in many lines is said once."""
+    alike: dict[str, list[Cell]] = {}
+    for cell in cells:
+        alike.setdefault(cell.text, []).append(cell)
+    found: list[tuple[int, Fault]] = []
+    for text, same in alike.items():
+        pointer = f"/reference/{{}}/{escape(same[0].name)}"
+        if len(same) <= MAX_LINES:
+            found += [(c.record, Fault(pointer.format(c.record), f"line {c.line}: {text}")) for c in same]
+        else:
+            lines = ", ".join(str(c.line) for c in same[:MAX_LINES])
+            detail = f"lines {lines} and {len(same) - MAX_LINES} more: {text}"
+            found.append((same[0].record, Fault(pointer.format(same[0].record), detail)))
+    return found
 
 
 def _count(faults: Sequence[object]) -> list[Fault]:

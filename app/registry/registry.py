@@ -6,6 +6,7 @@ only if its files have changed.
 
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,8 @@ from app.errors import ModelRefused, ModelUnusable, UnknownModel
 from app.observability import log
 from app.registry.files import flush_directory, write_atomic
 from app.registry.install import install
-from app.registry.manifest import ID, INACTIVE, MANIFEST, REGISTRATION, STATUS, VERSION
+from app.registry.lender_scores import TOLERANCE
+from app.registry.manifest import ID, INACTIVE, MANIFEST, REGISTRATION, RELEASED, STATUS, VERSION
 from app.registry.trust import Trust
 from app.registry.version import RegisteredModel, read_registration, read_version
 from app.remote_hosts import RemoteHost
@@ -73,9 +75,14 @@ class Registry:
         self.trust = Trust(pickle=trust_pickle, hosts=remote_hosts)
         self._known: dict[str, tuple[Stamp, Version]] = {}
 
-    def register(self, source: Path, *, active: bool = True) -> RegisteredModel:
-        """Install the model directory `source`. Errors as in `app.registry.install.install`."""
-        directory = install(source, self.root, trust=self.trust, registered_at=self._now(), active=active)
+    def register(
+        self, source: Path, *, active: bool = True, scores: Path | None = None, tolerance: float = TOLERANCE
+    ) -> RegisteredModel:
+        """Install the model directory `source`. Arguments and errors as in `app.registry.install.install`."""
+        directory = install(
+            source, self.root, trust=self.trust, registered_at=self._now(), active=active, scores=scores,
+            tolerance=tolerance,
+        )  # fmt: skip
         return read_version(directory, trust=self.trust)
 
     def list(self) -> list[RegisteredModel]:
@@ -127,6 +134,29 @@ class Registry:
         (version.directory / INACTIVE).unlink(missing_ok=True)
         flush_directory(version.directory)
         return version.name
+
+    def discard(self, name: str) -> None:
+        """Remove a version that has never been active. Raises `UnknownModel`, and `ModelRefused` if it is active."""
+        version = self._find(name, include_inactive=True)
+        if not version.waiting:
+            raise ModelRefused(f"{version.name} is active, so it is kept; retire it.")
+        shutil.rmtree(version.directory)
+
+    def release(self, name: str) -> str:
+        """End the quarantine of a version in all running servers; returns its full name.
+
+        Raises
+        ------
+        UnknownModel : as in `find`
+        """
+        version = self._find(name, include_inactive=True)
+        write_atomic(version.directory / RELEASED, f'{{"at": "{datetime.now(UTC).isoformat()}"}}\n'.encode())
+        return version.name
+
+    def released(self, name: str) -> int:
+        """A number that changes with every release of `id@version`."""
+        model, _, version = name.partition("@")
+        return _stamp_file(f"{self.root}/{model}/{version}/{RELEASED}")[2]
 
     # --- looking at the disk ---
 

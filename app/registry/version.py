@@ -7,6 +7,7 @@
   loading need not repeat this work,
 * ``status.json``: present iff the version is retired,
 * ``inactive.json``: present iff it was registered as inactive and has not been activated,
+* ``released.json``: when it was last released from quarantine,
 * ``calibration.json``: a correction of what is told about its future models; may be replaced at any time
   (`app.futures.calibration`).
 """
@@ -31,9 +32,9 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
 from app.registry.adapters import ADAPTERS
 from app.registry.artifact import Artifact, Endpoint, Format
-from app.registry.draft import read_manifest
 from app.registry.files import digest, inside
 from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, STATUS, Manifest
+from app.registry.parsed_manifest import read_manifest
 from app.registry.profile import unpack
 from app.registry.scores import scores_match
 from app.registry.trust import Trust
@@ -66,6 +67,8 @@ class Registration(BaseModel):
     """False if it is a lower bound, from a subset of the records."""
     warnings: tuple[str, ...] = ()
     """Warnings for the operator."""
+    notes: tuple[str, ...] = ()
+    """What was checked, in sentences for the operator: scores, agreement with the label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,10 +237,10 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
     except OSError as error:
         detail = f"{name} cannot be used: {MANIFEST} cannot be read: {error.strerror}"
         raise ModelUnusable(detail, model=name) from error
-    draft = read_manifest(content)
-    manifest = draft.manifest
+    parsed = read_manifest(content)
+    manifest = parsed.manifest
     if manifest is None:
-        raise ModelUnusable(f"{name} cannot be used: its manifest has faults", faults=draft.faults, model=name)
+        raise ModelUnusable(f"{name} cannot be used: its manifest has faults", faults=parsed.faults, model=name)
     if hashlib.sha256(content).hexdigest() != registration.digests.get(MANIFEST):
         raise ModelUnusable(f"{name} cannot be used: {MANIFEST} has changed since it was registered", model=name)
     if manifest.name != name:

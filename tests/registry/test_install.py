@@ -145,6 +145,7 @@ def test_a_version_is_never_overwritten(model: ModelDirectory, store: Registry) 
     assert files(store.root) == {f"loan/1/{path.name}" for path in before.directory.iterdir()}
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_registers(model: ModelDirectory, tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, app.registry.registry as r, app.errors as e\n"

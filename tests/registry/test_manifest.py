@@ -1,7 +1,9 @@
 """Every fault of a manifest, with its pointer, all at once."""
 
+import re
 from collections.abc import Iterator
 from copy import deepcopy
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import yaml
 
 from app.recourse.features import Change, FeatureType
 from app.recourse.models.black_box import Input, Output
-from app.registry.draft import Draft, read_manifest
+from app.registry.form_sentences import EXAMPLES
 from app.registry.manifest import Manifest
+from app.registry.parsed_manifest import ParsedManifest, read_manifest
+from app.registry.safe_yaml import read_yaml
 from tests.registry.loan import ModelDirectory
 
 SHA = "0" * 64
@@ -20,16 +24,16 @@ NETWORK = {"type": "mlp", "layers": [8, 4, 1], "activation": "relu"}
 
 def faults_of(manifest: dict[str, Any] | str) -> dict[str, str]:
     text = manifest if isinstance(manifest, str) else yaml.safe_dump(manifest)
-    draft = read_manifest(text.encode())
-    assert draft.manifest is None
-    return {fault.pointer: fault.detail for fault in draft.faults}
+    parsed = read_manifest(text.encode())
+    assert parsed.manifest is None
+    return {fault.pointer: fault.detail for fault in parsed.faults}
 
 
 def read(manifest: dict[str, Any]) -> Manifest:
-    draft = read_manifest(yaml.safe_dump(manifest).encode())
-    assert draft.faults == ()
-    assert draft.manifest is not None
-    return draft.manifest
+    parsed = read_manifest(yaml.safe_dump(manifest).encode())
+    assert parsed.faults == ()
+    assert parsed.manifest is not None
+    return parsed.manifest
 
 
 def test_a_sound_manifest_is_read(model: ModelDirectory) -> None:
@@ -79,14 +83,16 @@ def test_a_manifest_cannot_be_changed(model: ModelDirectory) -> None:
 @pytest.mark.parametrize(
     ("changes", "pointer", "sentence"),
     [
-        ({"id": "German Credit"}, "/id", "match pattern"),
-        ({"id": "../evil"}, "/id", "match pattern"),
-        ({"id": "x\n"}, "/id", "match pattern"),
-        ({"id": "x" * 65}, "/id", "match pattern"),
-        ({"version": "-1"}, "/version", "match pattern"),
+        ({"id": "German Credit"}, "/id", "lower-case letters"),
+        ({"id": "../evil"}, "/id", "lower-case letters"),
+        ({"id": "x\n"}, "/id", "lower-case letters"),
+        ({"id": "x" * 65}, "/id", "lower-case letters"),
+        ({"version": "-1"}, "/version", "at most 32"),
         ({"version": 1}, "/version", "put it in quotes"),
-        ({"title": ""}, "/title", "at least 1 character"),
+        ({"title": ""}, "/title", "must not be empty"),
         ({"colour": "red"}, "/colour", "is not a key"),
+        ({"treshold": 0.5}, "/treshold", "is not a key that a manifest has; is threshold meant?"),
+        ({"threshold": 60}, "/threshold", "for 60 % write 0.6"),
         ({"input": "both"}, "/input", "'encoded' or 'raw'"),
         ({"favourable": [1]}, "/favourable", "must be the favourable class"),
         ({"threshold": float("nan")}, "/threshold", "finite"),
@@ -96,18 +102,18 @@ def test_a_manifest_cannot_be_changed(model: ModelDirectory) -> None:
         ({"input": "raw"}, "/input", "must be encoded"),
         ({"favourable": "good"}, "/favourable", "must be 1, or 0"),
         ({"encoding": {"continuous": "robust"}}, "/encoding/continuous", "'standard', 'minmax' or 'none'"),
-        ({"features": []}, "/features", "at least 1 item"),
+        ({"features": []}, "/features", "at least one entry; write features: [{name: income"),
         ({"reference": "model.yaml"}, "/reference", "a file of its own"),
         ({"reference": "./status.json"}, "/reference", "a file of its own"),
         ({"reference": "inactive.json"}, "/reference", "a file of its own"),
         ({"reference": "model.json"}, "/reference", "another file than the artifact"),
-        ({"label": ""}, "/label", "at least 1 character"),
+        ({"label": ""}, "/label", "must not be empty"),
         ({"label": 1}, "/label", "put it in quotes"),
         ({"label": "income"}, "/label", "a column of its own"),
-        ({"label": "repaid", "refits": 1}, "/refits", "greater than or equal to 2"),
-        ({"label": "repaid", "refits": 10_001}, "/refits", "less than or equal to 10000"),
+        ({"label": "repaid", "refits": 1}, "/refits", "must be at least 2"),
+        ({"label": "repaid", "refits": 10_001}, "/refits", "must be at most 10000"),
         ({"refits": 1000}, "/refits", "belongs to a label"),
-        ({"rules": "a <= b"}, "/rules", "valid tuple"),
+        ({"rules": "a <= b"}, "/rules", "must be a list"),
         ({"rules": ["age <= savings", "age <= 3"]}, "/rules/0", "not a number but ordinal"),
     ],
 )
@@ -123,7 +129,7 @@ def test_a_fault_has_its_pointer(model: ModelDirectory, changes: dict[str, Any],
         ({"name": 5}, "/name", "put it in quotes"),
         ({"colour": "red"}, "/colour", "is not a key that a feature has"),
         ({"type": "number"}, "/type", "'continuous', 'integer'"),
-        ({"step": 0}, "/step", "greater than 0"),
+        ({"step": 0}, "/step", "must be above 0"),
         ({"min": float("nan")}, "/min", "finite"),
         ({"max": float("inf")}, "/max", "finite"),
         ({"min": 200}, "", "min 200 must be below max 100"),
@@ -146,7 +152,7 @@ def test_a_feature_has_faults_too(model: ModelDirectory, changes: dict[str, Any]
 @pytest.mark.parametrize("key", ["id", "version", "title", "artifact", "input", "output", "features", "reference"])
 def test_what_is_missing_is_named(model: ModelDirectory, key: str) -> None:
     del model.manifest[key]
-    assert faults_of(model.manifest) == {f"/{key}": "is missing"}
+    assert faults_of(model.manifest) == {f"/{key}": f"is missing; write {EXAMPLES[key]}"}
 
 
 def test_all_faults_come_together(model: ModelDirectory) -> None:
@@ -164,7 +170,7 @@ def test_all_faults_come_together(model: ModelDirectory) -> None:
     ("artifact", "changes", "pointer", "sentence"),
     [
         ({"path": "m.pt"}, {}, "/artifact/architecture", "is missing"),
-        ({"path": "m.pt", "architecture": NETWORK | {"layers": [8]}}, {}, "/artifact/architecture/layers", "2 items"),
+        ({"path": "m.pt", "architecture": NETWORK | {"layers": [8]}}, {}, "/artifact/architecture/layers", "2 entries"),
         ({"path": "m.pt", "architecture": NETWORK | {"layers": [8, 0, 1]}}, {}, "/artifact/architecture/layers/1", "1"),
         ({"path": "m.pt", "architecture": NETWORK | {"layers": [8, 3]}}, {}, "/artifact/architecture/layers", "not 3"),
         (
@@ -186,12 +192,11 @@ def test_all_faults_come_together(model: ModelDirectory) -> None:
         ({"path": "m.pt", "architecture": NETWORK}, {"input": "raw"}, "/input", "must be encoded"),
         ({"format": "sklearn", "path": "m.pt"}, {}, "/artifact/path", "must end in .skops"),
         ({"format": "sklearn", "path": "m.skops", "architecture": NETWORK}, {}, "/artifact/architecture", "torch"),
-        ({"format": "xgboost", "path": "m.ubj"}, {}, "/artifact/path", "must end in .json"),
-        ({"format": "xgboost", "path": "m.json"}, {"input": "raw"}, "/input", "must be encoded"),
+        ({"format": "xgboost", "path": "m.bin"}, {}, "/artifact/path", "must end in .json or .ubj"),
         ({"format": "lightgbm", "path": "m.txt"}, {"output": "label"}, "/output", "must be probability or logit"),
         ({"format": "lightgbm", "path": "m.txt", "architecture": NETWORK}, {}, "/artifact/architecture", "torch"),
-        ({"format": "pmml", "path": "m.pmml"}, {}, "/artifact/format", "'lightgbm', 'onnx' or 'http'"),
-        ({"path": "m.pt", "architecture": NETWORK, "sha256": "abc"}, {}, "/artifact/sha256", "match pattern"),
+        ({"format": "pmml", "path": "m.pmml"}, {}, "/artifact/format", "'onnx', 'http' or 'scorecard'"),
+        ({"path": "m.pt", "architecture": NETWORK, "sha256": "abc"}, {}, "/artifact/sha256", "64 hexadecimal"),
     ],
 )  # fmt: skip
 def test_a_format_has_its_own(
@@ -200,6 +205,29 @@ def test_a_format_has_its_own(
     faults = faults_of(model.manifest | {"artifact": {"format": "torch", "sha256": SHA} | artifact} | changes)
     assert list(faults) == [pointer]
     assert sentence in faults[pointer]
+
+
+MERGE_BOMB = "a0: &a0 {k0: 1, k1: 1}\n" + "".join(
+    f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}\n" for i in range(1, 12)
+)
+
+
+def test_one_mapping_can_be_merged_and_values_used_again() -> None:
+    assert read_yaml(b"a: &a {k: 1, l: 2}\nb: {<<: *a, l: 3}\nc: *a\nd: 2026-02-03\ne: 0x10\nf: on\n") == {
+        "a": {"k": 1, "l": 2},
+        "b": {"k": 1, "l": 3},
+        "c": {"k": 1, "l": 2},
+        "d": date(2026, 2, 3),
+        "e": 16,
+        "f": True,
+    }
+
+
+@pytest.mark.parametrize("version", [f"0x{'f' * 9_000}", "2026-02-03", ".nan", "[]"])
+def test_odd_values_are_faults_of_their_place(model: ModelDirectory, version: str) -> None:
+    text = model.write().joinpath("model.yaml").read_text()
+    changed = re.sub(r"(?m)^version:.*$", f"version: {version}", text)
+    assert "/version" in {fault.pointer for fault in read_manifest(changed.encode()).faults}
 
 
 @pytest.mark.parametrize(
@@ -213,6 +241,17 @@ def test_a_format_has_its_own(
         ("1: a", "must be a mapping"),
         ("", "must be a mapping"),
         ("[" * 5_000, "is not YAML"),
+        ("version: 2026-02-30", '"2026-02-30" is no number or date; put a text in quotes'),
+        ("version: 2026-02-03T25:00:00Z", '"2026-02-03T25:00:00Z" is no number or date'),
+        (f"threshold: {'9' * 50_000}", "a value has more than 10,000 characters"),
+        (f"threshold: {'9' * 9_000}", "is no number or date"),
+        (f"threshold: {'1:' * 30_000}1", "a value has more than 10,000 characters"),
+        ("threshold: !!int x", '"x" is no number or date'),
+        ("threshold: !!float x", '"x" is no number or date'),
+        ("threshold: !!timestamp x", '"x" is no number or date'),
+        ("threshold: !!bool x", '"x" is no number or date'),
+        (MERGE_BOMB, "only one mapping can be merged into another"),
+        ("#" * 10_000_001, "has more than 10,000,000 bytes"),
     ],
 )
 def test_what_is_no_manifest_is_refused(text: str, sentence: str) -> None:
@@ -246,9 +285,9 @@ def test_whatever_stands_anywhere_there_is_a_manifest_or_a_fault(model: ModelDir
             for key in place[:-1]:
                 part = part[key]
             part[place[-1]] = value
-            draft = Draft.of(document)
-            assert (draft.manifest is None) == bool(draft.faults), (place, value)
-            outcomes.add(draft.manifest is None)
+            parsed = ParsedManifest.of(document)
+            assert (parsed.manifest is None) == bool(parsed.faults), (place, value)
+            outcomes.add(parsed.manifest is None)
     assert outcomes == {True, False}
 
 

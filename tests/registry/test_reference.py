@@ -64,8 +64,10 @@ def test_every_bad_cell_is_named_with_line_and_column(path: Path) -> None:
 
 def test_of_very_many_bad_cells_the_first_are_named_and_all_are_counted(path: Path) -> None:
     faults = faults_of(path, HEADER + "1,2,3,some,true,owned\n" * 1_000)
+    assert faults == [Fault("/reference/0/age", "lines 2, 3, 4, 5, 6 and 995 more: must be at least 18")]
+    faults = faults_of(path, HEADER + "30,1000\n" * 1_000)
     assert len(faults) == MAX_CELL_FAULTS + 1
-    assert faults[0].pointer == "/reference/0/age"
+    assert faults[0].pointer == "/reference/0"
     assert faults[-1] == Fault("/reference", f"and {1_000 - MAX_CELL_FAULTS} more, 1000 in all")
 
 

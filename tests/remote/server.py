@@ -47,7 +47,10 @@ class Handler(BaseHTTPRequestHandler):
         """Nobody reads it."""
 
     def do_GET(self) -> None:
-        self._send(200, State.asked)
+        if self.path == "/asked":
+            return self._send(200, State.asked)
+        described = State.mode.get("metadata")
+        return self._send(200 if described else 404, described or {"error": "unknown"})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -153,7 +156,7 @@ def _probabilities(path: str, body: dict[str, Any]) -> list[float]:
         if "encoded" in path:
             (n, d), data = inputs["x"]["shape"], inputs["x"]["data"]
             return [of_point(data[i * d : (i + 1) * d]) for i in range(n)]
-        columns = {name: one["data"] for name, one in inputs.items()}
+        columns = {State.mode.get("inputs", {}).get(name, name): one["data"] for name, one in inputs.items()}
         return [of_record(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
     table = body["dataframe_split"]
     if "encoded" in path:

@@ -80,6 +80,6 @@ def make_remote(
     address = f"/v2/models/{kind}/infer" if oip else f"/{kind}/invocations"
     stated = {"format": "http", "url": f"http://127.0.0.1:{server.port}{address}", "protocol": protocol}
     if oip:
-        stated |= {"output": "p", "input": "x"}
+        stated |= {"output_name": "p", "input_name": "x"}
     model.manifest |= {"artifact": {k: v for k, v in (stated | artifact).items() if v is not None}, "input": kind}
     return model

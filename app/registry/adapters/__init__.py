@@ -4,6 +4,7 @@ A new format is one module here, one line in `ADAPTERS`, its `Format`, and its f
 Modules import nothing heavy; `load` does.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float
 
+from app.errors import Fault
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox
 from app.registry.adapters import (
@@ -18,6 +20,7 @@ from app.registry.adapters import (
     lightgbm_model,
     linear_model,
     onnx_model,
+    scorecard_model,
     sklearn_model,
     torch_model,
     xgboost_model,
@@ -56,6 +59,8 @@ class Adapter:
     """One format."""
 
     load: Load
+    check: Callable[[BlackBox], list[Fault]] | None = None
+    """Faults that show only when the model is asked about itself, at registration."""
     pin: Pin | None = None
     """None for a model in a file, which is checked once, when it is loaded."""
 
@@ -67,5 +72,6 @@ ADAPTERS: dict[Format, Adapter] = {
     Format.XGBOOST: Adapter(xgboost_model.load),
     Format.LIGHTGBM: Adapter(lightgbm_model.load),
     Format.ONNX: Adapter(onnx_model.load),
-    Format.HTTP: Adapter(http_model.load, pin=http_model.pinned),
+    Format.SCORECARD: Adapter(scorecard_model.load),
+    Format.HTTP: Adapter(http_model.load, check=http_model.metadata_faults, pin=http_model.pinned),
 }

@@ -62,5 +62,8 @@ files with changed bytes, or is raised by a decompressor."""
 
 def unreadable(error: Exception) -> ModelRefused:
     """The refusal of a file that a library cannot read."""
-    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return ModelRefused(faults=[Fault("/artifact", f"cannot be read: {reason}")])
+    if isinstance(error, ImportError) and error.name:
+        detail = f"cannot be read: it needs the module {error.name}, which is not installed here"
+    else:
+        detail = "cannot be read: it is damaged, cut off, or another kind of file than its name says; save it again"
+    return ModelRefused(faults=[Fault("/artifact", detail)])

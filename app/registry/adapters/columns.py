@@ -58,7 +58,9 @@ def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None
     values = np.asarray(values, dtype=float)
     if values.ndim == 2 and values.shape[1] == 1 and column is None:
         values = values[:, 0]
-    if manifest.output is Output.LOGIT:
+    if manifest.output is Output.POINTS and (values.ndim == 1 or column is None):
+        found = values
+    elif manifest.output is Output.LOGIT:
         found = values if manifest.favourable else -values
     elif values.ndim == 1 and column is None:
         found = values if manifest.favourable else 1.0 - values

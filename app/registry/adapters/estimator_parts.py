@@ -183,7 +183,7 @@ def _keeps_columns(preprocessor: Any, columns: int) -> bool:
 
 def _sound_stages(part: Any) -> bool:
     """Whether gradient boosting has a sum for each tree of a stage."""
-    from sklearn.dummy import DummyClassifier
+    from sklearn.dummy import DummyClassifier, DummyRegressor
     from sklearn.ensemble._gb import BaseGradientBoosting
     from sklearn.tree import BaseDecisionTree
 
@@ -196,6 +196,8 @@ def _sound_stages(part: Any) -> bool:
         return False
     if isinstance(start, str):
         return start == "zero"
+    if type(start) is DummyRegressor:
+        return np.asarray(start.constant_).shape == (1, 1) and stages.shape[1] == 1
     # Another initial estimator would have to be called for its width, before it is checked.
     shares = np.asarray(start.class_prior_)
     return type(start) is DummyClassifier and start._strategy == "prior" and shares.shape == (max(2, stages.shape[1]),)

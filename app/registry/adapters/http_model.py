@@ -23,7 +23,7 @@ from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, input_of_rows
 from app.registry.adapters.protocols import Dialect, dialect
 from app.registry.adapters.wire import Answer, OutOfTime, TooLarge, Wire
-from app.registry.artifact import PINS, Endpoint
+from app.registry.artifact import PINS, Endpoint, Protocol
 from app.registry.manifest import Manifest
 from app.registry.scores import scores_match
 from app.registry.trust import Trust
@@ -44,7 +44,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     model = RemoteModel(wire=wire, dialect=dialect(manifest, endpoint, space), endpoint=endpoint)
     return BlackBox(
         space=space, predict=model.predict, input=manifest.input, output=manifest.output,
-        threshold=manifest.threshold, remote=model, rowwise=True,
+        threshold=manifest.threshold, points=manifest.points, remote=model, rowwise=True,
     )  # fmt: skip
 
 
@@ -162,6 +162,21 @@ class RemoteModel:
                 "reference records are not scored as they were at registration"
             )
         return outputs[k:]
+
+
+def metadata_faults(black_box: BlackBox) -> list[Fault]:
+    """What a server says of its model that does not fit the manifest; none where it says nothing."""
+    model = black_box.remote
+    assert isinstance(model, RemoteModel)
+    url, _, _ = model.endpoint.url.partition("?")
+    if model.endpoint.protocol is not Protocol.OIP_V2 or not url.endswith("/infer"):
+        return []
+    until = time.monotonic() + model.endpoint.timeout_s
+    try:
+        answer = model.wire.get(url.removesuffix("/infer"), limit=BODY_BYTES, until=until)
+    except (OutOfTime, TooLarge, ModelUnavailable):
+        return []  # a server that is not there is reported by the first question
+    return model.dialect.metadata_faults(answer.body) if answer.status == 200 else []
 
 
 def _body(answer: Answer) -> bytes:

@@ -3,6 +3,10 @@
 The file is text: lines ``key=value``, a block of them for the whole and one for each tree. It is read and checked here,
 and LightGBM loads the new file that `_text` writes (see `trees`). In a tree with L leaves, the inner nodes have the
 numbers 0 to L - 2, and a child -1 - i is leaf i.
+
+With ``input: raw`` trees may split by categories: the threshold of such a node is the index of a bitset, and a record
+goes left where the bit of its category is set. The categories of a DataFrame are at the end of the file
+(``pandas_categorical``), others are positions in the manifest.
 """
 
 import re
@@ -16,16 +20,22 @@ from jaxtyping import Float
 
 from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import BlackBox, Output, Predict
+from app.recourse.models.black_box import BlackBox, Input, Output, Predict
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
+from app.registry.adapters.estimator_members import MEMBERS, Member
+from app.registry.adapters.lightgbm_categories import Bitsets, named_categories, pandas_categories
 from app.registry.adapters.optional_import import library
-from app.registry.adapters.trees import Tree, column_faults, with_boxes
+from app.registry.adapters.tree_input import TreeInput, note_on_unnamed, tree_input, with_codes
+from app.registry.adapters.trees import Tree, with_boxes
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
 VERSIONS = ("v3", "v4")
 
 END = "end of trees"
+
+MOST_WORDS = 400
+"""Words of a set of categories, of 32 bits each."""
 
 ZERO = float(np.float32(1e-35))
 """LightGBM treats numbers up to this magnitude as 0."""
@@ -48,22 +58,28 @@ class _File:
     trees: tuple[Tree, ...]
     decisions: tuple[np.ndarray, ...]
     """`decision_type` of the inner nodes of each tree."""
+    bitsets: tuple["Bitsets", ...] = ()
+    """Of the splits by categories of each tree."""
+    categories: tuple[tuple[Any, ...], ...] = ()
+    """`pandas_categorical`: the categories of each column of a DataFrame that has some."""
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of an ensemble; of a single tree, with its boxes. Contract in `app.registry.adapters.Load`."""
-    file, slope = read_trees(read_artifact(manifest, directory), space)
+    file, slope, taken = read_trees(read_artifact(manifest, directory), manifest, space)
+    taken.warn()
+    booster = _booster(_text(file, slope, taken.count))
     black_box = BlackBox(
-        space=space, predict=_predict(_booster(_text(file, slope, space.d)), slope, manifest), input=manifest.input,
+        space=space, predict=_predict(booster, slope, manifest, taken), input=manifest.input,
         output=manifest.output, threshold=manifest.threshold, rowwise=True,
     )  # fmt: skip
     if any((decisions & MISSING_ZERO).any() for decisions in file.decisions):
         return black_box  # trained with zero_as_missing: 0 is routed separately, which boxes cannot describe
-    return with_boxes(black_box, file.trees, _edges)
+    return with_boxes(black_box, file.trees, _edges, taken.indices)
 
 
-def read_trees(content: bytes, space: FeatureSpace) -> tuple[_File, float]:
-    """What the bytes of a file say, and the slope of its sigmoid.
+def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple[_File, float, TreeInput]:
+    """What the bytes of a file say, the slope of its sigmoid, and the matrix that its trees take.
 
     Raises
     ------
@@ -71,13 +87,28 @@ def read_trees(content: bytes, space: FeatureSpace) -> tuple[_File, float]:
     """
     file = _parse(content)
     slope, faults = _header_faults(file.header)
-    faults += _column_faults(file.header, space)
+    names, count = _columns(file.header)
+    taken, differing = tree_input(manifest, space, names, count)
+    faults += differing
     faults += [
-        Fault(f"/artifact/tree/{i}", text) for i, tree in enumerate(file.trees) for text in _tree_faults(tree, space)
+        Fault(f"/artifact/tree/{i}", text) for i, tree in enumerate(file.trees) for text in _tree_faults(tree, count)
     ]
+    asked = {
+        int(j)
+        for tree, decision in zip(file.trees, file.decisions, strict=True)
+        for j in tree.feature[: len(decision)][decision & CATEGORICAL > 0]
+    }
+    if asked and manifest.input is Input.ENCODED:
+        faults.append(Fault("/artifact/tree", "splits by categories; write input: raw, which is one column for each "
+                                              "feature"))  # fmt: skip
+    elif manifest.input is Input.RAW and not faults:
+        named, more = named_categories(file.categories, space)
+        taken, differing = with_codes(taken, space, named)
+        faults += more + differing
+        taken = replace(taken, notes=note_on_unnamed(space, sorted(asked), named))
     if faults:
         raise ModelRefused(faults=faults)
-    return file, slope
+    return file, slope, taken
 
 
 def merged(models: Sequence[_File], columns: int) -> bytes:
@@ -92,15 +123,19 @@ def merged(models: Sequence[_File], columns: int) -> bytes:
     empty = Tree(feature=end, number=np.zeros(1), left=end, right=end)
     trees: list[Tree] = []
     decisions: list[np.ndarray] = []
+    bitsets: list[Bitsets] = []
+    no_sets = Bitsets(starts=np.zeros(1, dtype=np.int64), words=none)
     for i in range(rounds):
         for file in models:
             tree, decision = (file.trees[i], file.decisions[i]) if i < len(file.trees) else (empty, none)
+            bitsets.append(file.bitsets[i] if i < len(file.trees) else no_sets)
             if "average_output" in file.header:
                 share = np.where(tree.left < 0, 1.0 / len(file.trees), 1.0)
                 tree = replace(tree, number=tree.number * share)
             trees.append(tree)
             decisions.append(decision)
-    return _text(_File(header={}, trees=tuple(trees), decisions=tuple(decisions)), 1.0, columns, classes=count).encode()
+    whole = _File(header={}, trees=tuple(trees), decisions=tuple(decisions), bitsets=tuple(bitsets))
+    return _text(whole, 1.0, columns, classes=count).encode()
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
@@ -120,13 +155,18 @@ def _parse(content: bytes) -> _File:
     header = _block(lines[1 : starts[0]], "")
     trees: list[Tree] = []
     decisions: list[np.ndarray] = []
+    bitsets: list[Bitsets] = []
     for i, (start, stop) in enumerate(zip(starts, [*starts[1:], lines.index(END)], strict=True)):
-        tree, decision = _tree(_block(lines[start:stop], f"/tree/{i}"), f"/tree/{i}")
+        tree, decision, sets = _tree(_block(lines[start:stop], f"/tree/{i}"), f"/tree/{i}")
         trees.append(tree)
         decisions.append(decision)
+        bitsets.append(sets)
     if len(header.get("tree_sizes", "").split()) != len(trees):
         raise _damaged("/tree_sizes", f"are not those of {len(trees)} trees")
-    return _File(header=header, trees=tuple(trees), decisions=tuple(decisions))
+    return _File(
+        header=header, trees=tuple(trees), decisions=tuple(decisions), bitsets=tuple(bitsets),
+        categories=pandas_categories(lines[lines.index(END) :]),
+    )  # fmt: skip
 
 
 def _block(lines: Iterable[str], pointer: str) -> dict[str, str]:
@@ -139,10 +179,10 @@ def _block(lines: Iterable[str], pointer: str) -> dict[str, str]:
     return block
 
 
-def _tree(block: Mapping[str, str], pointer: str) -> tuple[Tree, np.ndarray]:
-    """The tree, its inner nodes first, and their `decision_type`."""
+def _tree(block: Mapping[str, str], pointer: str) -> tuple[Tree, np.ndarray, Bitsets]:
+    """The tree, its inner nodes first, their `decision_type`, and the sets of categories."""
 
-    def numbers(key: str, count: int, kind: type) -> np.ndarray:
+    def numbers(key: str, count: int, kind: type, limit: int = LIMIT) -> np.ndarray:
         try:
             values: np.ndarray = np.array(block[key].split(), dtype=kind)
         except KeyError as error:
@@ -153,7 +193,7 @@ def _tree(block: Mapping[str, str], pointer: str) -> tuple[Tree, np.ndarray]:
         known = values < np.inf if key != "threshold" else ~np.isnan(values)
         if len(values) != count or not (known & (values > -np.inf)).all():
             raise _damaged(f"{pointer}/{key}", f"must be {count} finite numbers")
-        if kind is np.int64 and ((values < -LIMIT) | (values > LIMIT)).any():
+        if kind is np.int64 and ((values < -limit) | (values > limit)).any():
             raise _damaged(f"{pointer}/{key}", "has numbers that no tree has")
         return values
 
@@ -161,23 +201,37 @@ def _tree(block: Mapping[str, str], pointer: str) -> tuple[Tree, np.ndarray]:
     if leaves < 1:
         raise _damaged(f"{pointer}/num_leaves", "must be at least 1")
     value = numbers("leaf_value", leaves, np.float64)
-    if block.get("num_cat") != "0":
-        raise _damaged(f"{pointer}/num_cat", "must be 0: splits by categories are not for encoded columns")
+    sets = int(numbers("num_cat", 1, np.int64)[0])
     if block.get("is_linear", "0") != "0":
         raise _damaged(f"{pointer}/is_linear", "must be 0: trees with linear models in their leaves are not supported")
     inner = leaves - 1
     decision = numbers("decision_type", inner, np.int64)
-    if ((decision < 0) | (decision & CATEGORICAL > 0) | (decision > DECISIONS)).any():
-        raise _damaged(f"{pointer}/decision_type", "must describe comparisons of numbers")
+    if ((decision < 0) | (decision > DECISIONS)).any():
+        raise _damaged(f"{pointer}/decision_type", "must describe comparisons, or splits by categories")
+    threshold = numbers("threshold", inner, np.float64)
+    bitsets = Bitsets(starts=np.zeros(1, dtype=np.int64), words=np.zeros(0, dtype=np.int64))
+    if sets:
+        if not 0 < sets <= inner:
+            raise _damaged(f"{pointer}/num_cat", "must be the number of splits by categories")
+        starts = numbers("cat_boundaries", sets + 1, np.int64)
+        if starts[0] != 0 or (np.diff(starts) < 1).any() or starts[-1] > MOST_WORDS * sets:
+            raise _damaged(f"{pointer}/cat_boundaries", "must rise from 0")
+        words = numbers("cat_threshold", int(starts[-1]), np.int64, 2**32 - 1)
+        if (words < 0).any():
+            raise _damaged(f"{pointer}/cat_threshold", "must be words of 32 bits")
+        bitsets = Bitsets(starts=starts, words=words)
+    split = threshold[decision & CATEGORICAL > 0]
+    if not ((split >= 0) & (split < sets) & (split == np.floor(split))).all():
+        raise _damaged(f"{pointer}/threshold", "must be the index of a set for each split by categories")
     left, right = (numbers(key, inner, np.int64) for key in ("left_child", "right_child"))
     absent = np.full(leaves, -1)
     tree = Tree(
         feature=np.concatenate([numbers("split_feature", inner, np.int64), absent]),
-        number=np.concatenate([numbers("threshold", inner, np.float64), value]),
+        number=np.concatenate([threshold, value]),
         left=np.concatenate([np.where(left < 0, inner - 1 - left, left), absent]),
         right=np.concatenate([np.where(right < 0, inner - 1 - right, right), absent]),
     )
-    return tree, decision
+    return tree, decision, bitsets
 
 
 def _damaged(pointer: str, sentence: str) -> ModelRefused:
@@ -204,22 +258,21 @@ def _header_faults(header: Mapping[str, str]) -> tuple[float, list[Fault]]:
     return slope, faults
 
 
-def _column_faults(header: Mapping[str, str], space: FeatureSpace) -> list[Fault]:
+def _columns(header: Mapping[str, str]) -> tuple[list[str] | None, int]:
+    """Names of the columns, None where the lender gave none, and their number."""
     count = header.get("max_feature_idx", "")
     if not re.fullmatch("[0-9]{1,9}", count):
-        return [Fault("/artifact/max_feature_idx", "must be the number of columns less one")]
+        raise _damaged("/max_feature_idx", "must be the number of columns less one")
     names = header.get("feature_names", "").split(" ")
     if names == [f"Column_{j}" for j in range(len(names))]:
-        names = []
-    elif len(names) != int(count) + 1:
-        return [Fault("/artifact/feature_names", f"must be {int(count) + 1} names")]
-    # As LightGBM writes names.
-    expected = [re.sub(r"\s", "_", name) for name in space.columns]
-    return column_faults(int(count) + 1, names, space, expected)
+        return None, int(count) + 1
+    if len(names) != int(count) + 1:
+        raise _damaged("/feature_names", f"must be {int(count) + 1} names")
+    return names, int(count) + 1
 
 
-def _tree_faults(tree: Tree, space: FeatureSpace) -> list[str]:
-    if fault := tree.fault(space.d):
+def _tree_faults(tree: Tree, columns: int) -> list[str]:
+    if fault := tree.fault(columns):
         return [fault]
     return ["has nodes that its root does not lead to"] if len(tree.reached()) < len(tree.left) else []
 
@@ -233,9 +286,9 @@ def _edges(threshold: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
 # --- to the library --------------------------------------------------------------------------------------------------
 
 
-def _text(file: _File, slope: float, columns: int, *, classes: int = 1) -> str:
+def _text(file: _File, slope: float, columns: int, *, classes: int = 1, names: Sequence[str] | None = None) -> str:
     """The file that LightGBM 4 would write, without what predictions do not need."""
-    blocks = [_tree_text(i, tree, file.decisions[i]) for i, tree in enumerate(file.trees)]
+    blocks = [_tree_text(i, tree, file.decisions[i], file.bitsets[i]) for i, tree in enumerate(file.trees)]
     header = [
         "tree",
         "version=v4",
@@ -245,7 +298,7 @@ def _text(file: _File, slope: float, columns: int, *, classes: int = 1) -> str:
         f"max_feature_idx={columns - 1}",
         f"objective=binary sigmoid:{slope!r}" if classes == 1 else f"objective=multiclass num_class:{classes}",
         *(["average_output"] if "average_output" in file.header else []),
-        "feature_names=" + " ".join(f"Column_{j}" for j in range(columns)),
+        "feature_names=" + " ".join(names or [f"Column_{j}" for j in range(columns)]),
         "feature_infos=" + " ".join(["none"] * columns),
         # LightGBM finds the trees by these lengths.
         "tree_sizes=" + " ".join(str(len(block)) for block in blocks),
@@ -253,7 +306,7 @@ def _text(file: _File, slope: float, columns: int, *, classes: int = 1) -> str:
     return "\n".join(header) + "\n\n" + "".join(blocks) + f"{END}\n"
 
 
-def _tree_text(i: int, tree: Tree, decision: np.ndarray) -> str:
+def _tree_text(i: int, tree: Tree, decision: np.ndarray, bitsets: Bitsets) -> str:
     inner = len(decision)
 
     def children(nodes: np.ndarray) -> list[int]:
@@ -267,8 +320,12 @@ def _tree_text(i: int, tree: Tree, decision: np.ndarray) -> str:
         "right_child": children(tree.right),
         "leaf_value": tree.number[inner:].tolist(),
     }
+    if sets := len(bitsets.starts) - 1:
+        lists |= {"cat_boundaries": bitsets.starts.tolist(), "cat_threshold": bitsets.words.tolist()}
+        chosen = decision & CATEGORICAL > 0
+        lists["threshold"] = [int(x) if c else x for x, c in zip(lists["threshold"], chosen, strict=True)]
     return "\n".join([
-        f"Tree={i}", f"num_leaves={inner + 1}", "num_cat=0",
+        f"Tree={i}", f"num_leaves={inner + 1}", f"num_cat={sets}",
         *(f"{key}={' '.join(map(repr, values))}" for key, values in lists.items()),
         "is_linear=0", "shrinkage=1", "\n\n",
     ])  # fmt: skip
@@ -283,12 +340,12 @@ def _booster(text: str) -> Any:
         raise unreadable(error) from error
 
 
-def _predict(booster: Any, slope: float, manifest: Manifest) -> Predict:
+def _predict(booster: Any, slope: float, manifest: Manifest, taken: TreeInput) -> Predict:
     def ask(X: np.ndarray, *, raw_score: bool) -> np.ndarray:
         if not len(X):
             return np.zeros(0)  # LightGBM raises
         # One thread: the service runs several processes.
-        return np.asarray(booster.predict(X, raw_score=raw_score, num_threads=1))
+        return np.asarray(booster.predict(taken.matrix(X), raw_score=raw_score, num_threads=1))
 
     def logit(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         value = slope * ask(X, raw_score=True)
@@ -299,3 +356,32 @@ def _predict(booster: Any, slope: float, manifest: Manifest) -> Predict:
         return value if manifest.favourable else 1.0 - value
 
     return probability if manifest.output is Output.PROBABILITY else logit
+
+
+# --- inside an estimator ---------------------------------------------------------------------------------------------
+
+
+def _of_estimator(state: Any) -> Any:
+    """A booster from the state of one, which is its text."""
+    file = _parse(str(state).encode())
+    slope, faults = _header_faults(file.header)
+    names, count = _columns(file.header)
+    faults += [
+        Fault(f"/artifact/tree/{i}", text) for i, tree in enumerate(file.trees) for text in _tree_faults(tree, count)
+    ]
+    if any((decision & CATEGORICAL).any() for decision in file.decisions):
+        faults.append(Fault("/artifact", "splits by categories; save its booster_ and use input: raw"))
+    if faults:
+        raise ModelRefused(faults=faults)
+    return _booster(_text(file, slope, count, names=names))
+
+
+MEMBERS.append(
+    Member(
+        booster=("lightgbm.basic", "Booster"),
+        state="_handle",
+        estimators=("lightgbm.sklearn.LGBMClassifier",),
+        make=_of_estimator,
+        settings="_other_params",
+    )
+)

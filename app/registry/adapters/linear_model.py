@@ -12,9 +12,11 @@
 Every encoded column has a weight, 0 if the model ignores it. With ``space: raw``, weights apply to raw numbers (the
 index of an ordinal or binary feature), and to category columns as in ``encoded``. With ``link: logit``, the default,
 the sum is a logit; with ``identity``, it is the output itself: with ``output: probability``, a linear probability
-model, clipped to [0, 1].
+model, clipped to [0, 1]. With ``output: points`` the sum is the points.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,6 +28,9 @@ from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
 from app.recourse.models.black_box import BlackBox, Output, Predict, sigmoid
 from app.registry.adapters.artifact import read_artifact
+from app.registry.adapters.column_names import listed, owners_of
+from app.registry.adapters.unique_keys import refuse_repeated_keys
+from app.registry.form_sentences import sentence_of
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
@@ -44,10 +49,12 @@ class LinearFile(BaseModel):
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of a linear model; offers gradients. Contract in `app.registry.adapters.Load`."""
     weights, intercept, file = read_weights(manifest, read_artifact(manifest, directory), space)
-    predict, gradient = _functions(weights, intercept, manifest.output, file.link)
+    slope = 1.0 if manifest.points is None else manifest.points.slope
+    predict, gradient = _functions(weights, intercept, manifest.output, file.link, slope)
     return BlackBox(
         space=space, predict=predict, gradient=gradient, input=manifest.input, output=manifest.output,
-        threshold=manifest.threshold, linear=file.link == "logit" or manifest.output is Output.LOGIT,
+        threshold=manifest.threshold, points=manifest.points,
+        linear=file.link == "logit" or manifest.output in (Output.LOGIT, Output.POINTS),
     )  # fmt: skip
 
 
@@ -60,7 +67,7 @@ def read_weights(
     ------
     ModelRefused : the bytes are no such file, or weigh other columns
     """
-    file = _parse(content)
+    file = _named(parse_file(content), space, manifest.file.map)
     faults = _name_faults(file, space)
     if faults:
         raise ModelRefused(faults=faults)
@@ -70,22 +77,39 @@ def read_weights(
     return weights, intercept, file
 
 
-def _parse(content: bytes) -> LinearFile:
+def parse_file(content: bytes) -> LinearFile:
+    """The content of the file in these bytes. Raises `ModelRefused`."""
+    refuse_repeated_keys(content)
     try:
         return LinearFile.model_validate_json(content)
     except ValidationError as error:
         faults = [
-            Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), details["msg"])
+            Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), sentence_of(details))
             for details in error.errors()
         ]
         raise ModelRefused(faults=faults) from error
+
+
+def _named(file: LinearFile, space: FeatureSpace, named: Mapping[str, str | None] | None) -> LinearFile:
+    """The file with encoded columns for their other names, where these are clear; see `column_names`."""
+    names = list(file.weights)
+    owners = owners_of(names, space, named or {})
+    taken = Counter(own[0] for own in owners if len(own) == 1)
+    weights = {
+        space.columns[own[0]] if len(own) == 1 and taken[own[0]] == 1 else name: file.weights[name]
+        for name, own in zip(names, owners, strict=True)
+    }
+    lacking = {column: 0.0 for column, name in (named or {}).items() if name is None and column in space.columns}
+    return file.model_copy(update={"weights": lacking | weights})
 
 
 def _name_faults(file: LinearFile, space: FeatureSpace) -> list[Fault]:
     pointer = "/artifact/weights/"
     columns = set(space.columns)
     unknown = [
-        Fault(pointer + escape(name), "is not an encoded column") for name in file.weights if name not in columns
+        Fault(pointer + escape(name), f"is not an encoded column; these are {listed(space.columns)}")
+        for name in file.weights
+        if name not in columns
     ]
     missing = [
         Fault(pointer + escape(name), "is missing; write 0 if the model ignores this column")
@@ -114,8 +138,10 @@ def _turned(
     return -weights, whole - intercept
 
 
-def _functions(weights: Float[np.ndarray, "d"], intercept: float, output: Output, link: str) -> tuple[Predict, Predict]:
-    """Output and gradient of the score."""
+def _functions(
+    weights: Float[np.ndarray, "d"], intercept: float, output: Output, link: str, slope: float
+) -> tuple[Predict, Predict]:
+    """Output and gradient of the score, of which one point is `slope`."""
 
     def total(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         return np.asarray(X @ weights + intercept)
@@ -127,7 +153,7 @@ def _functions(weights: Float[np.ndarray, "d"], intercept: float, output: Output
         return np.asarray(np.clip(total(X), 0.0, 1.0))
 
     def constant(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        return np.tile(weights, (len(X), 1))
+        return np.tile(slope * weights, (len(X), 1))
 
     def of_logit(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         p = total(X)
@@ -135,6 +161,6 @@ def _functions(weights: Float[np.ndarray, "d"], intercept: float, output: Output
         slope = np.where(inside, 1.0 / np.where(inside, p * (1.0 - p), 1.0), 0.0)
         return np.outer(slope, weights)
 
-    if output is Output.LOGIT:
+    if output is not Output.PROBABILITY:
         return total, constant
     return (probability, constant) if link == "logit" else (cut_off, of_logit)

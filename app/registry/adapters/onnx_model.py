@@ -7,10 +7,11 @@ columns that it uses are selected first by `Gather`, which does check. Outputs a
 single precision.
 
 The output is a tensor, (n,), (n, 1) or (n, k), or a ZipMap of skl2onnx, a mapping from class to probability for each
-record. `artifact.output` selects one of several outputs.
+record. `artifact.output_name` selects one of several outputs.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from app.errors import Fault, ModelOutputInvalid, ModelRefused
 from app.recourse.features import Feature, FeatureSpace, FeatureType, Missing
 from app.recourse.models.black_box import BlackBox, Input, Output
 from app.registry.adapters.artifact import read_artifact
+from app.registry.adapters.column_names import chosen_columns, listed, raw_names
 from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column, rounded
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree
@@ -56,22 +58,27 @@ LABELS = ("tensor(int64)", "tensor(string)", "tensor(bool)")
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of an ONNX graph. Contract in `app.registry.adapters.Load`."""
-    session = _session(_inspected(read_artifact(manifest, directory)))
+    inspected, classes = _inspected(read_artifact(manifest, directory))
+    session = _session(inspected)
     faults = _input_faults(session, manifest, space)
     output = _output(session, manifest)
     if faults or isinstance(output, Fault):
         raise ModelRefused(faults=[*faults, *([output] if isinstance(output, Fault) else [])])
+    column = manifest.file.column
+    if column is None and output.type in FRACTIONAL and manifest.output is Output.PROBABILITY:
+        column = _column_of_class(classes, manifest)
     return BlackBox(
-        space=space, predict=_predict(session, output, manifest, _feed(session, manifest, space)), input=manifest.input,
-        output=manifest.output, threshold=manifest.threshold,
+        space=space, input=manifest.input,
+        predict=_predict(session, output, manifest, _feed(session, manifest, space), column),
+        output=manifest.output, threshold=manifest.threshold, points=manifest.points,
     )  # fmt: skip
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
 
 
-def _inspected(content: bytes) -> bytes:
-    """The checked model, as passed to the runtime."""
+def _inspected(content: bytes) -> tuple[bytes, list[list[int | str]]]:
+    """The checked model, as passed to the runtime, and the classes that its classifiers name."""
     if len(content) > LARGEST_BYTES:
         raise _refused(f"has {len(content):,} bytes; {LARGEST_BYTES:,} is the most")
     with library("onnx"):
@@ -91,7 +98,17 @@ def _inspected(content: bytes) -> bytes:
         raise _refused("keeps tensors in other files; save it as a single file")
     for graph in _graphs(model):
         _guard_trees(graph)
-    return bytes(model.SerializeToString())
+    return bytes(model.SerializeToString()), list(_classes(model))
+
+
+def _classes(model: Any) -> Iterator[list[int | str]]:
+    """The classes of each classifier of the graph, in the order of its columns."""
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            stated = attribute.name in ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
+            found = list(attribute.ints) or [text.decode(errors="replace") for text in attribute.strings]
+            if stated and found and str(node.op_type) != "ZipMap":
+                yield found
 
 
 def _graphs(model: Any) -> Iterator[Any]:
@@ -195,27 +212,47 @@ def _refused(detail: str) -> ModelRefused:
 def _input_faults(session: Any, manifest: Manifest, space: FeatureSpace) -> list[Fault]:
     inputs = {one.name: one for one in session.get_inputs()}
     if manifest.input is Input.RAW:
+        own = _own_names(inputs, manifest, space)
         missing = [
-            Fault("/features", f'lack "{name}", which the model takes') for name in inputs.keys() - set(space.names)
+            Fault("/features", f'lack "{name}", which the model takes; artifact.map says which feature it is')
+            for name in inputs.keys() - set(own)
         ]
         return missing + [
             Fault(f"/features/{j}", detail)
             for j, feature in enumerate(space.features)
-            if (detail := _column_fault(inputs.get(feature.name), feature)) is not None
+            if (detail := _column_fault(inputs, own[j], feature)) is not None
         ]
     if len(inputs) != 1:
         return [Fault("/input", f"must be raw for a model of {len(inputs)} inputs, each a column")]
     (only,) = inputs.values()
     if only.type not in FRACTIONAL or len(only.shape) != 2 or isinstance(only.shape[0], int):
         return [Fault("/artifact", f"takes {only.type} of shape {only.shape}, not a matrix of any number of points")]
-    if isinstance(only.shape[1], int) and only.shape[1] != space.d:
-        return [Fault("/features", f"have {space.d} encoded columns, but the model takes {only.shape[1]}")]
-    return []
+    return _chosen(only, manifest, space)[1]
 
 
-def _column_fault(found: Any, feature: Feature) -> str | None:
+def _chosen(only: Any, manifest: Manifest, space: FeatureSpace) -> tuple[np.ndarray | None, list[Fault]]:
+    """The encoded columns that a graph with one input takes: all of them, or those that `artifact.map` leaves."""
+    named = manifest.file.map or {}
+    lacking = sum(name is None for name in named.values())
+    return chosen_columns(None, only.shape[1] if isinstance(only.shape[1], int) else space.d - lacking, space, named)
+
+
+def _own_names(inputs: Collection[str], manifest: Manifest, space: FeatureSpace) -> list[str]:
+    """The input of each feature: of its name, its name in `artifact.map`, or its name with _ for what is no letter."""
+    names = raw_names(manifest.file.map, space)
+    spelt = [name if name in inputs else re.sub(r"\W", "_", name) for name in names]
+    return spelt if len(set(spelt)) == len(spelt) else names
+
+
+def _whole_levels(feature: Feature) -> bool:
+    """Whether the levels of a feature are whole numbers, which a model may take as such."""
+    return bool(feature.categories) and all(re.fullmatch(r"-?[0-9]{1,15}", level) for level in feature.categories)
+
+
+def _column_fault(inputs: Mapping[str, Any], name: str, feature: Feature) -> str | None:
+    found = inputs.get(name)
     if found is None:
-        return f'"{feature.name}" is not an input of the model'
+        return f'"{name}" is not an input of the model; its inputs are {listed(list(inputs))}'
     if isinstance(found.shape[0] if found.shape else 1, int) or tuple(found.shape[1:]) not in ((), (1,)):
         return f"is an input of shape {found.shape}, not a column of any number of records"
     if feature.type is FeatureType.CONTINUOUS or (feature.missing is Missing.NAN and not feature.categories):
@@ -224,6 +261,8 @@ def _column_fault(found: Any, feature: Feature) -> str | None:
         takes = (*FRACTIONAL, "tensor(int64)", "tensor(int32)")
     elif feature.levels == (False, True):
         takes = (*FRACTIONAL, "tensor(int64)", "tensor(int32)", "tensor(bool)")
+    elif _whole_levels(feature):
+        takes = ("tensor(string)", "tensor(int64)", "tensor(int32)", *FRACTIONAL)
     else:
         takes = ("tensor(string)",)
     return None if found.type in takes else f"is {feature.type}, but the model takes {found.type}"
@@ -232,13 +271,26 @@ def _column_fault(found: Any, feature: Feature) -> str | None:
 def _output(session: Any, manifest: Manifest) -> Any:
     """The output to use, or the fault."""
     outputs = {one.name: one for one in session.get_outputs()}
-    stated = manifest.file.output
+    stated = manifest.file.output_name
     if stated is not None:
-        return outputs.get(stated) or Fault("/artifact/output", f"is none of the outputs {', '.join(outputs)}")
+        return outputs.get(stated) or Fault("/artifact/output_name", f"is none of the outputs {', '.join(outputs)}")
     fitting = [one for one in outputs.values() if (one.type in LABELS) == (manifest.output is Output.LABEL)]
     if len(fitting) == 1:
         return fitting[0]
-    return Fault("/artifact/output", f"must say which of the outputs is the {manifest.output}: {', '.join(outputs)}")
+    known = ", ".join(outputs)
+    return Fault("/artifact/output_name", f"must say which of the outputs is the {manifest.output}: {known}")
+
+
+def _column_of_class(classes: Sequence[Sequence[int | str]], manifest: Manifest) -> int | None:
+    """The column of the favourable class among the classes that the graph names; None where it is 0 or 1."""
+    if len(classes) == 1 and manifest.favourable in classes[0] and len(classes[0]) > 1:
+        column = list(classes[0]).index(manifest.favourable)
+        return None if column == manifest.favourable else column
+    if manifest.favourable in (0, 1):
+        return None
+    named = "; ".join(listed([str(one) for one in some]) for some in classes) or "none"
+    detail = f"must say which column is the favourable class: the graph names the classes {named}"
+    raise ModelRefused(faults=[Fault("/artifact/column", detail)])
 
 
 # --- asking it -------------------------------------------------------------------------------------------------------
@@ -251,15 +303,19 @@ def _feed(session: Any, manifest: Manifest, space: FeatureSpace) -> Feed:
     inputs = {one.name: (TYPES[one.type], len(one.shape)) for one in session.get_inputs()}
     if manifest.input is Input.ENCODED:
         ((name, (kind, _)),) = inputs.items()
-        return lambda X: {name: X.astype(kind)}
-    columns = [(f.name, raw_column(f), *inputs[f.name]) for f in space.features]
+        indices, _ = _chosen(session.get_inputs()[0], manifest, space)
+        return lambda X: {name: (X if indices is None else X[:, indices]).astype(kind)}
+    names = _own_names(inputs, manifest, space)
+    columns = [(name, raw_column(feature), *inputs[name]) for name, feature in zip(names, space.features, strict=True)]
     return lambda rows_raw: {
         name: values(rows_raw[:, j]).astype(kind).reshape((-1, 1)[:rank])
         for j, (name, values, kind, rank) in enumerate(columns)
     }
 
 
-def _predict(session: Any, output: Any, manifest: Manifest, feed: Feed) -> Callable[[np.ndarray], np.ndarray]:
+def _predict(
+    session: Any, output: Any, manifest: Manifest, feed: Feed, column: int | None
+) -> Callable[[np.ndarray], np.ndarray]:
     """The output for the favourable class; empty for no records. Raises `ModelOutputInvalid` if the runtime fails."""
 
     def answer(rows: np.ndarray) -> Float[np.ndarray, "n"]:
@@ -276,7 +332,7 @@ def _predict(session: Any, output: Any, manifest: Manifest, feed: Feed) -> Calla
             return labels_to_output(np.ravel(found).tolist(), manifest)
         if isinstance(found, list):
             return _of_zipmap(found, manifest)
-        return numbers_to_output(found, manifest, manifest.file.column)
+        return numbers_to_output(found, manifest, column)
 
     return answer
 

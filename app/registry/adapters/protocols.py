@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app.errors import ModelOutputInvalid
+from app.errors import Fault, ModelOutputInvalid
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import Input, Output
 from app.registry import artifact
+from app.registry.adapters.column_names import listed
 from app.registry.adapters.columns import as_json, labels_to_output, numbers_to_output, raw_column
 from app.registry.artifact import Datatype, Endpoint
 from app.registry.manifest import Manifest
@@ -29,6 +30,9 @@ class Dialect(Protocol):
 
     def outputs(self, body: bytes, count: int) -> np.ndarray:
         """The output of each record, (count,). Raises `ModelOutputInvalid`."""
+
+    def metadata_faults(self, body: bytes) -> list[Fault]:
+        """Where the server's description of the model does not fit the manifest."""
 
 
 def dialect(manifest: Manifest, endpoint: Endpoint, space: FeatureSpace) -> Dialect:
@@ -46,10 +50,23 @@ class _Dialect:
     def _columns(self, rows: np.ndarray) -> list[tuple[str, list[Any]]]:
         """Name and values of each column, as plain data."""
         if self.manifest.input is Input.ENCODED:
-            return [(name, as_json(rows[:, j])) for j, name in enumerate(self.space.columns)]
+            return [(self._name(self.space.columns[j]), as_json(rows[:, j])) for j in self._kept()]
         return [
-            (feature.name, as_json(raw_column(feature)(rows[:, j]))) for j, feature in enumerate(self.space.features)
+            (self._name(feature.name), as_json(raw_column(feature)(rows[:, j])))
+            for j, feature in enumerate(self.space.features)
         ]
+
+    def metadata_faults(self, body: bytes) -> list[Fault]:  # noqa: ARG002
+        """None: the protocol has no description of a model."""
+        return []
+
+    def _name(self, own: str) -> str:
+        return (self.endpoint.map or {}).get(own) or own
+
+    def _kept(self) -> list[int]:
+        """Indices of the encoded columns that the model takes."""
+        named = self.endpoint.map or {}
+        return [j for j, column in enumerate(self.space.columns) if named.get(column, column) is not None]
 
     def _output(self, values: Sequence[Any], shape: Sequence[int], count: int) -> np.ndarray:
         """The output for the favourable class, from flat values and their shape."""
@@ -89,6 +106,18 @@ class _Tensors(_Part):
     outputs: list[_Tensor]
 
 
+class _Described(_Part):
+    name: str
+    datatype: str = "?"
+
+
+class _Metadata(_Part):
+    """``GET .../v2/models/{name}``."""
+
+    inputs: list[_Described] = []
+    outputs: list[_Described] = []
+
+
 class _OipV2(_Dialect):
     """``POST .../v2/models/{name}/infer``."""
 
@@ -96,16 +125,35 @@ class _OipV2(_Dialect):
 
     def request(self, rows: np.ndarray) -> bytes:
         """One matrix of encoded points, or one column for each feature of raw records."""
-        wanted = {"outputs": [{"name": self.endpoint.output}]}
+        wanted = {"outputs": [{"name": self.endpoint.output_name}]}
         if self.manifest.input is Input.ENCODED:
-            tensor = self._tensor(self.endpoint.input, rows.ravel(), list(rows.shape))
+            rows = rows[:, self._kept()]
+            tensor = self._tensor(self.endpoint.input_name, rows.ravel(), list(rows.shape))
             return _json({"inputs": [tensor], **wanted})
         inputs = []
         for j, feature in enumerate(self.space.features):
             values = raw_column(feature)(rows[:, j])
-            inputs.append(self._tensor(feature.name, values, [len(rows), 1]))
+            inputs.append(self._tensor(self._name(feature.name), values, [len(rows), 1]))
         # Makes MLServer build a table of the columns; other servers ignore it.
         return _json({"parameters": {"content_type": "pd"}, "inputs": inputs, **wanted})
+
+    def metadata_faults(self, body: bytes) -> list[Fault]:
+        """Where the names of a server's own description of the model are others; none where it has no such names."""
+        try:
+            described = _Metadata.model_validate_json(body)
+        except ValidationError:
+            return []
+        faults: list[Fault] = []
+        takes, gives = {one.name: one for one in described.inputs}, [one.name for one in described.outputs]
+        raw = self.manifest.input is Input.RAW
+        sent = [self._name(feature.name) for feature in self.space.features] if raw else [self.endpoint.input_name]
+        if takes and takes.keys() != set(sent):
+            server = ", ".join(f'"{name}" ({one.datatype})' for name, one in takes.items())
+            detail = f"does not fit: the server takes {server}, and would be sent {listed(sent)}"
+            faults.append(Fault("/artifact/map" if raw else "/artifact/input_name", detail))
+        if gives and self.endpoint.output_name not in gives:
+            faults.append(Fault("/artifact/output_name", f"is none of the outputs of the server: {listed(gives)}"))
+        return faults
 
     def _tensor(self, name: str, values: np.ndarray, shape: list[int]) -> dict[str, Any]:
         tensor: dict[str, Any] = {"name": name, "shape": shape}
@@ -124,9 +172,10 @@ class _OipV2(_Dialect):
     def outputs(self, body: bytes, count: int) -> np.ndarray:
         """The tensor that the manifest names, in its own shape; its data may be nested."""
         tensors = {tensor.name: tensor for tensor in _parsed(_Tensors, body).outputs}
-        tensor = tensors.get(self.endpoint.output or "")
+        tensor = tensors.get(self.endpoint.output_name or "")
         if tensor is None:
-            raise ModelOutputInvalid(f'the server of the model answered without an output "{self.endpoint.output}"')
+            name = self.endpoint.output_name
+            raise ModelOutputInvalid(f'the server of the model answered without an output "{name}"')
         return self._output(_flat(tensor.data), tensor.shape, count)
 
 
@@ -170,12 +219,12 @@ class _MLflow(_Dialect):
         return self._output(_checked(predictions), [len(predictions)], count)
 
     def _named(self, columns: dict[str, Any]) -> Any:
-        name = self.endpoint.output
+        name = self.endpoint.output_name
         if name is None and len(columns) == 1:
             return next(iter(columns.values()))
         if name is None or name not in columns:
             raise ModelOutputInvalid(
-                "the server of the model answered in named columns, and the manifest's `output` names none of them"
+                "the server of the model answered in named columns, and the manifest's `output_name` names none of them"
             )
         return columns[name]
 

@@ -1,14 +1,16 @@
 """A scikit-learn estimator or pipeline: `.skops`, or `.joblib` and `.pkl` if the operator trusts them.
 
 skops builds objects of known types only; `ALLOWED` extends its list. Some objects are used by compiled code without
-checks; `app.registry.adapters.estimator_parts` checks them first.
+checks; `app.registry.adapters.estimator_parts` checks them first, and `estimator_members` makes boosters anew.
 
 With ``input: raw``, the estimator receives a DataFrame with the manifest's names: numbers unchanged (integers as
 int64), categories as text, a binary without categories as bool. With ``input: encoded``, it receives an array in the
 order of the encoded columns, with its own column names if it was fitted on named columns.
 """
 
+import warnings
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +23,9 @@ from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, Input, Output, Predict
 from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
+from app.registry.adapters.column_names import chosen_columns, listed, notes_on_dropped, raw_names
 from app.registry.adapters.columns import raw_column
+from app.registry.adapters.estimator_members import types_of_members, with_boosters, without_boosters
 from app.registry.adapters.estimator_parts import memory_faults, parts_of, single_thread
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree, with_boxes
@@ -33,6 +37,7 @@ ALLOWED = (
     "numpy.dtype",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
+    "sklearn.compose._column_transformer.make_column_selector",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.feature_selection._univariate_selection.f_classif",
     "sklearn.metrics._scorer._PassthroughScorer",
@@ -63,13 +68,17 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     if faults:
         raise ModelRefused(faults=faults)
     single_thread(parts)
+    chosen = _chosen(estimator, manifest, space)[0] if manifest.input is Input.ENCODED else None
+    for note in notes_on_dropped(chosen, space, manifest.file.map):
+        warnings.warn(note, stacklevel=2)
     black_box = BlackBox(
         space=space, predict=_predict(estimator, manifest, input_table(estimator, manifest, space)),
-        input=manifest.input, output=manifest.output, threshold=manifest.threshold,
+        input=manifest.input, output=manifest.output, threshold=manifest.threshold, points=manifest.points,
         rowwise=_has_trees_only(estimator),
     )  # fmt: skip
     if manifest.input is Input.ENCODED and _is_tree(estimator):
-        return with_boxes(black_box, [_tree(estimator)], lambda edge: single_precision_edge(edge, strict=False))
+        edges = partial(single_precision_edge, strict=False)
+        return with_boxes(black_box, [_tree(estimator)], edges, chosen)
     return black_box
 
 
@@ -85,7 +94,12 @@ def read_estimator(manifest: Manifest, content: bytes, trust: Trust) -> Any:
     ------
     ModelRefused : it cannot be read, or holds types that are not allowed
     """
-    return _read_skops(content) if is_skops(manifest) else _read_pickle(content, trust)
+    return read_content(manifest.file.path, content, trust)
+
+
+def read_content(path: str, content: bytes, trust: Trust) -> Any:
+    """The object in the bytes of a file of this name; as `read_estimator`."""
+    return _read_skops(content) if path.endswith(".skops") else _read_pickle(content, trust)
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
@@ -95,10 +109,14 @@ def _read_skops(content: bytes) -> Any:
     with library("sklearn"):
         import sklearn  # noqa: F401
         import skops.io
+    allowed = [*ALLOWED, *types_of_members()]
     try:
-        untrusted = sorted(set(skops.io.get_untrusted_types(data=content)) - set(ALLOWED))
+        held = without_boosters(content)
+        untrusted = sorted(set(skops.io.get_untrusted_types(data=held)) - set(allowed))
         if not untrusted:
-            return skops.io.loads(content, trusted=list(ALLOWED))
+            found = skops.io.loads(held, trusted=allowed)
+            with_boosters(list(parts_of(found)))
+            return found
     except UNREADABLE as error:
         raise unreadable(error) from error
     raise ModelRefused(faults=[Fault("/artifact", f"holds types that are not allowed: {', '.join(untrusted)}")])
@@ -148,7 +166,12 @@ def _tree(estimator: Any) -> Tree:
 
 # --- does it fit the manifest ----------------------------------------------------------------------------------------
 
-_METHODS = {Output.PROBABILITY: "predict_proba", Output.LOGIT: "decision_function", Output.LABEL: "predict"}
+_METHODS = {
+    Output.PROBABILITY: "predict_proba",
+    Output.LOGIT: "decision_function",
+    Output.LABEL: "predict",
+    Output.POINTS: "predict",
+}
 
 
 def _method_faults(estimator: Any, manifest: Manifest) -> list[Fault]:
@@ -156,6 +179,10 @@ def _method_faults(estimator: Any, manifest: Manifest) -> list[Fault]:
     method = _METHODS[manifest.output]
     if not hasattr(estimator, method):
         faults.append(Fault("/output", f"needs {method}, which this {type(estimator).__name__} does not have"))
+    if manifest.output is Output.POINTS:
+        if hasattr(estimator, "classes_"):
+            faults.append(Fault("/output", "must be probability, logit or label: the estimator is a classifier"))
+        return faults
     classes = getattr(estimator, "classes_", None)
     if not isinstance(classes, np.ndarray) or classes.ndim != 1:
         return [*faults, Fault("/artifact", f"is not a fitted classifier but {type(estimator).__name__}")]
@@ -170,31 +197,38 @@ def _method_faults(estimator: Any, manifest: Manifest) -> list[Fault]:
 def _column_faults(estimator: Any, manifest: Manifest, space: FeatureSpace) -> list[Fault]:
     """Faults of an estimator fitted on other columns than those of the manifest."""
     if manifest.input is Input.RAW:
-        return _raw_column_faults(estimator, space)
-    count = getattr(estimator, "n_features_in_", space.d)
-    if count != space.d:
-        return [Fault("/features", f"have {space.d} encoded columns, but the estimator was fitted on {count}")]
+        return _raw_column_faults(estimator, manifest, space)
+    return _chosen(estimator, manifest, space)[1]
+
+
+def _chosen(estimator: Any, manifest: Manifest, space: FeatureSpace) -> tuple[np.ndarray | None, list[Fault]]:
+    """The encoded columns that an estimator takes, as `chosen_columns` has them."""
+    names = _names(estimator)
+    count = int(getattr(estimator, "n_features_in_", space.d))
+    return chosen_columns(names, count, space, manifest.file.map)
+
+
+def _names(estimator: Any) -> list[str] | None:
+    """Names of the columns that an estimator was fitted on; None for an array."""
     names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
-    if sorted(names) == sorted(space.columns) and names != list(space.columns):
-        return [Fault("/features", f"are in another order than the columns of the estimator: {', '.join(names)}")]
-    return []
+    return names if names and names != [f"Column_{j}" for j in range(len(names))] else None
 
 
-def _raw_column_faults(estimator: Any, space: FeatureSpace) -> list[Fault]:
-    names = getattr(estimator, "feature_names_in_", None)
+def _raw_column_faults(estimator: Any, manifest: Manifest, space: FeatureSpace) -> list[Fault]:
+    names = _names(estimator)
     if names is None:
         return [
             Fault("/input", "raw needs an estimator that was fitted on a DataFrame; this one does not know its columns")
         ]
-    fitted = [str(name) for name in names]
+    fitted, own = names, raw_names(manifest.file.map, space)
     missing = [
-        Fault("/features", f'lack "{name}", on which the estimator was fitted')
-        for name in fitted
-        if name not in space.names
+        Fault("/features", f'lack "{name}", on which the estimator was fitted') for name in fitted if name not in own
     ]
     extra = [
-        Fault(f"/features/{j}", f'"{name}" is not a column on which the estimator was fitted')
-        for j, name in enumerate(space.names)
+        Fault(
+            f"/features/{j}", f'"{name}" is not a column on which the estimator was fitted; these are {listed(fitted)}'
+        )
+        for j, name in enumerate(own)
         if name not in fitted
     ]
     return missing + extra
@@ -208,7 +242,9 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
 
     Raises `ModelOutputInvalid` if the estimator raises.
     """
-    column = estimator.classes_.tolist().index(manifest.favourable)
+    column = 1
+    if manifest.output is not Output.POINTS:
+        column = estimator.classes_.tolist().index(manifest.favourable)
     sign = 1.0 if column == 1 else -1.0
 
     def probability(rows: np.ndarray) -> Float[np.ndarray, "n"]:
@@ -220,7 +256,12 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
     def label(rows: np.ndarray) -> Float[np.ndarray, "n"]:
         return np.asarray(estimator.predict(table(rows)) == manifest.favourable, dtype=float)
 
-    ask = {Output.PROBABILITY: probability, Output.LOGIT: logit, Output.LABEL: label}[manifest.output]
+    def points(rows: np.ndarray) -> Float[np.ndarray, "n"]:
+        found = np.asarray(estimator.predict(table(rows)), dtype=float)
+        return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+
+    asks = {Output.PROBABILITY: probability, Output.LOGIT: logit, Output.LABEL: label, Output.POINTS: points}
+    ask = asks[manifest.output]
 
     def answer(rows: np.ndarray) -> Float[np.ndarray, "n"]:
         if not len(rows):
@@ -237,13 +278,25 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
 
 def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Table:
     """From the black box's input to what the estimator was fitted on: an array, or a DataFrame."""
-    names = getattr(estimator, "feature_names_in_", None)
+    names = _names(estimator)
+    if manifest.input is Input.ENCODED:
+        return _matrix(names, _chosen(estimator, manifest, space)[0])
     if names is None:
         return lambda rows: rows
     with library("sklearn"):
         import pandas as pd
-    if manifest.input is Input.ENCODED:
-        return lambda X: pd.DataFrame(X, columns=names, copy=False)
-    indices = [space.names.index(str(name)) for name in names]
+    own = raw_names(manifest.file.map, space)
+    indices = [own.index(name) for name in names]
     columns = [(names[k], j, raw_column(space.features[j])) for k, j in enumerate(indices)]
     return lambda rows_raw: pd.DataFrame({name: values(rows_raw[:, j]) for name, j, values in columns}, copy=False)
+
+
+def _matrix(names: Any, indices: np.ndarray | None) -> Table:
+    """The columns of a matrix that an estimator takes, with their names if it has some."""
+    if names is None:
+        return (lambda X: X) if indices is None else (lambda X: X[:, indices])
+    with library("sklearn"):
+        import pandas as pd
+    if indices is None:
+        return lambda X: pd.DataFrame(X, columns=names, copy=False)
+    return lambda X: pd.DataFrame(X[:, indices], columns=names, copy=False)

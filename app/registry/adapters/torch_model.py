@@ -48,7 +48,7 @@ def read_network(manifest: Manifest, content: bytes, space: FeatureSpace) -> "Ne
     architecture = manifest.file.architecture
     if architecture is None:
         raise ModelRefused(faults=[Fault("/artifact/architecture", "is missing")])
-    state = _read_state(content, manifest.file.path)
+    state = read_state(content, manifest.file.path)
     faults = _width_faults(architecture, space) + _state_faults(architecture, state)
     if faults:
         raise ModelRefused(faults=faults)
@@ -143,7 +143,7 @@ ACTIVATIONS: dict[Activation, tuple[Elementwise, Elementwise]] = {
 # --- from the file ---------------------------------------------------------------------------------------------------
 
 
-def _read_state(content: bytes, path: str) -> dict[str, np.ndarray]:
+def read_state(content: bytes, path: str) -> dict[str, np.ndarray]:
     """Arrays of the state dict by name."""
     reader = _read_safetensors if path.endswith(".safetensors") else _read_pt
     try:
@@ -169,7 +169,7 @@ def _read_pt(content: bytes) -> dict[str, np.ndarray]:
 
     state = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        raise ValueError("it is no state dict of tensors")
+        raise ModelRefused(faults=[Fault("/artifact", "is no state dict of tensors; save model.state_dict()")])
     # numpy has no bfloat16.
     tensors = {str(key): value.float() if value.dtype == torch.bfloat16 else value for key, value in state.items()}
     return {key: value.detach().numpy() for key, value in tensors.items()}

@@ -10,9 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from app.errors import Fault
-from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import BlackBox
+from app.recourse.models.black_box import BlackBox, Input
 from app.recourse.models.tree_boxes import Boxes
 
 LARGEST_BOXES = 5_000_000
@@ -58,29 +56,25 @@ class Tree:
         return Tree(feature=self.feature[nodes], number=self.number[nodes], left=left, right=right)
 
 
-def with_boxes(black_box: BlackBox, trees: Sequence[Tree], edges: Callable[[np.ndarray], np.ndarray]) -> BlackBox:
-    """The black box of a valid ensemble; for a single tree of moderate size, with its boxes.
+def with_boxes(
+    black_box: BlackBox,
+    trees: Sequence[Tree],
+    edges: Callable[[np.ndarray], np.ndarray],
+    indices: Int[np.ndarray, "k"] | None = None,
+) -> BlackBox:
+    """The black box of a valid ensemble; for a single tree over encoded points, of moderate size, with its boxes.
 
-    `edges` translates thresholds of the file into the largest double that goes left.
+    Parameters
+    ----------
+    edges : translates thresholds of the file into the largest double that goes left
+    indices : the encoded column that each column of the trees is; None for all, in order
     """
     columns = black_box.space.d
-    if len(trees) != 1 or int((trees[0].left < 0).sum()) * columns > LARGEST_BOXES:
+    if black_box.input is not Input.ENCODED or len(trees) != 1:
+        return black_box
+    if int((trees[0].left < 0).sum()) * columns > LARGEST_BOXES:
         return black_box
     (tree,) = trees
-    boxes = Boxes.of_tree(
-        tree.feature, edges(tree.number), tree.left, tree.right, columns=columns, score=black_box.score
-    )
+    feature = tree.feature if indices is None else indices[np.where(tree.left < 0, 0, tree.feature)]
+    boxes = Boxes.of_tree(feature, edges(tree.number), tree.left, tree.right, columns=columns, score=black_box.score)
     return replace(black_box, boxes=boxes)
-
-
-def column_faults(count: int, names: Sequence[str], space: FeatureSpace, expected: Sequence[str]) -> list[Fault]:
-    """Faults of a model trained on other columns; `names` is empty if the file has no names of the lender."""
-    if count != space.d:
-        return [Fault("/features", f"have {space.d} encoded columns, but the model was trained on {count}")]
-    if not names or list(names) == list(expected):
-        return []
-    if sorted(names) == sorted(expected):
-        return [Fault("/features", f"are in another order than the columns of the model: {', '.join(names)}")]
-    odd = next(j for j, (name, other) in enumerate(zip(names, expected, strict=True)) if name != other)
-    detail = f'have the encoded column "{expected[odd]}" where the model was trained on "{names[odd]}"'
-    return [Fault("/features", detail)]

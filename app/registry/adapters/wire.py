@@ -78,7 +78,12 @@ class Wire:
         weakref.finalize(self, self._pool.close)
 
     def post(self, content: bytes, *, limit: int, until: float) -> Answer:
-        """The response to a request.
+        """The response to a request, as `get`."""
+        sent = [("Content-Length", str(len(content))), ("Content-Type", "application/json")]
+        return self._ask("POST", self._url, sent, content, limit, until)
+
+    def get(self, url: str, *, limit: int, until: float) -> Answer:
+        """The response of another address of the same host.
 
         Parameters
         ----------
@@ -90,30 +95,33 @@ class Wire:
         OutOfTime, TooLarge
         ModelUnavailable : the host is unreachable, has no allowed address, or closes the connection
         """
+        return self._ask("GET", url, [], None, limit, until)
+
+    def _ask(
+        self, verb: str, url: str, headers: list[tuple[str, str]], content: bytes | None, limit: int, until: float
+    ) -> Answer:
         with self._turn:
             self._backend.until = until
             try:
-                return self._post(content, limit)
+                return self._send(verb, url, [*self._headers, *headers], content, limit)
             except _FAILURES as error:
                 if time.monotonic() >= until:
                     raise OutOfTime from error
                 doing = "cannot be reached" if isinstance(error, httpcore.ConnectError) else "hung up"
                 raise ModelUnavailable(f"the server of the model {doing} ({type(error).__name__})") from error
 
-    def _post(self, content: bytes, limit: int) -> Answer:
-        headers = [*self._headers, ("Content-Length", str(len(content))), ("Content-Type", "application/json")]
-        with self._pool.stream("POST", self._url, headers=headers, content=content) as response:
+    def _send(self, verb: str, url: str, headers: list[tuple[str, str]], content: bytes | None, limit: int) -> Answer:
+        with self._pool.stream(verb, url, headers=headers, content=content) as response:
             fields = {name.lower(): value for name, value in response.headers}
             body = bytearray()
-            # The body of another status is not read; it may repeat the records.
-            if response.status == 200:
-                for piece in response.iter_stream():
-                    body += piece
-                    if len(body) > limit:
-                        raise TooLarge
-            return Answer(
-                status=response.status, body=bytes(body), retry_after_s=_seconds(fields.get(b"retry-after", b""))
-            )
+            # Read whatever the status is, or the connection could not be used again.
+            for piece in response.iter_stream():
+                body += piece
+                if len(body) > limit:
+                    raise TooLarge
+            # The body of another status is not kept; it may repeat the records.
+            kept = bytes(body) if response.status == 200 else b""
+            return Answer(status=response.status, body=kept, retry_after_s=_seconds(fields.get(b"retry-after", b"")))
 
 
 def _seconds(text: bytes) -> int | None:

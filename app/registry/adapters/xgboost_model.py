@@ -1,11 +1,15 @@
-"""Boosted trees of XGBoost, as its `save_model("model.json")` writes them; binary classification only.
+"""Boosted trees of XGBoost, as `save_model` writes them, in JSON or UBJSON; binary classification only.
 
 The file is data: it is read and checked here, and XGBoost loads the new file that `_document` writes (see `trees`).
 Outputs are those of XGBoost, in single precision, so a threshold taken from its probabilities has the same meaning.
+
+With ``input: raw`` trees may split by categories; a record goes right where its category is among those of the node.
+XGBoost 3 stores the categories of a DataFrame (``cats``), others are positions in the manifest.
 """
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,11 +19,23 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat,
 
 from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
-from app.recourse.models.black_box import BlackBox, Output, Predict, logit, sigmoid
+from app.recourse.models.black_box import BlackBox, Input, Output, Predict, logit, sigmoid
 from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
+from app.registry.adapters.estimator_members import MEMBERS, Member
 from app.registry.adapters.optional_import import library
-from app.registry.adapters.trees import Tree, column_faults, with_boxes
+from app.registry.adapters.tree_input import TreeInput, note_on_unnamed, tree_input, with_codes
+from app.registry.adapters.trees import Tree, with_boxes
+from app.registry.adapters.ubjson import is_ubjson
+from app.registry.adapters.ubjson import parse as parse_ubjson
+from app.registry.adapters.unique_keys import refuse_repeated_keys
+from app.registry.adapters.xgboost_categories import (
+    EncodedCategories,
+    TreeWithCategories,
+    category_faults,
+    named_categories,
+    splits_of,
+)
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
@@ -41,14 +57,17 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class _TreePart(_Part):
+class _TreePart(TreeWithCategories):
     left_children: Annotated[list[Index], Field(min_length=1)]
     right_children: list[Index]
     split_indices: list[Index]
     split_conditions: list[Single]
     """Thresholds, and the values of leaves."""
     default_left: list[bool]
-    split_type: list[int] = []
+
+
+class _Container(_Part):
+    enc: list[EncodedCategories] = []
 
 
 class _ModelParam(_Part):
@@ -56,6 +75,7 @@ class _ModelParam(_Part):
 
 
 class _Trees(_Part):
+    cats: _Container = _Container()
     gbtree_model_param: _ModelParam
     tree_info: list[Literal[0]]
     trees: Annotated[list[_TreePart], Field(min_length=1)]
@@ -104,30 +124,43 @@ class _File(_Part):
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of an ensemble; of a single tree, with its boxes. Contract in `app.registry.adapters.Load`."""
-    learner, trees = read_trees(read_artifact(manifest, directory), space)
+    learner, trees, taken = read_trees(read_artifact(manifest, directory), manifest, space)
+    taken.warn()
     parts = learner.gradient_booster.model.trees
     booster = _booster(_document(learner, trees, parts))
     black_box = BlackBox(
-        space=space, predict=_predict(booster, learner.objective.name, manifest), input=manifest.input,
+        space=space, predict=_predict(booster, learner.objective.name, manifest, taken), input=manifest.input,
         output=manifest.output, threshold=manifest.threshold, rowwise=True,
     )  # fmt: skip
-    return with_boxes(black_box, trees, lambda threshold: single_precision_edge(threshold, strict=True))
+    return with_boxes(black_box, trees, lambda threshold: single_precision_edge(threshold, strict=True), taken.indices)
 
 
-def read_trees(content: bytes, space: FeatureSpace) -> tuple[_Learner, list[Tree]]:
-    """What the bytes of a file say, and its trees.
+def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple[_Learner, list[Tree], TreeInput]:
+    """What the bytes of a file say, its trees, and the matrix that they take.
 
     Raises
     ------
     ModelRefused : they are no sound ensemble over these columns
     """
     learner = _parse(content).learner
-    trees, faults = _trees(learner.gradient_booster.model.trees, space.d)
-    faults += column_faults(learner.learner_model_param.num_feature, learner.feature_names, space, space.columns)
+    model, columns = learner.gradient_booster.model, learner.learner_model_param.num_feature
+    taken, faults = tree_input(manifest, space, learner.feature_names or None, columns)
+    trees, unsound = _trees(model.trees, columns)
+    faults = [*unsound, *faults]
+    if manifest.input is Input.ENCODED:
+        by_name = "splits by categories; write input: raw, which is one column for each feature"
+        faults += [Fault(_pointer(i), by_name) for i, part in enumerate(model.trees) if any(part.split_type)]
+    elif not faults:
+        named = named_categories(model.cats.enc)
+        taken, differing = with_codes(taken, space, named)
+        asked, astray = category_faults(model.trees, trees, space)
+        outside = "has splits by categories that its features do not have"
+        faults += differing or [Fault(_pointer(i), outside) for i in astray]
+        taken = replace(taken, notes=note_on_unnamed(space, sorted(asked), named))
     faults += _learner_faults(learner)
     if faults:
         raise ModelRefused(faults=faults[:FAULTS])
-    return learner, trees
+    return learner, trees, taken
 
 
 def merged(models: Sequence[tuple[_Learner, Sequence[Tree]]]) -> tuple[bytes, Float[np.ndarray, "k"]]:
@@ -155,8 +188,19 @@ def merged(models: Sequence[tuple[_Learner, Sequence[Tree]]]) -> tuple[bytes, Fl
 
 
 def _parse(content: bytes) -> _File:
+    refuse_repeated_keys(content)
     try:
-        return _File.model_validate_json(content)
+        return _validated(parse_ubjson(content) if is_ubjson(content) else content)
+    except ValueError as error:
+        raise ModelRefused(faults=[Fault("/artifact", f"cannot be read as UBJSON: {error}")]) from error
+
+
+def _validated(document: Any) -> _File:
+    """A file from JSON, or from plain data."""
+    try:
+        if isinstance(document, bytes):
+            return _File.model_validate_json(document)
+        return _File.model_validate(document)
     except ValidationError as error:
         faults = [
             Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), details["msg"])
@@ -170,13 +214,11 @@ def _trees(parts: Sequence[_TreePart], columns: int) -> tuple[list[Tree], list[F
     trees: list[Tree] = []
     faults: list[Fault] = []
     for i, part in enumerate(parts):
-        pointer = f"/artifact/learner/gradient_booster/model/trees/{i}"
+        pointer = _pointer(i)
         arrays = (part.right_children, part.split_indices, part.split_conditions, part.default_left)
         if any(len(array) != len(part.left_children) for array in arrays):
             faults.append(Fault(pointer, "has arrays of different lengths"))
             continue
-        if any(part.split_type):
-            faults.append(Fault(pointer, "splits by categories; train on encoded columns, which are numbers"))
         tree = Tree(
             feature=np.array(part.split_indices),
             number=np.array(part.split_conditions, dtype=np.float32).astype(float),
@@ -187,6 +229,10 @@ def _trees(parts: Sequence[_TreePart], columns: int) -> tuple[list[Tree], list[F
             faults.append(Fault(pointer, fault))
         trees.append(tree)
     return trees, faults
+
+
+def _pointer(i: int) -> str:
+    return f"/artifact/learner/gradient_booster/model/trees/{i}"
 
 
 def _learner_faults(learner: _Learner) -> list[Fault]:
@@ -254,13 +300,19 @@ def _tree_document(i: int, tree: Tree, part: _TreePart, columns: str) -> dict[st
     parents[tree.left[inner]] = inner
     parents[tree.right[inner]] = inner
     zeros = [0.0] * count  # statistics of training
+    splits = splits_of(part) if any(part.split_type) else {}
+    by_category = [new for new, old in enumerate(nodes.tolist()) if splits and part.split_type[old]]
+    split = [(new, splits[int(nodes[new])]) for new in by_category if tree.left[new] >= 0]
+    sizes = [len(codes) for _, codes in split]
+    kinds = np.zeros(count, dtype=int)
+    kinds[[new for new, _ in split]] = 1
     return {
         "id": i,
         "base_weights": zeros,
-        "categories": [],
-        "categories_nodes": [],
-        "categories_segments": [],
-        "categories_sizes": [],
+        "categories": [code for _, codes in split for code in sorted(codes)],
+        "categories_nodes": [new for new, _ in split],
+        "categories_segments": [sum(sizes[:k]) for k in range(len(sizes))],
+        "categories_sizes": sizes,
         "default_left": np.array(part.default_left)[nodes].astype(int).tolist(),
         "left_children": tree.left.tolist(),
         "loss_changes": zeros,
@@ -268,7 +320,7 @@ def _tree_document(i: int, tree: Tree, part: _TreePart, columns: str) -> dict[st
         "right_children": tree.right.tolist(),
         "split_conditions": _digits(tree.number),
         "split_indices": np.where(tree.left >= 0, tree.feature, 0).tolist(),
-        "split_type": [0] * count,
+        "split_type": kinds.tolist(),
         "sum_hessian": zeros,
         "tree_param": {
             "num_deleted": "0",
@@ -296,10 +348,10 @@ def _booster(document: dict[str, Any]) -> Any:
     return booster
 
 
-def _predict(booster: Any, objective: str, manifest: Manifest) -> Predict:
+def _predict(booster: Any, objective: str, manifest: Manifest, taken: TreeInput) -> Predict:
     def ask(X: np.ndarray, what: str) -> np.ndarray:
         # Straight from the array: a fifth faster than a DMatrix on single records.
-        return np.asarray(booster.inplace_predict(X, predict_type=what, validate_features=False))
+        return np.asarray(booster.inplace_predict(taken.matrix(X), predict_type=what, validate_features=False))
 
     def margin(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         values = ask(X, "margin").astype(float)
@@ -313,3 +365,36 @@ def _predict(booster: Any, objective: str, manifest: Manifest) -> Predict:
         return (values if manifest.favourable else np.float32(1.0) - values).astype(float)
 
     return probability if manifest.output is Output.PROBABILITY else margin
+
+
+# --- inside an estimator ---------------------------------------------------------------------------------------------
+
+
+def _of_estimator(state: Any) -> Any:
+    """A booster from the state of one: a document in UBJSON with the model."""
+    document = parse_ubjson(bytes(state))
+    learner = _validated(document["Model"]).learner
+    model, columns = learner.gradient_booster.model, learner.learner_model_param.num_feature
+    best, parallel = learner.attributes.best_iteration, model.gbtree_model_param.num_parallel_tree
+    # The estimator predicts with the rounds up to the best one.
+    parts = model.trees if best is None else model.trees[: (max(0, best) + 1) * parallel]
+    trees, faults = _trees(parts, columns)
+    faults += [] if best is not None else _learner_faults(learner)
+    if any(any(part.split_type) for part in parts):
+        faults.append(Fault("/artifact", "splits by categories; save its booster and use input: raw"))
+    if faults:
+        raise ModelRefused(faults=faults[:FAULTS])
+    booster = _booster(_document(learner, trees, parts))
+    booster.feature_names = learner.feature_names or None
+    return booster
+
+
+MEMBERS.append(
+    Member(
+        booster=("xgboost.core", "Booster"),
+        state="handle",
+        estimators=("xgboost.sklearn.XGBClassifier", "xgboost.sklearn.XGBRFClassifier"),
+        make=_of_estimator,
+        settings="kwargs",
+    )
+)

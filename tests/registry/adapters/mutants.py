@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from app.errors import ModelOutputInvalid, ModelRefused
-from app.recourse.features import FeatureSpace, fit_encoding
+from app.recourse.features import FeatureSpace, ModelColumns, ModelSpace, fit_encoding
+from app.recourse.models.black_box import Input
 from app.registry.adapters import ADAPTERS
 from app.registry.artifact import Format
-from app.registry.draft import read_manifest
+from app.registry.parsed_manifest import read_manifest
 from app.registry.trust import Trust
 
 NUMBERS = ("-1", "-2", "0", "1", "7", "8", "1000000", "2147483647", "-2147483648", "4294967295", "1e39", "nan", "x", "")
@@ -51,6 +52,8 @@ def main(directory: Path) -> None:
     load = ADAPTERS[manifest.artifact.format].load
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, space.d))
+    if manifest.input is Input.RAW:
+        X = ModelColumns(space, ModelSpace(space.features)).rows(space.decode(X))
     counts = {"refused": 0, "taken": 0}
     for content in mutants(path.read_bytes(), rng):
         path.write_bytes(content)
@@ -61,7 +64,7 @@ def main(directory: Path) -> None:
             counts["refused"] += bool(error.faults)
             continue
         try:
-            finite = np.isfinite(black_box.score(X)).all()
+            finite = np.isfinite(black_box.score_of(np.asarray(black_box.predict(X), dtype=float))).all()
         except ModelOutputInvalid:
             finite = False
         # A graph may be sound and still divide by zero; registration refuses it because of its scores.

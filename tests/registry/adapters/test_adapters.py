@@ -311,6 +311,26 @@ def remote(path: Path, protocol: str, kind: str) -> Case:
     return Case(model, answer, hosts=server.hosts)
 
 
+def scorecard(path: Path) -> Case:
+    """Points of three attributes; 40 double the odds."""
+    rows = ["feature,from,to,category,points", ",,,,500", "income,,2500,,0", "income,2500,,,80"]
+    rows += ["housing,,,owned,40", "housing,,,rented|free,10", "guarantor,,,true,30", "guarantor,,,false,0"]
+    model = described(
+        path, "\n".join(rows).encode(), {"format": "scorecard", "path": "card.csv"}, input="raw", output="points",
+        threshold=600, odds={"pdo": 40},
+    )  # fmt: skip
+    del model.manifest["favourable"]
+
+    def answer(records: list[Record]) -> np.ndarray:
+        points = [
+            500 + 80 * (r["income"] >= 2_500) + (40 if r["housing"] == "owned" else 10) + 30 * r["guarantor"]
+            for r in records
+        ]
+        return (np.array(points) - 600) * np.log(2) / 40
+
+    return Case(model, answer)
+
+
 def columns(last: Any) -> Any:
     """A pipeline as lenders write them, from a table of raw records."""
     return make_pipeline(
@@ -325,6 +345,7 @@ def columns(last: Any) -> Any:
 
 
 CASES: dict[str, Callable[[Path], Case]] = {
+    "scorecard": scorecard,
     "linear": lambda p: linear(p, space="encoded"),
     "linear, raw weights": lambda p: linear(p, space="raw"),
     "linear, logit": lambda p: linear(p, space="raw", output="logit"),

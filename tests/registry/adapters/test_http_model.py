@@ -114,8 +114,8 @@ SHAPES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("oip-v2", {"is": "two", "nested": True}, {"column": 1}),
     ("mlflow", {"is": "well"}, {}),
     ("mlflow", {"is": "two"}, {}),
-    ("mlflow", {"is": "well", "named": True}, {"output": "yes"}),
-    ("mlflow", {"is": "well", "columns": True}, {"output": "yes"}),
+    ("mlflow", {"is": "well", "named": True}, {"output_name": "yes"}),
+    ("mlflow", {"is": "well", "columns": True}, {"output_name": "yes"}),
     ("mlflow", {"is": "well", "columns": True}, {}),
 ]
 
@@ -228,12 +228,18 @@ def test_a_secret_that_cannot_be_sent_is_a_fault(
         ({"url": "http://127.0.0.1:99999/x"}, "/artifact/url", "ort"),
         ({"url": None}, "/artifact/url", "is missing"),
         ({"protocol": "grpc"}, "/artifact/protocol", "oip-v2"),
-        ({"output": None}, "/artifact/output", "is missing"),
-        ({"secret": "DATABASE_PASSWORD"}, "/artifact/secret", "pattern"),
+        ({"output_name": None}, "/artifact/output_name", "is missing"),
+        ({"secret": "DATABASE_PASSWORD"}, "/artifact/secret", "RECOURSE_SECRET_"),
         ({"secret_header": "X-Key"}, "/artifact/secret_header", "belongs to a secret"),
+        ({"secret": "RECOURSE_SECRET_X", "secret_header": "Host"}, "/artifact/secret_header", "must not be a header"),
+        (
+            {"secret": "RECOURSE_SECRET_X", "secret_header": "content-Length"},
+            "/artifact/secret_header",
+            "must not be a header",
+        ),
         ({"max_batch": 3}, "/artifact/max_batch", "16"),
         ({"sha256": "0" * 64}, "/artifact/sha256", "not a key"),
-        ({"protocol": "mlflow", "input": "x"}, "/artifact/input", "belongs to the protocol oip-v2"),
+        ({"protocol": "mlflow", "input_name": "x"}, "/artifact/input_name", "belongs to the protocol oip-v2"),
     ],
     ids=str,
 )

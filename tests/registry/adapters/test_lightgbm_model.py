@@ -146,13 +146,13 @@ def test_what_is_no_single_tree_of_comparisons_has_no_boxes(model: ModelDirector
             {"objective": "multiclass", "num_class": 3, "labels": np.arange(600) % 3},
             "/artifact/num_tree_per_iteration", "must be 1",
         ),
-        ({"names": COLUMNS[::-1]}, "/features", "are in another order than the columns of the model: housing=free"),
-        ({"names": ["shoe_size", *COLUMNS[1:]]}, "/features", '"age" where the model was trained on "shoe_size"'),
-        ({"points": X[:, :5]}, "/features", "have 8 encoded columns, but the model was trained on 5"),
+        ({"names": COLUMNS[::-1]}, "/features", 'another order than the columns of the model: "housing=free"'),
+        ({"names": ["shoe_size", *COLUMNS[1:]]}, "/features", 'columns "shoe_size", where the manifest has "age"'),
+        ({"points": X[:, :5]}, "/features", "but the model was trained on 5; write null in artifact.map"),
         ({"linear_tree": True, "verbose": -1}, "/artifact/tree/0/is_linear", "linear models in their leaves"),
         ({"categorical_feature": [0], "points": np.column_stack([np.arange(600) % 6, X[:, 1:]]),
           "labels": np.arange(600) % 6 % 2, "min_data_per_group": 1, "cat_smooth": 0},
-         "/artifact/tree/0/num_cat", "splits by categories"),
+         "/artifact/tree", "splits by categories; write input: raw"),
     ],
     ids=lambda value: str(value)[:30],
 )  # fmt: skip
@@ -174,7 +174,7 @@ def test_names_are_compared_as_lightgbm_writes_them(model: ModelDirectory, store
 @pytest.mark.parametrize(
     ("changes", "pointer", "sentence"),
     [
-        ({"input": "raw"}, "/input", "must be encoded"),
+        ({"input": "raw"}, "/features", "are 6, but the model was trained on 8 columns"),
         ({"output": "label"}, "/output", "probability or logit for the format lightgbm"),
         ({"favourable": "good"}, "/favourable", "must be 1, or 0"),
     ],
@@ -237,12 +237,14 @@ def broken(key: str, value: str, at: int = 0) -> str:
         ("left_child", "1 1", "/tree/0/left_child", "must be 8 finite numbers"),
         ("split_feature", "8", "/tree/0", "asks about columns that are none of the 8 encoded columns"),
         ("split_feature", "-1", "/tree/0", "asks about columns that are none of the 8 encoded columns"),
-        ("decision_type", "1", "/tree/0/decision_type", "must describe comparisons of numbers"),
+        ("decision_type", "12", "/tree/0/decision_type", "must describe comparisons, or splits by categories"),
+        ("decision_type", "1", "/tree/0/threshold", "must be the index of a set for each split by categories"),
         ("threshold", "nan", "/tree/0/threshold", "must be 8 finite numbers"),
         ("leaf_value", "inf", "/tree/0/leaf_value", "must be 9 finite numbers"),
         ("num_leaves", "1000000000000", "/tree/0/num_leaves", "has numbers that no tree has"),
         ("num_leaves", "0", "/tree/0/num_leaves", "must be at least 1"),
-        ("num_cat", "1", "/tree/0/num_cat", "must be 0: splits by categories are not for encoded columns"),
+        ("num_cat", "1", "/tree/0/cat_boundaries", "is missing"),
+        ("num_cat", "9", "/tree/0/num_cat", "must be the number of splits by categories"),
         ("version", "v9", "/version", "must be one of v3, v4"),
         ("max_feature_idx", "x", "/max_feature_idx", "must be the number of columns less one"),
         ("feature_names", "a b", "/feature_names", "must be 8 names"),
@@ -277,6 +279,7 @@ def test_what_is_no_model_is_refused(model: ModelDirectory, refusal: Refusal, co
     assert all(pointer.startswith("/artifact") for pointer in refusal(use(model, content)))
 
 
+@pytest.mark.slow
 def test_damaged_files_never_end_the_process(model: ModelDirectory) -> None:
     text = trained(rounds=2).model_to_string()
     content = text[: text.index("end of trees") + 13]  # what follows is not looked at

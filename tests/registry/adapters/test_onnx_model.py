@@ -105,9 +105,9 @@ def test_a_logit_is_taken_as_it_is(model: ModelDirectory, store: Registry) -> No
 def test_one_of_several_outputs_is_named(model: ModelDirectory, store: Registry, refusal: Refusal) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Sigmoid", ["z"], ["p"])]
     graph = proto(nodes, outputs=[matrix("z", None, 1), matrix("p", None, 1)])
-    assert "which of the outputs is the probability: z, p" in refusal(use(model, graph))["/artifact/output"]
-    assert "none of the outputs z, p" in refusal(use(model, graph, {"output": "q"}))["/artifact/output"]
-    black_box = loaded(store, use(model, graph, {"output": "p"}))
+    assert "which of the outputs is the probability: z, p" in refusal(use(model, graph))["/artifact/output_name"]
+    assert "none of the outputs z, p" in refusal(use(model, graph, {"output_name": "q"}))["/artifact/output_name"]
+    black_box = loaded(store, use(model, graph, {"output_name": "p"}))
     np.testing.assert_allclose(black_box.probability(black_box.score(FRESH)), expected(), atol=1e-6)
 
 
@@ -180,15 +180,15 @@ def raw_inputs(**kinds: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("graph", "changes", "pointer", "sentence"),
     [
-        ({"inputs": [matrix("x", None, 9)]}, {}, "/features", "8 encoded columns, but the model takes 9"),
+        ({"inputs": [matrix("x", None, 9)]}, {}, "/features", "but the model was trained on 9"),
         ({"inputs": [matrix("x", 1, 8)]}, {}, "/artifact", "not a matrix of any number of points"),
         ({"inputs": [matrix("x", None, 8), matrix("y", None, 8)]}, {}, "/input", "must be raw"),
         ({"inputs": raw_inputs(age=None)}, {"input": "raw"}, "/features/0", "is not an input"),
         ({"inputs": [*raw_inputs(), matrix("zip", None, 1)]}, {"input": "raw"}, "/features", 'lack "zip"'),
         ({"inputs": raw_inputs(housing=INT64)}, {"input": "raw"}, "/features/5", "the model takes tensor(int64)"),
         ({"inputs": raw_inputs(income=INT64)}, {"input": "raw"}, "/features/1", "is continuous"),
-        ({}, {"output": "label"}, "/artifact/output", "which of the outputs is the label"),
-        ({}, {"favourable": "good"}, "/favourable", "must be 1, or 0"),
+        ({}, {"output": "label"}, "/artifact/output_name", "which of the outputs is the label"),
+        ({}, {"favourable": "good"}, "/artifact/column", "the graph names the classes none"),
     ],
     ids=str,
 )

@@ -253,7 +253,7 @@ def test_sound_boosting_is_read(model: ModelDirectory, store: Registry, classes:
         (LinearSVC().fit(X, Y), {}, "/output", "needs predict_proba"),
         (DecisionTreeClassifier().fit(X, Y), {"output": "logit", "threshold": 0}, "/output", "needs decision_function"),
         (LogisticRegression().fit(X, Y), {"favourable": "good"}, "/favourable", "[0, 1]"),
-        (LogisticRegression().fit(X[:, :5], Y), {}, "/features", "but the estimator was fitted on 5"),
+        (LogisticRegression().fit(X[:, :5], Y), {}, "/features", "but the model was trained on 5"),
         (LogisticRegression().fit(X, Y), {"input": "raw"}, "/input", "fitted on a DataFrame"),
         (
             LogisticRegression().fit(X, np.arange(120) % 3), {"output": "logit", "threshold": 0},
@@ -278,7 +278,8 @@ def test_columns_of_a_table_are_compared_by_name(model: ModelDirectory, refusal:
     table = pd.DataFrame(X[:, :6], columns=["shoe_size", *NAMES[1:]])
     assert refusal(use(model, LogisticRegression().fit(table, Y), input="raw")) == {
         "/features": 'lack "shoe_size", on which the estimator was fitted',
-        "/features/0": '"age" is not a column on which the estimator was fitted',
+        "/features/0": '"age" is not a column on which the estimator was fitted; these are "shoe_size", "income", '
+        '"amount", "savings", "guarantor", "housing"',
     }
 
 
@@ -311,7 +312,7 @@ def test_every_category_of_the_manifest_is_tried(model: ModelDirectory, refusal:
     model.records = [record | {"housing": "owned"} for record in model.records]
     faults = refusal(use(model, encoder_of(["owned", "rented"]), input="raw"))
     assert list(faults) == ["/features/5"]
-    assert faults["/features/5"].startswith('the model cannot take "free": the estimator raised ValueError')
+    assert faults["/features/5"].startswith('"housing": the model cannot take "free": the estimator raised ValueError')
 
 
 def test_what_an_estimator_says_about_records_is_kept_to_itself(model: ModelDirectory, store: Registry) -> None:

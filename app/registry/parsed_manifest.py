@@ -1,11 +1,10 @@
 """A manifest as a lender wrote it: read from YAML, and examined as far as its faults allow."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Self
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from app.errors import Fault
@@ -20,10 +19,11 @@ from app.registry.manifest_faults import (
     rule_faults,
     semantic_faults,
 )
+from app.registry.safe_yaml import read_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class ParsedManifest:
     """A manifest under examination: the parts that are valid by themselves, and all faults."""
 
     manifest: Manifest | None = None
@@ -33,14 +33,16 @@ class Draft:
     reference: str | None = None
     label: str | None = None
     faults: tuple[Fault, ...] = ()
+    names: Mapping[int, str] = field(default_factory=dict)
+    """Names of the features by index, whether or not they are sound."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:
-        """The draft of a manifest that has been parsed as YAML."""
+        """A manifest that has been read from YAML."""
         try:
             manifest = Manifest.model_validate(data)
         except ValidationError as error:
-            return cls._partial(data, form_faults(error))
+            return replace(cls._partial(data, form_faults(error)), names=_names(data))
         faults = tuple(semantic_faults(manifest))
         return cls(
             manifest=None if faults else manifest,
@@ -49,6 +51,7 @@ class Draft:
             reference=manifest.reference,
             label=None if label_faults(manifest) else manifest.label,
             faults=faults,
+            names=_names(data),
         )
 
     @classmethod
@@ -63,31 +66,24 @@ class Draft:
         return cls(artifact=artifact, features=None if unsound else features, reference=reference, faults=tuple(found))
 
 
-def read_manifest(content: bytes) -> Draft:
-    """The draft of the manifest in a file; faults are returned in it, not raised."""
+def read_manifest(content: bytes) -> ParsedManifest:
+    """The manifest in a file; faults are returned in it, not raised."""
     try:
-        data = yaml.load(content, Loader=_Loader)  # noqa: S506 - derived from SafeLoader
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        return Draft(faults=(Fault("", f"is not YAML: {_one_line(error)}"),))
+        data = read_yaml(content)
+    except ValueError as error:
+        return ParsedManifest(faults=(Fault("", str(error)),))
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        return Draft(faults=(Fault("", "must be a mapping of names to values"),))
-    return Draft.of(data)
+        return ParsedManifest(faults=(Fault("", "must be a mapping of names to values"),))
+    return ParsedManifest.of(data)
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML that refuses duplicate keys instead of keeping the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f'"{key.value}" is given twice', key.start_mark)
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep=deep)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _names(data: Mapping[str, Any]) -> dict[int, str]:
+    features = data.get("features")
+    return {
+        j: feature["name"]
+        for j, feature in enumerate(features if isinstance(features, list) else [])
+        if isinstance(feature, dict) and isinstance(feature.get("name"), str)
+    }
 
 
 def _part(data: Mapping[str, Any], key: str) -> Any:

@@ -1,0 +1,73 @@
+"""The command ``recourse models draft``: a model directory from records and a model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.common import read_settings
+from app.cli.registration_options import TrustPickleOption
+
+if TYPE_CHECKING:
+    from app.registry.drafting.draft import Drafted
+
+
+def draft(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Records with a header: .csv, or .parquet.")],
+    model: Annotated[
+        Path | None, typer.Option(help="The model's file, or a directory that MLflow has written.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column with the true outcome.")] = None,
+    favourable: Annotated[
+        str | None, typer.Option(help="Value of the label, or class of the model, that means yes.")
+    ] = None,
+    scores: Annotated[
+        str | None, typer.Option(help="Your own scores of these records: a column, or a CSV with one for each.")
+    ] = None,
+    threshold: Annotated[float | None, typer.Option(help="Smallest favourable output; 0.5 when absent.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--id", help="Id of the model; that of the directory when absent.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A column that is no feature; may be repeated.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns that a model without names takes, in its order, with commas between.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory to write; named after the data when absent.")] = None,
+    trust_pickle: TrustPickleOption = False,
+) -> None:
+    """Write model.yaml and the reference from records and a model, and try whether it registers."""
+    from app.registry.drafting.draft import Wish
+    from app.registry.drafting.draft import draft as make
+    from app.registry.trust import Trust
+
+    settings = read_settings(trust_pickle=trust_pickle or None)
+    wish = Wish(
+        data=data, model=model, label=label, favourable=favourable, scores=scores, threshold=threshold, id=name,
+        drop=tuple(drop or ()), columns=tuple(filter(None, (columns or "").split(","))),
+    )  # fmt: skip
+    drafted = make(wish, out, Trust(pickle=settings.trust_pickle))
+    for note in drafted.notes:
+        typer.echo(note)
+    count = drafted.decisions
+    typer.echo(f"Wrote {drafted.directory / 'model.yaml'}; {count} comments in it ask for a decision.")
+    if drafted.complete:
+        _verify(drafted, trust_pickle=settings.trust_pickle)
+    else:
+        typer.echo("Next: the same with --model FILE and another --out, so that the draft fits the model.")
+
+
+def _verify(drafted: "Drafted", *, trust_pickle: bool) -> None:
+    """Register in a store that is thrown away, and say what comes next."""
+    from tempfile import TemporaryDirectory
+
+    from app.registry.registry import Registry
+
+    with TemporaryDirectory(prefix="recourse-") as place:
+        store: Registry = Registry(Path(place) / "store", trust_pickle=trust_pickle)
+        registration = store.register(drafted.directory).registration
+    typer.echo(f"It registers: accepts {registration.favourable:,} of {registration.records:,} reference records.")
+    for note in registration.notes:
+        typer.echo(note)
+    for warning in registration.warnings:
+        typer.echo(f"Warning: {warning}", err=True)
+    typer.echo(f"Next: recourse models try {drafted.directory}, then recourse models register {drafted.directory}")

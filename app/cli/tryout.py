@@ -1,0 +1,62 @@
+"""The command ``recourse models try``: what registering a directory would bring, and some answers."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from app.cli.common import read_settings
+from app.cli.registration_options import (
+    SCORE_TOLERANCE,
+    DirectoryArgument,
+    ScoresOption,
+    ToleranceOption,
+    TrustPickleOption,
+)
+from app.cli.rehearsals import one_thread
+
+if TYPE_CHECKING:
+    from app.compute.tryout import Asked
+
+
+def try_(
+    directory: DirectoryArgument,
+    scores: ScoresOption = None,
+    score_tolerance: ToleranceOption = SCORE_TOLERANCE,
+    trust_pickle: TrustPickleOption = False,
+) -> None:
+    """Check a model and ask it about a few rejected records, without registering it."""
+    settings = read_settings(trust_pickle=trust_pickle or None)
+    one_thread()
+    from app.compute.tryout import attempt
+    from app.observability import configure_logging
+
+    configure_logging("error")
+    found = attempt(directory, settings, scores=scores, tolerance=score_tolerance)
+    registration = found.registration
+    typer.echo(
+        f"{found.name} would register: {found.features} features; accepts {registration.favourable:,} of "
+        f"{registration.records:,} reference records."
+    )
+    for note in registration.notes:
+        typer.echo(note)
+    for one in found.asked:
+        typer.echo(_text(one))
+    odd = [*registration.warnings, *found.findings]
+    if odd:
+        typer.echo("\nWhat looks odd:")
+    for sentence in odd:
+        typer.echo(f"  {sentence.rstrip('.')}.")
+    if not found.sound:
+        raise typer.Exit(1)
+
+
+def _text(one: "Asked") -> str:
+    lines = ["", f"Record {one.record}: no{_probability(one.before)}. ({one.elapsed_s:.2f} s)"]
+    lines += [f"  {text}" for _, text in one.changes] or [f"  {one.detail}"]
+    if one.changes:
+        lines.append(f"  Then: yes{_probability(one.after)}.")
+    return "\n".join(lines)
+
+
+def _probability(value: float | None) -> str:
+    return "" if value is None else f" (probability {value:.0%})"

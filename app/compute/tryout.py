@@ -1,0 +1,168 @@
+"""Tries a model directory without registering it: the checks of a registration, then a few questions about recourse.
+
+Registration and answers are those of the service, in a store that is thrown away.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from app.compute import tasks
+from app.compute.answers import Frame, Json, identity
+from app.compute.messages import ModelRef, Question, Store
+from app.compute.use_cases import RECOURSE, answer
+from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.problem import Reference
+from app.recourse.result import Status
+from app.recourse.solve import DEFAULT_METHOD, METHODS
+from app.registry.lender_scores import TOLERANCE
+from app.registry.version import Registration
+from app.settings import Settings
+
+QUESTIONS = 5
+"""Rejected records that are asked about."""
+
+DOMINANT = 0.7
+"""Share of the squared distances between records beyond which one feature decides who is near."""
+
+ALIKE = 3
+"""Fewest answers of which something can be said together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One question and its answer."""
+
+    record: int
+    """Line of the reference, counted from 0 without its header."""
+    before: float | None
+    """Probability of the favourable outcome; None for a model that answers with labels."""
+    after: float | None
+    changes: tuple[tuple[str, str], ...]
+    """Feature and sentence of each change; empty where nothing was found."""
+    detail: str
+    """Why nothing was found; empty where something was."""
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tryout:
+    """What trying a model showed."""
+
+    name: str
+    features: int
+    registration: Registration
+    asked: tuple[Asked, ...]
+    findings: tuple[str, ...]
+    """What looks odd about the answers, in sentences."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether anything was asked, and anything found."""
+        return any(one.changes for one in self.asked)
+
+
+def attempt(directory: Path, settings: Settings, *, scores: Path | None = None, tolerance: float = TOLERANCE) -> Tryout:
+    """Register a directory in a store of its own, and ask about some of the reference records that it rejects.
+
+    Errors as in `app.registry.install.install`.
+    """
+    with TemporaryDirectory(prefix="recourse-") as place:
+        store = replace(Store.of(settings), root=str(Path(place) / "store"))
+        model = store.open().register(directory, scores=scores, tolerance=tolerance)
+        ref = ModelRef.of(store, model)
+        reference = tasks.load(ref).reference
+        tasks.ready(ref)
+        asked = tuple(_ask(ref, settings, reference, i) for i in _rejected(reference))
+    return Tryout(
+        name=model.name,
+        features=len(model.manifest.features),
+        registration=model.registration,
+        asked=asked,
+        findings=tuple(_findings(reference, asked)),
+    )
+
+
+def _rejected(reference: Reference) -> list[int]:
+    """Rejected records, from the most hopeless tenth to the nearest one."""
+    rejected = np.flatnonzero(reference.scores < 0.0)
+    order = rejected[np.argsort(reference.scores[rejected], kind="stable")]
+    if not len(order):
+        return []
+    places = np.linspace(0.1, 0.9, QUESTIONS) * (len(order) - 1)
+    return list(dict.fromkeys(int(order[round(place)]) for place in places))
+
+
+def _ask(ref: ModelRef, settings: Settings, reference: Reference, record: int) -> Asked:
+    method = METHODS[DEFAULT_METHOD]
+    created = datetime.now(UTC)
+    frame = Frame(
+        model=identity(tasks.load(ref).registered), method={"name": method.name}, seed=0,
+        created_at=created.isoformat(), expires_at=(created + timedelta(days=settings.valid_days)).isoformat(),
+    )  # fmt: skip
+    question = Question(
+        method=method.name, params=method.params(), factual_raw=reference.rows_raw[record],
+        valid_months=settings.valid_days / DAYS_PER_MONTH,
+    )  # fmt: skip
+    began = time.perf_counter()
+    found = answer(
+        ref, RECOURSE, question, frame, settings.plan_budget_ms / 1e3, deadline_s=settings.default_deadline_ms / 1e3
+    )
+    return _asked(record, found, time.perf_counter() - began)
+
+
+def _asked(record: int, found: Json, elapsed_s: float) -> Asked:
+    best = found["counterfactuals"][0] if found["status"] == Status.FOUND else None
+    return Asked(
+        record=record,
+        before=found["factual"]["probability"],
+        after=best and best["validity"]["current"]["probability"],
+        changes=tuple((change["feature"], change["text"]) for change in best["changes"] if not change["by_time"])
+        if best
+        else (),
+        detail="" if best else found["detail"] or "",
+        elapsed_s=elapsed_s,
+    )
+
+
+def _findings(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
+    """What looks odd."""
+    if not asked:
+        yield "No reference record is rejected, so there was nothing to ask about"
+    found = [one for one in asked if one.changes]
+    if asked and not found:
+        yield "Nothing was found for any record: do change, advice and protected leave enough that people can do?"
+    needed = [{feature for feature, _ in one.changes} for one in found]
+    common = set.intersection(*needed) if len(needed) >= ALIKE else set()
+    if common:
+        most = Counter(feature for one in found for feature, _ in one.changes)
+        alone = "only " if all(len(one) == 1 for one in needed) else ""
+        names = " and ".join(sorted(common, key=lambda name: -most[name]))
+        yield (
+            f"Every answer changes {alone}{names}: can people do that? A limit (advice, max_change), a higher cost or "
+            "change: none would show other ways"
+        )
+    yield from _dominant(reference)
+
+
+def _dominant(reference: Reference) -> Iterator[str]:
+    """A feature that decides alone which records are near each other."""
+    space = reference.space
+    variance = np.var(reference.X, axis=0)
+    total = float(variance.sum())
+    if space.p < ALIKE or not total or not math.isfinite(total):
+        return
+    for j, name in enumerate(space.names):
+        share = float(variance[space.feature_of_column == j].sum()) / total
+        if share > DOMINANT:
+            yield (
+                f"Distances are {share:.0%} those of {name}: a few very large values of it outweigh all else. A larger "
+                "spread of it, or the logarithm as a feature, would change that"
+            )

@@ -1,0 +1,72 @@
+"""The categories at the end of a file of LightGBM that was trained on a DataFrame."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.errors import Fault, ModelRefused
+from app.recourse.features import FeatureSpace, FeatureType
+from app.registry.adapters.tree_input import code_text
+
+PANDAS = "pandas_categorical:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bitsets:
+    """Sets of categories: words of 32 bits, those of set k from ``starts[k]`` to ``starts[k + 1]``."""
+
+    starts: np.ndarray
+    words: np.ndarray
+
+
+def _damaged(sentence: str) -> ModelRefused:
+    return ModelRefused(faults=[Fault("/artifact/pandas_categorical", sentence)])
+
+
+def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
+    """The categories of each column of a DataFrame that has some, in order; none where the file does not say."""
+    stated = [line.removeprefix(PANDAS) for line in lines if line.startswith(PANDAS)]
+    if not stated:
+        return ()
+    try:
+        found = json.loads(stated[-1])
+    except (ValueError, RecursionError) as error:
+        raise _damaged("is not JSON") from error
+    if found is None:
+        return ()
+    plain = isinstance(found, list) and all(isinstance(part, list) for part in found)
+    if not plain or not all(isinstance(value, str | int | float | bool) for part in found for value in part):
+        raise _damaged("must be a list of categories for each column that has some")
+    return tuple(tuple(part) for part in found)
+
+
+def named_categories(
+    categories: Sequence[Sequence[Any]], space: FeatureSpace
+) -> tuple[dict[int, list[str]], list[Fault]]:
+    """The categories by column: the file has them in the order of the columns, without saying of which."""
+    texts = [[code_text(value) for value in part] for part in categories]
+    kinds: tuple[tuple[FeatureType, ...], ...] = (
+        (FeatureType.CATEGORICAL,),
+        (FeatureType.CATEGORICAL, FeatureType.ORDINAL),
+        (FeatureType.CATEGORICAL, FeatureType.BINARY),
+        (FeatureType.CATEGORICAL, FeatureType.ORDINAL, FeatureType.BINARY),
+    )
+    fitting = []
+    for kind in kinds:
+        columns = [j for j, feature in enumerate(space.features) if feature.type in kind]
+        if len(columns) == len(texts):
+            levels = [[code_text(x) for x in space.features[j].levels if x is not None] for j in columns]
+            alike = sum(sorted(own) == sorted(text) for own, text in zip(levels, texts, strict=True))
+            fitting.append((alike, columns))
+    if not texts:
+        return {}, []
+    if not fitting:
+        listed = "; ".join(", ".join(text[:10]) for text in texts[:10])
+        own = ", ".join(feature.name for feature in space.features if not feature.is_number) or "none"
+        detail = f"must have {len(texts)} with categories, as the model has ({listed}); the manifest has {own}"
+        return {}, [Fault("/features", detail)]
+    columns = max(fitting, key=lambda one: one[0])[1]
+    return dict(zip(columns, texts, strict=True)), []

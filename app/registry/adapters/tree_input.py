@@ -1,0 +1,176 @@
+"""The matrix that boosted trees take: some of the encoded columns, or one column for each feature of a record.
+
+In a matrix of records (``input: raw``) numbers stand as they are, and a level is its code: its position among the
+categories in the model's file, or in the manifest where the file has none. A missing value is NaN.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from app.errors import Fault
+from app.recourse.features import Feature, FeatureSpace, RawValue
+from app.recourse.models.black_box import Input
+from app.registry.adapters.column_names import chosen_columns, notes_on_dropped, plain_name
+from app.registry.manifest import Manifest
+
+MOST_CODES = 10_000
+"""Number of categories by which a column of whole numbers may be split."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeInput:
+    """From the black box's input to the matrix of the trees."""
+
+    count: int
+    """Columns of the matrix."""
+    indices: Int[np.ndarray, "k"] | None = None
+    """Which encoded column each one is; None for all of them, in order."""
+    codes: Mapping[int, Float[np.ndarray, "l"]] = field(default_factory=dict)
+    """By column of levels, the code of each level and then NaN, for a missing one."""
+    notes: tuple[str, ...] = ()
+    """What the operator should know of it."""
+
+    def matrix(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
+        """The matrix of points or raw rows."""
+        if self.indices is not None:
+            return rows[:, self.indices]
+        if not self.codes:
+            return rows
+        found = rows.copy()
+        for j, codes in self.codes.items():
+            last = len(codes) - 1
+            found[:, j] = codes[np.where(np.isnan(rows[:, j]), last, rows[:, j]).astype(np.intp)]
+        return found
+
+    def warn(self) -> None:
+        """Issue the notes as warnings, which a registration keeps."""
+        for note in self.notes:
+            warnings.warn(note, stacklevel=3)
+
+    def same(self, other: "TreeInput") -> bool:
+        """Whether both make the same matrix."""
+        return (
+            self.count == other.count
+            and _listed(self.indices) == _listed(other.indices)
+            and self.codes.keys() == other.codes.keys()
+            and all(np.array_equal(codes, other.codes[j], equal_nan=True) for j, codes in self.codes.items())
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """As arrays by name; `of_arrays` is the inverse."""
+        found = {f"codes{j}": codes for j, codes in self.codes.items()}
+        return found | ({} if self.indices is None else {"indices": self.indices}) | {"columns": np.array(self.count)}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray], columns: int) -> "TreeInput":
+        """Those that `arrays` gave; of files without any, all columns in order."""
+        codes = {int(name[5:]): array for name, array in arrays.items() if name.startswith("codes")}
+        count = int(arrays.get("columns", columns))
+        return cls(count=count, indices=arrays.get("indices"), codes=codes)
+
+
+def _listed(indices: Int[np.ndarray, "k"] | None) -> list[int] | None:
+    return None if indices is None else indices.tolist()
+
+
+def tree_input(
+    manifest: Manifest, space: FeatureSpace, names: Sequence[str] | None, count: int
+) -> tuple[TreeInput, list[Fault]]:
+    """The matrix of trees that were trained on columns of these names, with the codes of the manifest.
+
+    Faults where the manifest has other columns.
+    """
+    if manifest.input is Input.ENCODED:
+        indices, faults = chosen_columns(names, count, space, manifest.file.map)
+        if faults and names is not None and not _raw_faults(manifest, space, names, count):
+            detail = "must be raw: the model was trained on one column for each feature"
+            faults = [Fault("/input", detail)]
+        notes = notes_on_dropped(indices, space, manifest.file.map)
+        return TreeInput(count=count, indices=indices, notes=notes), faults
+    codes = {
+        j: np.array([*range(len(_known(feature))), np.nan], dtype=float)
+        for j, feature in enumerate(space.features)
+        if not feature.is_number
+    }
+    return TreeInput(count=count, codes=codes), _raw_faults(manifest, space, names, count)
+
+
+def _raw_faults(manifest: Manifest, space: FeatureSpace, names: Sequence[str] | None, count: int) -> list[Fault]:
+    named = manifest.file.map or {}
+    if unknown := sorted(named.keys() - set(space.names)):
+        detail = f"has {', '.join(unknown)}; with input: raw its keys are features: {', '.join(space.names)}"
+        return [Fault("/artifact/map", detail)]
+    expected = [named.get(name) or name for name in space.names]
+    if names is not None and [plain_name(name) for name in expected] != [plain_name(name) for name in names]:
+        pairs = zip(expected, names, strict=False)
+        odd = next((f'"{a}" where it has "{b}"' for a, b in pairs if plain_name(a) != plain_name(b)), "fewer or more")
+        listed = f"the model takes {', '.join(names)}, the manifest has {', '.join(expected)} ({odd})"
+        detail = f"must be the columns of the model in its order, for input: raw: {listed}"
+        return [Fault("/features", detail)]
+    if count != space.p:
+        detail = f"are {space.p}, but the model was trained on {count} columns; input: raw has one for each feature"
+        return [Fault("/features", detail)]
+    return []
+
+
+def _known(feature: Feature) -> list[RawValue]:
+    return [level for level in feature.levels if level is not None]
+
+
+def code_text(value: Any) -> str:
+    """A category in a model's file, as it is called in a manifest."""
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def with_codes(
+    taken: TreeInput, space: FeatureSpace, categories: Mapping[int, Sequence[str]]
+) -> tuple[TreeInput, list[Fault]]:
+    """The codes of a file, by column, in place of those of the manifest; faults where the categories differ."""
+    codes, faults = dict(taken.codes), []
+    for j, listed in categories.items():
+        feature = space.features[j]
+        if feature.is_number:
+            detail = (
+                f'"{feature.name}" is {feature.type}, but the model takes categories: {_quoted(listed)}; '
+                "declare it categorical with these categories"
+            )
+            faults.append(Fault(f"/features/{j}/type", detail))
+            continue
+        own = [code_text(level) for level in _known(feature)]
+        if len(set(listed)) < len(listed) or sorted(own) != sorted(listed):
+            detail = f'of "{feature.name}" are {_quoted(own)}, but the model was trained on {_quoted(listed)}'
+            faults.append(Fault(f"/features/{j}/categories", f"{detail}; they must be the same, in any order"))
+            continue
+        codes[j] = np.array([*(list(listed).index(text) for text in own), np.nan], dtype=float)
+    return replace(taken, codes=codes), faults
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    shown = ", ".join(f'"{text}"' for text in texts[:20])
+    return shown + (f" and {len(texts) - 20} more" if len(texts) > 20 else "")
+
+
+def note_on_unnamed(space: FeatureSpace, columns: Sequence[int], named: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
+    """A warning of columns that are split by categories which the file does not name."""
+    silent = [space.features[j].name for j in columns if j not in named and not space.features[j].is_number]
+    if not silent:
+        return ()
+    return (
+        f"The file does not name the categories of {', '.join(silent)}: their codes are taken to be their "
+        "positions in the manifest, from 0.",
+    )
+
+
+def most_codes(space: FeatureSpace, j: int) -> int:
+    """Number of codes that a column may be split by."""
+    feature = space.features[j]
+    return MOST_CODES if feature.is_number else len(_known(feature))

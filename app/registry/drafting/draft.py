@@ -1,0 +1,368 @@
+"""The draft of a model directory, from a lender's records and model."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.errors import ModelRefused
+from app.recourse.models.black_box import Input, Output
+from app.registry.artifact import Format
+from app.registry.drafting.artifacts import read_facts
+from app.registry.drafting.candidates import Known, candidates, is_one
+from app.registry.drafting.columns import Column, describe, strays
+from app.registry.drafting.evidence import Choice, Evidence, choose
+from app.registry.drafting.facts import ModelFacts
+from app.registry.drafting.features import FeatureDraft, feature_of
+from app.registry.drafting.matching import Source, listed, match, match_width
+from app.registry.drafting.outcome import Outcome, outcome_of
+from app.registry.drafting.own_names import own_names
+from app.registry.drafting.records import Records, read_records
+from app.registry.drafting.tables import derive
+from app.registry.drafting.writing import manifest_text, write_reference
+from app.registry.lender_scores import SCORE, parse_scores, read_scores
+from app.registry.manifest import ID, MANIFEST
+from app.registry.parsed_manifest import ParsedManifest
+from app.registry.performance import CHANCE, auc
+from app.registry.reference import read_reference
+from app.registry.trust import Trust
+
+REFERENCE = "reference.csv"
+
+NO_MODEL = ModelFacts(format=Format.SKLEARN, file="", content=b"", input=Input.RAW)
+"""What is known of a model that is not given."""
+
+LABEL_COLUMN = "favourable_outcome"
+"""Name of the label in the reference where its own is that of a feature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the lender says."""
+
+    data: Path
+    model: Path | None = None
+    label: str | None = None
+    favourable: str | None = None
+    """Value of the label that is the favourable outcome."""
+    scores: str | None = None
+    """A column of the data, or a file: the lender's own scores."""
+    threshold: float | None = None
+    id: str | None = None
+    """Name of the model."""
+    drop: tuple[str, ...] = ()
+    """Columns that are no features."""
+    columns: tuple[str, ...] = ()
+    """Columns that a model without names takes, in its order; all when empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafted:
+    """A directory that was written."""
+
+    directory: Path
+    notes: tuple[str, ...]
+    """What was found, and what was left out, in sentences."""
+    decisions: int
+    """Comments that ask for a decision."""
+    complete: bool
+    """Whether it has a model, so that it may register."""
+
+
+def draft(wish: Wish, out: Path | None, trust: Trust) -> Drafted:
+    """Write a model directory.
+
+    Raises
+    ------
+    ModelRefused : the records or the model cannot be read, or do not fit each other; nothing is written
+    """
+    if wish.id is not None and not re.fullmatch(ID, wish.id):
+        raise ModelRefused(f'--id "{wish.id}" must be of lower-case letters, digits, ".", "_" and "-", at most 64')
+    directory = Path(wish.id or _plain_id(wish.data.stem)) if out is None else out
+    for name in (MANIFEST, REFERENCE):
+        _refuse_existing(directory / name)
+    return _Drafting(wish=wish, directory=directory, trust=trust).run()
+
+
+@dataclass(slots=True)
+class _Drafting:
+    """The steps of one draft."""
+
+    wish: Wish
+    directory: Path
+    trust: Trust
+    notes: list[str] = field(default_factory=list)
+
+    def run(self) -> Drafted:
+        """All steps; files are written once everything is known."""
+        wish = self.wish
+        records = read_records(wish.data)
+        facts = None if wish.model is None else read_facts(wish.model, self.trust)
+        if facts is not None:
+            place = self.directory / facts.file
+            if place.exists() and place.read_bytes() != facts.content:
+                _refuse_existing(place)
+        if facts is not None and facts.output is Output.POINTS and wish.threshold is None:
+            raise ModelRefused("say --threshold: the smallest favourable number of points, such as --threshold 620")
+        scores = self._scores(records)
+        outcome = None
+        if wish.label is not None:
+            outcome = outcome_of(wish.label, records.column(wish.label, "the label"), wish.favourable)
+            records, scores = self._labelled(records, scores, outcome)
+            scores = self._turned(scores, outcome)
+        elif wish.favourable is not None and facts is None:
+            raise ModelRefused("--favourable names a value of the label: say --label too")
+        columns = self._columns(records, facts)
+        sources = self._sources(facts, columns)
+        features = [feature_of(source, columns[source.column], facts or NO_MODEL) for source in sources]
+        derive(features, columns, (facts or NO_MODEL).input)
+        if facts is not None:
+            self.notes += [_found(facts, features), *facts.notes]
+        unused = [name for name in columns if name not in {feature.name for feature in features}]
+        if unused:
+            self.notes.append(f"Columns that are no features: {listed(unused)}.")
+        return self._write(columns, features, sources, facts, outcome, scores)
+
+    def _scores(self, records: Records) -> np.ndarray | None:
+        given = self.wish.scores
+        if given is None:
+            return None
+        if given in records.columns:
+            scores, faults = parse_scores(records.columns[given])
+            if faults:
+                raise ModelRefused(f'the column "{given}" is to hold scores, but {faults[0].detail}')
+        else:
+            path = Path(given)
+            if not path.exists():
+                raise ModelRefused(
+                    f'--scores "{given}" is neither a file nor a column of {records.file}, which has '
+                    f"{listed(list(records.columns))}"
+                )
+            scores = read_scores(path)
+        if len(scores) != records.count:
+            raise ModelRefused(
+                f"there are {len(scores)} scores for {records.count} records; give one for each, in order"
+            )
+        return scores
+
+    def _labelled(
+        self, records: Records, scores: np.ndarray | None, outcome: Outcome
+    ) -> tuple[Records, np.ndarray | None]:
+        """The records whose outcome is known."""
+        left = records.count - len(outcome.rows)
+        if not left:
+            return records, scores
+        self.notes.append(f"{left} records without a value of {outcome.name} are left out of the reference.")
+        return records.of(outcome.rows), None if scores is None else scores[outcome.rows]
+
+    def _turned(self, scores: np.ndarray | None, outcome: Outcome) -> np.ndarray | None:
+        """Probabilities of the favourable outcome, where those that are given are of the other one."""
+        if scores is None or np.isnan(scores).any():
+            return scores
+        area = auc(scores, np.array(outcome.favourable))
+        if not area < 1.0 - CHANCE or scores.min() < 0.0 or scores.max() > 1.0:
+            return scores
+        self.notes.append(
+            f"The scores are low where the outcome is favourable (AUC {area:.3f}): they are taken to be those of the "
+            "other outcome, and turned round."
+        )
+        return 1.0 - scores
+
+    def _columns(self, records: Records, facts: ModelFacts | None) -> dict[str, Column]:
+        """The columns that may be features."""
+        for name in self.wish.drop:
+            records.column(name, "--drop")
+        if self.wish.columns:
+            table = {name: records.column(name, "--columns") for name in self.wish.columns}
+            records = Records(columns=table, file=records.file)
+        names = set(facts.names or ()) if facts else set()
+        stated = {self.wish.label, *self.wish.drop} | ({self.wish.scores} - names)
+        columns: dict[str, Column] = {}
+        for name, texts in records.columns.items():
+            if name in stated:
+                continue
+            known = {level for level in (facts.levels.get(name, ()) if facts else ()) if level is not None}
+            columns[name] = describe(name, texts, known, facts.codes.get(name, ()) if facts else ())
+            takes = facts is not None and name in facts.numbers
+            if takes and columns[name].numbers is None and not columns[name].flag:
+                wrong = strays(texts)
+                said = f": {listed(wrong)}" if wrong else f', such as "{columns[name].levels[0]}"'
+                raise ModelRefused(
+                    f'the model takes "{name}" as a number, but {records.file} has texts in it{said}; '
+                    "leave the cell empty where the value is missing"
+                )
+        return columns
+
+    def _sources(self, facts: ModelFacts | None, columns: Mapping[str, Column]) -> list[Source]:
+        """Where the columns of the model come from."""
+        if facts is None:
+            used = [column for column in columns.values() if not column.names_records and len(column.levels) <= 200]
+            used += [column for column in columns.values() if column.numbers is not None and column not in used]
+            order = list(columns)
+            return [
+                Source(column=column.name)
+                for column in sorted(used, key=lambda column: order.index(column.name))
+                if not column.names_records and not (column.numbers is None and column.constant)
+            ]
+        if facts.input is Input.RAW:
+            missing = [name for name in facts.names or () if name not in columns]
+            if missing:
+                raise ModelRefused(
+                    f"{facts.file} takes columns that {self.wish.data.name} does not have: {listed(missing)}. It has "
+                    f"{listed(list(columns))}"
+                )
+            return [Source(column=name) for name in facts.names or ()]
+        if facts.names is not None:
+            return match(facts.names, columns, facts.file)
+        if facts.width is None:
+            raise ModelRefused(f"{facts.file} does not say how many columns it takes; save it with their names")
+        sources = match_width(facts.width, columns, facts.file)
+        if not self.wish.columns:
+            self.notes.append(
+                f"{facts.file} has no names of columns; it is taken to have {listed([s.column for s in sources])}, in "
+                "this order (--columns says another)."
+            )
+        return sources
+
+    # --- the manifest ---
+
+    def _write(
+        self,
+        columns: Mapping[str, Column],
+        features: list[FeatureDraft],
+        sources: list[Source],
+        facts: ModelFacts | None,
+        outcome: Outcome | None,
+        scores: np.ndarray | None,
+    ) -> Drafted:
+        table: dict[str, Sequence[str]] = {
+            feature.name: [_cell(feature, text) for text in columns[feature.name].texts] for feature in features
+        }
+        label = None
+        if outcome is not None:
+            label = outcome.name if outcome.name not in table else LABEL_COLUMN
+            table[label] = [str(int(yes)) for yes in outcome.favourable]
+            how = "" if self.wish.favourable else ' (say --favourable "…" if it is the other value)'
+            self.notes.append(
+                f'The favourable outcome is {outcome.name} = "{outcome.value}"{how}: '
+                f"{sum(outcome.favourable):,} of {len(outcome.favourable):,} records."
+            )
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if scores is not None and SCORE not in table:
+            table[SCORE] = ["" if np.isnan(score) else repr(float(score)) for score in scores]
+        write_reference(self.directory / REFERENCE, table)
+        head: dict[str, Any] = self._head(facts)
+        comments = {"title": "for people", "threshold": "smallest favourable output: the lender's own cut-off?"}
+        if self.wish.threshold is not None:
+            del comments["threshold"]
+        if facts is None:
+            head["artifact"] = {"format": "…", "path": "…", "sha256": "…"}
+            comments["artifact"] = "the model: draft again with --model"
+            head |= {"input": "raw", "output": "probability", "threshold": self.wish.threshold or 0.5}
+            chosen = Choice(manifest=head)
+        else:
+            (self.directory / facts.file).write_bytes(facts.content)
+            if (named := own_names(facts, features, sources)) is not None:
+                head["artifact"] |= {"map": named}
+            chosen = self._chosen(head, facts, features, columns, outcome, scores)
+            if chosen.sentence:
+                self.notes.append(f"{_tried(chosen)}: {chosen.sentence}.")
+        manifest = dict(chosen.manifest)
+        drafted = {feature["name"]: feature for feature in manifest.pop("features", [])}
+        for feature in features:
+            feature.keys = drafted.get(feature.name, feature.keys)
+        if facts is not None and not chosen.sure:
+            comments |= self._unsure(facts, chosen)
+        if label is not None:
+            manifest["label"] = label
+            if outcome is not None and not outcome.sure:
+                comments["label"] = f'1 is the favourable outcome, {outcome.name} = "{outcome.value}"; is that so?'
+        manifest["reference"] = REFERENCE
+        text = manifest_text(manifest, comments, features)
+        (self.directory / MANIFEST).write_text(text, encoding="utf-8")
+        decisions = sum("# " in line for line in text.splitlines()) - 1
+        return Drafted(
+            directory=self.directory, notes=tuple(self.notes), decisions=decisions, complete=facts is not None
+        )
+
+    def _head(self, facts: ModelFacts | None) -> dict[str, Any]:
+        name = self.wish.id or _plain_id(self.directory.name)
+        head: dict[str, Any] = {
+            "id": name,
+            "version": "1",
+            "title": name.replace("-", " ").replace("_", " ").capitalize(),
+        }
+        if facts is None:
+            return head
+        sha256 = hashlib.sha256(facts.content).hexdigest()
+        head["artifact"] = {"format": facts.format.value, "path": facts.file, "sha256": sha256, **facts.artifact}
+        return head | {"input": facts.input.value, "output": facts.output.value}
+
+    def _chosen(
+        self,
+        head: dict[str, Any],
+        facts: ModelFacts,
+        features: list[FeatureDraft],
+        columns: Mapping[str, Column],
+        outcome: Outcome | None,
+        scores: np.ndarray | None,
+    ) -> Choice:
+        """The manifest that fits the evidence best."""
+        favourable = np.array(outcome.favourable) if outcome is not None else None
+        known = Known(
+            facts=facts, features=features, columns=columns, outcome=outcome, scores=scores,
+            favourable=self.wish.favourable, threshold=self.wish.threshold,
+        )  # fmt: skip
+        possible = candidates(head | {"reference": REFERENCE}, known)
+        parsed = ParsedManifest.of(possible[0])
+        if parsed.features is None:
+            return Choice(manifest=possible[0])
+        own = [feature for feature in parsed.features if feature.derived is None]
+        rows_raw, faults = read_reference(self.directory / REFERENCE, own)
+        if rows_raw is None or faults:
+            return Choice(manifest=possible[0])
+        evidence = Evidence(scores=scores, favourable=favourable)
+        return choose(possible, self.directory, rows_raw, own, evidence, self.trust)
+
+    def _unsure(self, facts: ModelFacts, chosen: Choice) -> dict[str, str]:
+        """Comments where evidence is weak."""
+        found: dict[str, str] = {}
+        if len(facts.encodings) > 1 and "encoding" in chosen.manifest:
+            found["encoding"] = f"standard, minmax or none: {chosen.sentence or 'not checked'}"
+        if len(facts.choices) > 1:
+            found["artifact"] = f"{facts.undecided}: {chosen.sentence or 'not checked'}"
+        return found
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
+        raise ModelRefused(f"{path} exists already; say --out with another directory")
+
+
+def _plain_id(text: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:64] or "model"
+
+
+def _cell(feature: FeatureDraft, text: str) -> str:
+    """A cell of the reference: 0 and 1 for a number that is a flag."""
+    if feature.keys["type"] == "binary" and "categories" not in feature.keys and text:
+        return "true" if is_one(text) else "false"
+    return text
+
+
+def _tried(chosen: Choice) -> str:
+    encoding = chosen.manifest.get("encoding", {}).get("continuous")
+    keys = [key for key in ("favourable", "better") if key in chosen.manifest]
+    said = [f"{key}: {chosen.manifest[key]}" for key in keys]
+    said += [f"encoding: {encoding}"] if encoding else []
+    activation = chosen.manifest["artifact"].get("architecture", {}).get("activation")
+    return ", ".join([*said, *([f"activation: {activation}"] if activation else [])])
+
+
+def _found(facts: ModelFacts, features: Sequence[FeatureDraft]) -> str:
+    takes = "the table of records" if facts.input is Input.RAW else "encoded columns"
+    return f"The model is of the format {facts.format.value}, takes {takes}, and has {len(features)} features."

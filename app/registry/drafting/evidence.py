@@ -1,0 +1,167 @@
+"""Tries what no file says, such as the scales of a model's columns, against the lender's scores or outcomes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
+from app.recourse.features import Feature
+from app.recourse.models.black_box import BlackBox
+from app.registry.adapters import ADAPTERS
+from app.registry.install import fit_columns
+from app.registry.lender_scores import TOLERANCE, Comparison, outputs_of
+from app.registry.parsed_manifest import ParsedManifest
+from app.registry.performance import auc
+from app.registry.trust import Trust
+from app.registry.version import noted_warnings
+
+SAMPLE = 2_000
+"""Records that candidates are tried on; all of them fit the scales."""
+
+TIE = 0.01
+"""Difference of areas under the curve that says little: then the loss decides, as training made it small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What candidates are held against; each is of the reference records, or None."""
+
+    scores: Float[np.ndarray, "n"] | None
+    favourable: Bool[np.ndarray, "n"] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The best candidate, and how it was chosen."""
+
+    manifest: dict[str, Any]
+    sentence: str = ""
+    """How sure that is; empty where there was nothing to choose."""
+    sure: bool = True
+    """Whether the lender's scores confirm it."""
+
+
+def choose(
+    candidates: Sequence[dict[str, Any]],
+    directory: Path,
+    rows_raw: Float[np.ndarray, "n p"],
+    read_as: Sequence[Feature],
+    evidence: Evidence,
+    trust: Trust,
+) -> Choice:
+    """The candidate manifest whose model agrees most with the evidence; the first where there is none.
+
+    Candidates that the model cannot be asked with are left out, unless that is all of them.
+
+    Parameters
+    ----------
+    read_as : the features, without derived ones, as which the rows were read
+    """
+    some = np.linspace(0, len(rows_raw) - 1, min(SAMPLE, len(rows_raw))).astype(np.intp)
+    if len(candidates) == 1 and evidence.scores is None:
+        return Choice(manifest=candidates[0])
+    asked = (_ask(candidate, directory, rows_raw, read_as, some, trust) for candidate in candidates)
+    tried = [one for one in asked if one is not None]
+    if not tried:
+        return Choice(manifest=candidates[0])
+    favourable = None if evidence.favourable is None else evidence.favourable[some]
+    if evidence.scores is not None:
+        return _by_scores(tried, evidence.scores[some], favourable)
+    if len(tried) == 1 or favourable is None:
+        sure = len(candidates) == 1
+        return Choice(manifest=tried[0].manifest, sentence="" if sure else "not checked", sure=sure)
+    return _by_outcomes(tried, favourable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tried:
+    """A candidate whose model has answered."""
+
+    manifest: dict[str, Any]
+    outputs: Float[np.ndarray, "n"]
+    """In the model's own unit."""
+    scores: Float[np.ndarray, "n"]
+    """Higher is better."""
+
+
+def _recoded(rows_raw: np.ndarray, read_as: Sequence[Feature], features: Sequence[Feature]) -> np.ndarray:
+    """Raw rows where levels stand in another order than that in which they were read."""
+    named = {feature.name: feature for feature in features}
+    found = rows_raw.copy()
+    for j, feature in enumerate(read_as):
+        other = named[feature.name].categories
+        if other != feature.categories:
+            order = np.array([other.index(level) for level in feature.categories], dtype=float)
+            known = rows_raw[:, j] >= 0.0
+            found[known, j] = order[rows_raw[known, j].astype(np.intp)]
+    return found
+
+
+def _ask(
+    candidate: dict[str, Any],
+    directory: Path,
+    rows_raw: np.ndarray,
+    read_as: Sequence[Feature],
+    some: np.ndarray,
+    trust: Trust,
+) -> _Tried | None:
+    """Outputs for some records; None where the model does not answer."""
+    manifest = ParsedManifest.of(candidate).manifest
+    if manifest is None:
+        return None
+    rows_raw = _recoded(rows_raw, read_as, manifest.features)
+    columns = fit_columns(manifest, rows_raw)
+    try:
+        with noted_warnings():
+            load = ADAPTERS[manifest.artifact.format].load
+            black_box: BlackBox = load(manifest, directory, columns.model, trust).of_columns(columns)
+            scores = black_box.score_raw(rows_raw[some])
+    except (ModelRefused, ModelUnusable, ModelOutputInvalid):
+        return None
+    if np.isnan(scores).any():
+        return None
+    return _Tried(manifest=candidate, outputs=outputs_of(black_box, scores), scores=scores)
+
+
+def _by_scores(tried: Sequence[_Tried], given: np.ndarray, favourable: np.ndarray | None) -> Choice:
+    compared = [Comparison(given=given, found=one.outputs, tolerance=TOLERANCE) for one in tried]
+
+    def order(k: int) -> tuple[float, float]:
+        """Points are the same, whether more or fewer are better: the outcomes decide."""
+        area = 0.0 if favourable is None else auc(tried[k].scores, favourable)
+        return round(float(compared[k].difference.max(initial=0.0)), 9), -area
+
+    best = min(range(len(tried)), key=order)
+    off = float(compared[best].difference.max(initial=0.0))
+    if compared[best].agrees:
+        return Choice(manifest=tried[best].manifest, sentence=f"confirmed by the scores, to {off:.0e}")
+    return Choice(
+        manifest=tried[best].manifest,
+        sentence=f"nearest to the scores of {len(tried)} tried, but off by {off:.3g}",
+        sure=False,
+    )
+
+
+def _loss(found: np.ndarray, favourable: np.ndarray) -> float:
+    """Mean logarithmic loss of outputs that are probabilities; 0 for others, which have none."""
+    if found.min() < 0.0 or found.max() > 1.0:
+        return 0.0
+    p = np.clip(np.where(favourable, found, 1.0 - found), 1e-12, 1.0)
+    return float(-np.log(p).mean())
+
+
+def _by_outcomes(tried: Sequence[_Tried], favourable: np.ndarray) -> Choice:
+    areas = [auc(one.scores, favourable) for one in tried]
+    if any(math.isnan(area) for area in areas):
+        return Choice(manifest=tried[0].manifest, sentence="not checked", sure=False)
+    near = [k for k, area in enumerate(areas) if area >= max(areas) - TIE]
+    usual = min(near, key=lambda k: (round(_loss(tried[k].outputs, favourable), 6), k))
+    others = [area for area in areas if area < max(areas) - TIE and abs(1.0 - area - max(areas)) > TIE]
+    beside = f", next {max(others):.3f}" if others else ""
+    sentence = f"likeliest by the outcomes (AUC {areas[usual]:.3f}{beside}); --scores would confirm it"
+    return Choice(manifest=tried[usual].manifest, sentence=sentence, sure=False)

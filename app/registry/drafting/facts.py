@@ -1,0 +1,64 @@
+"""What a model's own file says about the model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.errors import ModelRefused
+from app.recourse.models.black_box import Input, Output
+from app.registry.artifact import Format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What is known of a model before its records are looked at."""
+
+    format: Format
+    file: str
+    """Name that the file gets beside the manifest."""
+    content: bytes
+    input: Input = Input.ENCODED
+    output: Output = Output.PROBABILITY
+    names: tuple[str, ...] | None = None
+    """Columns that the model takes, in its order: of the table (`raw`), or encoded ones; None where they have no
+    names."""
+    width: int | None = None
+    """Number of columns."""
+    levels: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    """Levels that the model knows of columns of the table; None where missing is one of them."""
+    ordered: frozenset[str] = frozenset()
+    """Columns of the table whose levels have the order in which they stand."""
+    numbers: frozenset[str] = frozenset()
+    """Columns of the table that the model takes as numbers."""
+    coded: frozenset[str] = frozenset()
+    """Columns of the table of whose levels the model knows the positions only, in the order of the alphabet."""
+    codes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Special codes of columns of numbers."""
+    tolerant: frozenset[str] = frozenset()
+    """Columns of the table for which the model accepts levels that it does not know."""
+    classes: tuple[bool | int | str, ...] = (0, 1)
+    """The classes between which it decides, in its order."""
+    numbered: bool = True
+    """Whether `favourable` is 0 or 1, the place of the class, and not its own name."""
+    by_column: bool = False
+    """Whether the artifact must say which column of the output is the favourable class."""
+    artifact: Mapping[str, Any] = field(default_factory=dict)
+    """More keys of the artifact."""
+    encodings: tuple[str, ...] = ("none",)
+    """Encodings of numbers that are possible, the likeliest first; what no file says."""
+    choices: tuple[Mapping[str, Any], ...] = ({},)
+    """More keys of the artifact between which the file does not decide, the likeliest first."""
+    undecided: str = ""
+    """The choice between `choices` in words, for a comment."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the lender."""
+
+
+def unreadable(file: str, what: str) -> ModelRefused:
+    """The refusal of a file that is no model of its kind."""
+    return ModelRefused(f"{file} is not {what}, or it is damaged or cut off: save the model again")
+
+
+def plain(value: Any) -> Any:
+    """A class or level as plain Python: numpy's own types are turned into it."""
+    return value.item() if hasattr(value, "item") else value

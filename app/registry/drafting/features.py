@@ -1,0 +1,168 @@
+"""What the manifest says of each feature."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from app.errors import ModelRefused
+from app.recourse.features.encoding import TAIL
+from app.recourse.models.black_box import Input
+from app.registry.drafting.columns import Column
+from app.registry.drafting.facts import ModelFacts
+from app.registry.drafting.hints import hint_of, scale_of
+from app.registry.drafting.matching import Source, listed
+
+MOST_LEVELS = 200
+"""Levels beyond which a column of text is no category."""
+
+UNITS = {
+    "months": "months", "month": "months", "years": "years", "year": "years", "days": "days", "hours": "hours",
+    "eur": "EUR", "usd": "USD", "gbp": "GBP", "dm": "DM", "pct": "%", "percent": "%", "percentage": "%",
+}  # fmt: skip
+"""Units that stand at the end of a name."""
+
+
+@dataclass(slots=True)
+class FeatureDraft:
+    """One feature of a manifest: its keys, and what a person should decide."""
+
+    keys: dict[str, Any]
+    comments: list[str] = field(default_factory=list)
+    other_order: list[str] | None = None
+    """Another order of levels in which they may be coded."""
+
+    @property
+    def name(self) -> str:
+        """The column of the records."""
+        return str(self.keys["name"])
+
+
+def feature_of(source: Source, column: Column, facts: ModelFacts) -> FeatureDraft:
+    """The feature of a column. Raises `ModelRefused` for one that no manifest can describe."""
+    found = FeatureDraft({"name": column.name} | _words(column.name))
+    if source.levels is not None:
+        _categorical(found, column, source.levels)
+    elif column.numbers is not None and not column.flag:
+        _number(found, column)
+    elif column.flag:
+        found.keys["type"] = "binary"
+    elif facts.input is Input.RAW:
+        _table_levels(found, column, facts)
+    else:
+        _coded(found, column)
+    _missing(found, source, column, facts)
+    _advice(found, column)
+    if column.constant:
+        found.comments.append("the same in all records, so nothing is known about it")
+    return found
+
+
+def _words(name: str) -> dict[str, str]:
+    parts = [part for part in re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)) if part]
+    unit = UNITS.get(parts[-1].lower()) if len(parts) > 1 else None
+    said = " ".join(parts).capitalize()
+    return ({} if said.lower() == name.lower() or not said else {"label": said}) | ({"unit": unit} if unit else {})
+
+
+def _categorical(found: FeatureDraft, column: Column, levels: tuple[str | None, ...]) -> None:
+    known = [level for level in levels if level is not None]
+    if len(known) < 2:
+        raise ModelRefused(f'"{column.name}" has one level only ({listed(known)}): train the model without it')
+    if len(known) > MOST_LEVELS:
+        raise ModelRefused(f'"{column.name}" has {len(known)} different texts, which are no categories of a feature')
+    found.keys |= {"type": "categorical", "categories": known}
+
+
+def _table_levels(found: FeatureDraft, column: Column, facts: ModelFacts) -> None:
+    """A column of text that the model itself encodes."""
+    known = [level for level in facts.levels.get(column.name, ()) if level is not None]
+    unknown = [level for level in column.levels if level not in known]
+    if known and unknown and column.name not in facts.tolerant:
+        raise ModelRefused(
+            f'"{column.name}" has {listed(unknown)} in the records, which the model does not know; it knows '
+            f'{listed(known)}. Give the records that it was trained on, or fit it with handle_unknown="ignore"'
+        )
+    levels = [*known, *unknown]
+    scale = scale_of(tuple(levels))
+    if column.name in facts.coded:
+        _categorical(found, column, tuple(levels))
+        found.comments.append("the model knows codes only, taken to be those of the levels in this order; is that so?")
+    elif column.name in facts.ordered and len(levels) > 1:
+        found.keys |= {"type": "ordinal", "categories": levels}
+    elif scale is not None and len(levels) > 1:
+        found.keys |= {"type": "ordinal" if len(levels) > 2 else "binary", "categories": list(scale)}
+    else:
+        _categorical(found, column, tuple(levels))
+
+
+def _coded(found: FeatureDraft, column: Column) -> None:
+    """A column of text that the lender has turned into one number before training."""
+    scale = scale_of(column.levels)
+    levels = list(scale or column.levels)
+    if len(levels) < 2 or len(levels) > MOST_LEVELS:
+        _categorical(found, column, tuple(levels))
+    found.keys |= {"type": "binary" if len(levels) == 2 else "ordinal", "categories": levels}
+    found.other_order = list(column.levels) if scale is not None and list(column.levels) != levels else None
+    codes = ", ".join(f"{level} = {k}" for k, level in enumerate(levels[:4])) + (", …" if len(levels) > 4 else "")
+    found.comments.append(f"the model takes one number for it: {codes}; is that the order of the training?")
+
+
+def _number(found: FeatureDraft, column: Column) -> None:
+    known = column.known
+    whole = column.whole
+    found.keys["type"] = "integer" if whole else "continuous"
+    if known.size and known.min() >= 0.0:
+        found.keys["min"] = 0
+    if whole and column.step > 1 and (known % column.step == 0).all():
+        found.keys["step"] = column.step
+    if not whole and not column.constant:
+        found.keys["decimals"] = column.decimals
+    if column.codes:
+        found.keys["special"] = {_plain(code): f"code {code:g}" for code in column.codes}
+        counts = ", ".join(f"{code:g} in {np.sum(column.numbers == code)} records" for code in column.codes)
+        found.comments.append(f"{counts}: special, because no other value is near; what does it mean?")
+    inner = np.clip(known, *np.quantile(known, [TAIL, 1.0 - TAIL])) if known.size else known
+    if known.size and inner.min() == inner.max() and not column.constant:
+        found.keys["spread"] = float(f"{np.std(known):.3g}")
+        found.comments.append(f"nearly always {inner[0]:g}, so its spread is led by few records")
+
+
+def _missing(found: FeatureDraft, source: Source, column: Column, facts: ModelFacts) -> None:
+    of_model = None in (source.levels or facts.levels.get(column.name, ()))
+    if source.indicator:
+        found.keys |= {"missing": "indicator", "fill": 0}
+    elif column.missing or of_model:
+        found.keys["missing"] = "nan"
+
+
+def _advice(found: FeatureDraft, column: Column) -> None:
+    """What a person can change: nothing that the name forbids, nothing beyond what is usual in the records."""
+    hint = hint_of(column.name)
+    if hint is not None:
+        found.keys |= hint.keys
+        found.comments.append(hint.comment)
+    fixed = found.keys.get("protected") or found.keys.get("change") == "none"
+    if column.numbers is None or found.keys["type"] not in ("integer", "continuous") or fixed or column.constant:
+        return
+    low, high = column.usual
+    found.keys["advice"] = {"min": _plain(low), "max": _plain(high)}
+
+
+def _plain(number: float) -> int | float:
+    """A whole number without a point."""
+    return int(number) if number == int(number) else float(number)
+
+
+def fills(features: Sequence[FeatureDraft], columns: Mapping[str, Column]) -> list[dict[str, int | float]]:
+    """What models may take for missing numbers, by feature: the likeliest first."""
+    named = [found.name for found in features if found.keys.get("missing") and columns[found.name].numbers is not None]
+    if not named:
+        return [{}]
+
+    def each(of: Any) -> dict[str, int | float]:
+        return {name: _plain(float(of(columns[name].known))) for name in named}
+
+    return [each(np.median), each(np.mean), dict.fromkeys(named, 0)]

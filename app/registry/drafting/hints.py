@@ -1,0 +1,147 @@
+"""What the name of a column suggests about what a person can change. A person decides; a draft is careful."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+SCALES: tuple[tuple[str, ...], ...] = (
+    ("none", "little", "moderate", "quite rich", "rich"),
+    ("none", "some", "much"),
+    ("none", "low", "medium", "high"),
+    ("very low", "low", "moderate", "high", "very high"),
+    ("low", "medium", "high"),
+    ("small", "medium", "large"),
+    ("poor", "fair", "good", "very good", "excellent"),
+    ("bad", "good"),
+    ("never", "rarely", "sometimes", "often", "always"),
+    ("primary", "secondary", "tertiary"),
+    ("none", "school", "college", "university"),
+    ("no", "yes"),
+    ("n", "y"),
+    ("false", "true"),
+    ("absent", "present"),
+)
+"""Levels whose words give them an order, from lowest to highest."""
+
+FAVOURABLE = frozenset({
+    "good", "yes", "y", "true", "approved", "accepted", "granted", "paid", "repaid", "fully paid", "success", ">50k",
+    ">50k.", "p", "pass", "no default", "non-default", "current",
+})  # fmt: skip
+UNFAVOURABLE = frozenset({
+    "bad", "no", "n", "false", "denied", "rejected", "refused", "declined", "default", "defaulted", "charged off",
+    "<=50k", "<=50k.", "fail", "failed", "late", "delinquent", "chgoff",
+})  # fmt: skip
+"""Outcomes that speak for themselves, in lower case."""
+
+BAD_EVENT = re.compile(
+    r"(^|_)(default|defaulted|bad|delinq\w*|chargeoff|charged_off|fraud|loss|risk|late|reject\w*|denied)"
+)
+"""Names of outcomes whose 1 is the bad event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What a name suggests."""
+
+    pattern: re.Pattern[str]
+    comment: str
+    keys: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def _hint(words: str, comment: str, **keys: Any) -> Hint:
+    return Hint(re.compile(rf"(^|_)({words})(_|$)"), comment, MappingProxyType(keys))
+
+
+HINTS = (
+    _hint(
+        "age|birth|birthday|birthdate|dob|birth_year|alter",
+        "protected, by its name; where changes take years, moves_with_time: {per_year: 1} lets it grow",
+        protected=True,
+    ),
+    _hint(
+        "sex|gender|race|racial|ethnic|ethnicity|colou?r|religion|nationality|citizen|citizenship|foreign|foreigner|"
+        "foreign_worker|native|native_country|native_language|country_of_birth|disab\\w*|pregnan\\w*|orientation|"
+        "marital|marital_status|married|civil_status|relationship|spouse|personal_status|personal_status_sex|familienstand",
+        "protected, by its name: never advice, never in a sentence",
+        protected=True,
+    ),
+    _hint(
+        "dependents?|dependants?|children|kids|household|family|people_liable|num_people",
+        "change: none, as a family is no matter of advice; is that so?",
+        change="none",
+    ),
+    _hint(
+        "zip|zipcode|postcode|postal|region|state|city|district|county",
+        "change: none, as a place to live is no matter of advice; is that so?",
+        change="none",
+    ),
+    _hint(
+        "late|delinq\\w*|default|defaults|bankrupt\\w*|arrears|derog\\w*|collections?|history|credit_history|past|"
+        "previous|inquiries|inq|enquiries|pub_rec|public_record|dpd|overdue|missed|since|ago|oldest|first|issued|year|date|"
+        "month_issued|vintage",
+        "change: none, because it lies in the past; is that so?",
+        change="none",
+    ),
+    _hint(
+        "fnlwgt|weight|sample_weight|wgt", "change: none, because it weighs records; is it a feature?", change="none"
+    ),
+    _hint(
+        "tenure|seniority|experience|emp_length|employment_length|employment_duration|years_at|months_at|"
+        "years_in|months_in|time_in|time_at|residence|present_residence|job_years|years_employed|months_employed",
+        "change: none, because only time moves it; moves_with_time: {per_year: …} in its own unit says so",
+        change="none",
+    ),
+    _hint(
+        "education|school|schooling|degree|qualification|edu|education_num|grade_level",
+        "change: increase, if it only rises; takes: {months: 24} says how long, and cost: 2 that it is hard",
+    ),
+    _hint(
+        "income|salary|wage|wages|earnings|revenue|hours|savings|assets|balance|capital_gain|deposit",
+        "how far can it move? Limit it by change: increase, max_change: {relative: 0.2} or takes: {months: 6}",
+    ),
+)
+
+
+def hint_of(name: str) -> Hint | None:
+    """The first hint that fits a name."""
+    plain = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()).strip("_")
+    return next((hint for hint in HINTS if hint.pattern.search(plain)), None)
+
+
+def scale_of(levels: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The levels in the order that their words give them; None where there is none."""
+    plain = {level.strip().lower(): level for level in levels}
+    for scale in SCALES:
+        if len(plain) == len(levels) and set(plain) <= set(scale):
+            return tuple(plain[level] for level in scale if level in plain)
+    places = {level: _place(text) for text, level in plain.items()}
+    if len(levels) < 3 or None in places.values() or len(set(places.values())) < len(levels):
+        return None
+    return tuple(sorted(levels, key=lambda level: places[level] or 0.0))
+
+
+def _place(text: str) -> float | None:
+    """Where a range in words lies, such as "under 1 year", "1 to 3 years", "3-7" or "7+"; None for other words."""
+    if text in ("none", "no", "never", "nothing"):
+        return -1.0
+    found = re.match(r"(?:(under|below|less than|up to|<=?|over|above|more than|at least|>=?) *)?([0-9][0-9.,]*)", text)
+    if found is None or re.search(r"[a-z][0-9]", text):
+        return None
+    start = float(found[2].replace(",", "").rstrip(".") or 0)
+    side = found[1] or ""
+    below = side.startswith(("under", "below", "less", "up", "<"))
+    above = bool(side) and not below
+    return start + (-0.5 if below else 0.5 if above else 0.0)
+
+
+def favourable_of(levels: Sequence[str]) -> str | None:
+    """The favourable one of two outcomes, where the words say so."""
+    first, second = levels
+    for good, bad in ((first, second), (second, first)):
+        if good.strip().lower() in FAVOURABLE and bad.strip().lower() not in FAVOURABLE:
+            return good
+        if bad.strip().lower() in UNFAVOURABLE and good.strip().lower() not in UNFAVOURABLE:
+            return good
+    return None

@@ -1,0 +1,66 @@
+"""A model that MLflow has saved: which file is the model, and what its signature says."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from app.errors import ModelRefused
+
+DESCRIPTION = "MLmodel"
+
+FILES: Mapping[str, tuple[str, ...]] = {
+    "sklearn": ("pickled_model",), "xgboost": ("data",), "lightgbm": ("data",), "onnx": ("data",),
+}  # fmt: skip
+"""For each flavour that is read, the keys that may name its file."""
+
+NUMBERS = frozenset({"double", "float", "long", "integer"})
+"""Types of a signature that are numbers."""
+
+
+def locate(directory: Path) -> tuple[str, Path, dict[str, str]]:
+    """Flavour, file of the model, and the type of each column that its signature names.
+
+    Raises
+    ------
+    ModelRefused : it is no such directory, or a model that cannot be read
+    """
+    path = directory / DESCRIPTION
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelRefused(f"{directory} is a directory without {DESCRIPTION}: name the file of the model") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ModelRefused(f"{path} cannot be read as YAML") from error
+    flavors = content.get("flavors") if isinstance(content, dict) else None
+    if not isinstance(flavors, dict):
+        raise ModelRefused(f"{path} names no flavors: it was not written by MLflow")
+    for flavour, keys in FILES.items():
+        described = flavors.get(flavour)
+        if isinstance(described, dict):
+            named = next((str(described[key]) for key in keys if key in described), "")
+            file = directory / named
+            if not named or ".." in Path(named).parts or not file.is_file():
+                raise ModelRefused(f'{path} says that the model is in "{named}", and there is no such file')
+            return flavour, file, _signature(content)
+    raise ModelRefused(
+        f"{path} has the flavors {', '.join(map(str, flavors))}, of which none can be read; "
+        f"those that can are {', '.join(FILES)}. Export the model as ONNX, or keep it on its server (format: http)"
+    )
+
+
+def _signature(content: Mapping[str, Any]) -> dict[str, str]:
+    signature = content.get("signature")
+    if not isinstance(signature, dict) or not isinstance(signature.get("inputs"), str):
+        return {}
+    try:
+        columns = json.loads(signature["inputs"])
+    except ValueError:
+        return {}
+    return {
+        str(column["name"]): str(column["type"])
+        for column in columns
+        if isinstance(column, dict) and "name" in column and "type" in column
+    }

@@ -1,0 +1,111 @@
+"""The lender's table of records: a CSV with a header, or Parquet."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.errors import ModelRefused
+
+DELIMITERS = ",;\t|"
+
+LEAST = 2
+"""Fewest records of a reference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """A table of texts, by column; an absent value is empty."""
+
+    columns: dict[str, list[str]]
+    file: str
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(next(iter(self.columns.values())))
+
+    def column(self, name: str, what: str) -> list[str]:
+        """The texts of a column. Raises `ModelRefused` if there is none of this name."""
+        if name not in self.columns:
+            raise ModelRefused(f'{self.file} has no column "{name}" for {what}; it has {", ".join(self.columns)}')
+        return self.columns[name]
+
+    def of(self, rows: list[int]) -> "Records":
+        """Some of the records, in this order."""
+        return Records(columns={name: [texts[i] for i in rows] for name, texts in self.columns.items()}, file=self.file)
+
+
+def read_records(path: Path) -> Records:
+    """The records in a file.
+
+    Raises
+    ------
+    ModelRefused : it cannot be read, has no header, two columns of one name, or rows of another length
+    """
+    if path.suffix in (".parquet", ".pq"):
+        return _parquet(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ModelRefused(f"{path} is not a text in UTF-8: save it as CSV in UTF-8, or as .parquet") from error
+    except OSError as error:
+        raise ModelRefused(f"{path} cannot be read: {error.strerror}") from error
+    head = text.partition("\n")[0]
+    delimiter = max(DELIMITERS, key=head.count)
+    return _table(path, csv.reader(text.splitlines(keepends=True), delimiter=delimiter))
+
+
+def _table(path: Path, reader: Any) -> Records:
+    try:
+        numbered: Iterator[tuple[int, list[str]]] = ((reader.line_num, row) for row in reader if row)
+        _, header = next(numbered, (0, []))
+        rows = list(numbered)
+    except csv.Error as error:
+        raise ModelRefused(f"{path} is no CSV: line {reader.line_num} cannot be split into cells") from error
+    names = [name.strip() for name in header]
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise ModelRefused(f'{path} has the column "{repeated[0]}" more than once')
+    if len(rows) < LEAST:
+        raise ModelRefused(f"{path} has {len(rows)} records below its header; at least {LEAST} are needed")
+    if wrong := [line for line, row in rows if len(row) != len(names)]:
+        raise ModelRefused(
+            f"{path} has {len(names)} names in its header, but another number of cells in {len(wrong)} lines, "
+            f"the first of them line {wrong[0]}"
+        )
+    if all(_is_number(name) for name in names):
+        raise ModelRefused(f"{path} has no header: its first line must be the names of the columns")
+    return Records(columns={name: [row[j] for _, row in rows] for j, name in enumerate(names)}, file=path.name)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parquet(path: Path) -> Records:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise ModelRefused("Parquet files need pyarrow: pip install 'recourse[parquet]', or save it as CSV") from None
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are of these
+        raise ModelRefused(f"{path} is not a Parquet file, or cut off") from error
+    if table.num_rows < LEAST:
+        raise ModelRefused(f"{path} has {table.num_rows} records; at least {LEAST} are needed")
+    columns = {name: [_text(value) for value in table.column(name).to_pylist()] for name in table.column_names}
+    return Records(columns=columns, file=path.name)
+
+
+def _text(value: Any) -> str:
+    if value is None or value != value:  # NaN
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, float) else str(value)

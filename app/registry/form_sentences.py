@@ -1,0 +1,101 @@
+"""What is wrong with the form of a value, in words: what it must be, and how it is written."""
+
+import difflib
+import re
+from collections.abc import Collection
+
+from pydantic_core import ErrorDetails
+
+EXAMPLES = {
+    "id": "id: credit-risk",
+    "version": 'version: "1"',
+    "title": "title: Credit risk",
+    "artifact": "artifact: {format: sklearn, path: model.skops, sha256: …}",
+    "format": "format: sklearn",
+    "path": "path: model.skops",
+    "sha256": "sha256: …, which sha256sum FILE prints",
+    "url": "url: https://host/v2/models/credit/infer",
+    "protocol": "protocol: oip-v2",
+    "input": "input: raw for a table of records, input: encoded for a matrix",
+    "output": "output: probability",
+    "features": "features: [{name: income, type: continuous}, …]; recourse models draft writes it",
+    "reference": "reference: reference.csv",
+    "name": "name: income",
+    "type": "type: continuous",
+    "architecture": "architecture: {type: mlp, layers: [14, 32, 1], activation: relu}",
+    "layers": "layers: [14, 32, 1]",
+    "activation": "activation: relu",
+}
+"""How keys are written that must be there."""
+
+PATTERNS = {
+    "id": "must be of lower-case letters, digits, '.', '_' and '-', at most 64 of them, such as credit-risk",
+    "version": "must be of letters, digits, '.', '_' and '-', at most 32 of them, such as \"1\"",
+    "sha256": "must be 64 hexadecimal digits, which sha256sum FILE prints",
+    "secret": "must be the name of an environment variable that begins with RECOURSE_SECRET_",
+    "secret_header": "must be the name of a header, such as X-Api-Key",
+}
+"""What texts of a certain form are."""
+
+SENTENCES = {
+    "string_type": "must be a text",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "too_short": "must have at least {min_length} entries",
+    "too_long": "must have at most {max_length} entries",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+    "greater_than": "must be above {gt:.15g}",
+    "greater_than_equal": "must be at least {ge:.15g}",
+    "less_than": "must be below {lt:.15g}",
+    "less_than_equal": "must be at most {le:.15g}",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "tuple_type": "must be a list, such as [a, b]",
+    "list_type": "must be a list, such as [a, b]",
+    "dict_type": "must be a mapping, such as {{key: value}}",
+    "mapping_type": "must be a mapping, such as {{key: value}}",
+    "model_type": "must be a mapping, such as {{key: value}}",
+    "model_attributes_type": "must be a mapping, such as {{key: value}}",
+    "dataclass_type": "must be a mapping, such as {{key: value}}",
+    "union_tag_invalid": "must be a mapping, such as {{key: value}}",
+    "union_tag_not_found": "must be a mapping, such as {{key: value}}",
+    "extra_forbidden": "is not a key that there is here",
+    "json_invalid": "is no JSON, or cut off",
+}
+"""By the type of the error, with its facts."""
+
+
+def sentence_of(details: ErrorDetails) -> str:
+    """What is wrong, in words of our own wherever the kind of error is known."""
+    kind, key = details["type"], str(details["loc"][-1]) if details["loc"] else ""
+    if kind in ("missing", "missing_keyword_only_argument", "missing_argument"):
+        return f"is missing; write {EXAMPLES[key]}" if key in EXAMPLES else "is missing"
+    if kind == "string_pattern_mismatch" and key in PATTERNS:
+        return PATTERNS[key]
+    if kind == "too_short" and details.get("ctx", {}).get("min_length") == 1:
+        return "must have at least one entry" + (f"; write {EXAMPLES[key]}" if key in EXAMPLES else "")
+    known = SENTENCES.get(kind)
+    text = known.format(**details.get("ctx", {})) if known else _plain(details["msg"])
+    if kind == "string_type" and isinstance(details["input"], bool | int | float):
+        text += "; put it in quotes"
+    return text
+
+
+def unknown_key(what: str, key: str, known: Collection[str]) -> str:
+    """A key that there is not, with the one that may be meant."""
+    near = difflib.get_close_matches(key, known, n=1)
+    meant = next((one for one in known if one.startswith(f"{key}_")), near[0] if near else None)
+    return f"is not a key that {what} has" + (f"; is {meant} meant?" if meant else "")
+
+
+def _plain(message: str) -> str:
+    """A library's sentence without its beginning."""
+    return re.sub(r"^Input should be ", "must be ", message.removeprefix("Value error, "))

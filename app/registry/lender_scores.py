@@ -1,0 +1,169 @@
+"""The lender's own scores of the reference records, and how far those of the service are from them."""
+
+import csv
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import Fault, ModelRefused
+from app.recourse.models.black_box import BlackBox, Output, sigmoid
+from app.registry.reference import read_table
+
+SCORE = "score"
+"""Column of the reference with the lender's own score of each record."""
+
+TOLERANCE = 1e-4
+"""Largest difference to the lender's scores; single precision and rounded scores differ less."""
+
+WORST = 3
+"""Records that are named where scores differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The service's outputs beside the lender's scores."""
+
+    given: Float[np.ndarray, "n"]
+    """The lender's; NaN for records without one."""
+    found: Float[np.ndarray, "n"]
+    """The service's, in the unit of the model's output."""
+    tolerance: float
+
+    @property
+    def difference(self) -> Float[np.ndarray, "n"]:
+        """Distance of each record's two scores; 0 where the lender gave none."""
+        return np.nan_to_num(np.abs(self.given - self.found))
+
+    @property
+    def allowed(self) -> float:
+        """The tolerance, and half of the last digit of scores that are rounded."""
+        digits = next((k for k in range(7) if np.allclose(self.given, np.round(self.given, k), 0, 1e-12, True)), 7)
+        varied = len(set(self.given.tolist())) > 2
+        return max(self.tolerance, 0.5 * 10.0**-digits * 1.001) if 1 < digits < 7 and varied else self.tolerance
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no score differs by more than allowed."""
+        return bool(self.difference.max(initial=0.0) <= self.allowed)
+
+    @property
+    def sentence(self) -> str:
+        """How far off they are, and on which records."""
+        compared = int((~np.isnan(self.given)).sum())
+        if self.agrees:
+            return (
+                f"The scores are the lender's: {compared:,} compared, largest difference "
+                f"{self.difference.max(initial=0.0):.1e}."
+            )
+        off = int((self.difference > self.allowed).sum())
+        worst = np.argsort(-self.difference, kind="stable")[:WORST]
+        shown = "; ".join(f"record {i}: {self.found[i]:.6g}, lender {self.given[i]:.6g}" for i in worst)
+        return (
+            f"differ from the model's own in {off:,} of {compared:,} records, by up to {self.difference.max():.3g} "
+            f"(tolerance {self.allowed:g}). Largest differences: {shown}"
+        )
+
+    @property
+    def reason(self) -> str:
+        """What the difference looks like, as advice; empty where it looks like nothing."""
+        known = ~np.isnan(self.given)
+        given, found = self.given[known], self.found[known]
+
+        def near(values: np.ndarray) -> bool:
+            return bool(np.abs(values - found).max(initial=0.0) <= max(self.allowed, 1e-9))
+
+        if near(1.0 - given):
+            return "They are those of the other class: change favourable, or give 1 - score"
+        if near(-given):
+            return "They are logits of the other class: change favourable, or give them with the other sign"
+        if near(sigmoid(given)):
+            return "They are logits: give probabilities, or say output: logit"
+        if ((given > 0.0) & (given < 1.0)).all() and near(np.log(given / (1.0 - given))):
+            return "They are probabilities: give logits, or say output: probability"
+        if near(given / 100.0):
+            return "They are percentages: divide them by 100"
+        if near(np.sort(given)[np.argsort(np.argsort(found))]):
+            return "The same scores in another order: are the records in the order of the scores?"
+        return ""
+
+
+def compare(
+    black_box: BlackBox, scores: Float[np.ndarray, "n"], given: Float[np.ndarray, "n"], tolerance: float
+) -> Comparison:
+    """The lender's scores beside those of a black box."""
+    return Comparison(given=given, found=outputs_of(black_box, scores), tolerance=tolerance)
+
+
+def outputs_of(black_box: BlackBox, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Scores of a black box in the unit of its output: a probability, a logit, points, or 1 and 0 for labels."""
+    if black_box.points is not None:
+        return np.asarray(black_box.threshold + scores / black_box.points.slope)
+    probabilities = black_box.probability(scores)
+    if black_box.output is Output.PROBABILITY and probabilities is not None:
+        return probabilities
+    return np.asarray(scores + black_box.threshold if black_box.output is Output.LOGIT else scores > 0.0, dtype=float)
+
+
+def read_scores(path: Path, column: str = SCORE) -> Float[np.ndarray, "n"]:
+    """The scores in a CSV: its only column, with or without a header, or the one named `column`.
+
+    Raises
+    ------
+    ModelRefused : there are none, or they are no numbers
+    """
+    try:
+        table = read_table(path)
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise ModelRefused(f"{path} cannot be read as CSV in UTF-8") from error
+    if len(table.header) == 1:
+        at = 0
+        texts = [row[0] if row else "" for row in table.rows]
+        if _number(table.header[0]) is not None:  # no header
+            texts = [table.header[0], *texts]
+    elif column in table.header:
+        at = table.header.index(column)
+        texts = [row[at] if at < len(row) else "" for row in table.rows]
+    else:
+        raise ModelRefused(f'{path} must have one column, or one named "{column}"; it has {", ".join(table.header)}')
+    scores, faults = parse_scores(texts)
+    if faults:
+        raise ModelRefused(f"{path} has scores that are no numbers: {faults[0].detail}")
+    return scores
+
+
+def scores_in(path: Path, features: Collection[str]) -> tuple[Float[np.ndarray, "n"] | None, list[Fault]]:
+    """The scores in the column `score` of a reference, where that is no feature; None where there are none."""
+    if SCORE in features:
+        return None, []
+    try:
+        table = read_table(path)
+    except (UnicodeDecodeError, csv.Error):
+        return None, []  # reported of the reference itself
+    if table.header.count(SCORE) != 1 or any(len(row) != len(table.header) for row in table.rows):
+        return None, []
+    at = table.header.index(SCORE)
+    scores, faults = parse_scores([row[at] for row in table.rows])
+    return (None if faults or np.isnan(scores).all() else scores), faults
+
+
+def parse_scores(texts: list[str]) -> tuple[Float[np.ndarray, "n"], list[Fault]]:
+    """Scores as numbers, NaN where there is none, and the faults of those that are not."""
+    values = [math.nan if not text.strip() else _number(text) for text in texts]
+    wrong = [i for i, value in enumerate(values) if value is None]
+    faults = [
+        Fault(f"/reference/{i}/{SCORE}", f'record {i} has "{texts[i].strip()[:20]}", which is no finite number')
+        for i in wrong[:1]
+    ]
+    return np.array([math.nan if value is None else value for value in values]), faults
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) < float("inf") else None

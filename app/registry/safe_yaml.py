@@ -1,0 +1,74 @@
+"""YAML that a lender wrote, read without surprises: no code, no repeated keys, nothing that grows or takes long."""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import yaml
+
+LONGEST = 10_000
+"""Characters of one value."""
+
+MOST_KEYS = 10_000
+"""Keys of one mapping, with those merged into it."""
+
+LARGEST = 10_000_000
+"""Bytes of a file; a feature takes about a hundred."""
+
+
+def read_yaml(content: bytes) -> Any:
+    """The document in a file. Raises `ValueError` with a sentence that follows its name."""
+    if len(content) > LARGEST:
+        raise ValueError(f"has more than {LARGEST:,} bytes")
+    try:
+        return yaml.load(content, Loader=_Loader)  # noqa: S506 - derived from SafeLoader
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise ValueError(f"is not YAML: {' '.join(str(error).split())}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that refuses what `read_yaml` says."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                # Of two keys the last would be kept.
+                raise _fault(key, f'"{key.value}" is given twice')
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep=deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        if isinstance(node.value, str) and len(node.value) > LONGEST:
+            raise _fault(node, f"a value has more than {LONGEST:,} characters")
+        return super().construct_scalar(node)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        merged = [value for key, value in node.value if key.tag == "tag:yaml.org,2002:merge"]
+        if len(merged) > 1 or any(isinstance(value, yaml.SequenceNode) for value in merged):
+            # Lists of lists of them grow without limit.
+            raise _fault(node, "only one mapping can be merged into another (<<)")
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_KEYS:
+            raise _fault(node, f"a mapping has more than {MOST_KEYS:,} keys")
+
+
+def _fault(node: yaml.Node, sentence: str) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, sentence, node.start_mark)
+
+
+def _careful(construct: Callable[[yaml.SafeLoader, yaml.ScalarNode], Any]) -> Callable[[Any, yaml.ScalarNode], Any]:
+    """A constructor whose errors name the value and its place."""
+
+    def carefully(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+        try:
+            return construct(loader, node)
+        except (ValueError, OverflowError, AttributeError, KeyError, IndexError):
+            text = str(node.value)
+            shown = text if len(text) <= 50 else f"{text[:50]}…"
+            raise _fault(node, f'"{shown}" is no number or date; put a text in quotes') from None
+
+    return carefully
+
+
+for _kind in ("int", "float", "timestamp", "bool"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _careful(getattr(yaml.SafeLoader, f"construct_yaml_{_kind}")))

@@ -1,0 +1,91 @@
+"""Trying a model directory: the answers are those of the service, nothing stays, and what is odd is said."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.compute.tryout import QUESTIONS, Tryout, attempt
+from app.errors import ModelRefused
+from app.registry.registry import Registry
+from app.settings import Settings
+from tests.registry.loan import ModelDirectory, make_linear
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(models_store=tmp_path / "store", state_dir=tmp_path / "state")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> ModelDirectory:
+    return make_linear(tmp_path / "source")
+
+
+def only(model: ModelDirectory, *names: str, **keys: Any) -> ModelDirectory:
+    """Nothing but these features can be changed."""
+    for feature in model.manifest["features"]:
+        if feature["name"] not in names:
+            feature["change"] = "none"
+        else:
+            feature.update(keys)
+    return model
+
+
+def tried(model: ModelDirectory, settings: Settings, **changes: Any) -> Tryout:
+    return attempt(model.write(**changes), settings)
+
+
+def test_a_few_rejected_records_are_answered_and_nothing_is_registered(
+    model: ModelDirectory, settings: Settings
+) -> None:
+    found = tried(model, settings)
+    assert not settings.models_store.exists()
+    assert len(found.asked) == QUESTIONS == len({one.record for one in found.asked})
+    loaded = Registry(settings.models_store).register(model.path).load()
+    scores = loaded.reference.scores
+    assert found.registration.favourable == (scores >= 0).sum()
+    order = [scores[one.record] for one in found.asked]
+    assert order == sorted(order)
+    assert order[-1] < 0
+    for one in found.asked:
+        assert one.before == pytest.approx(loaded.black_box.probability_of(scores[one.record]))
+        assert one.after is not None
+        assert one.after >= 0.5
+        assert one.changes
+    assert found.sound
+
+
+def test_the_feature_that_everything_needs_is_named(model: ModelDirectory, settings: Settings) -> None:
+    found = tried(only(model, "income"), settings)
+    assert found.sound
+    assert found.findings[0].startswith("Every answer changes only income: can people do that?")
+
+
+def test_a_model_that_leaves_nothing_to_do_is_not_sound(model: ModelDirectory, settings: Settings) -> None:
+    found = tried(only(model), settings)
+    assert not found.sound
+    assert all(one.detail for one in found.asked)
+    assert "do change, advice and protected leave enough" in found.findings[0]
+
+
+def test_a_feature_that_decides_all_distances_is_named(model: ModelDirectory, settings: Settings) -> None:
+    only(model, "age", "income", "savings")
+    model.manifest["features"][2]["spread"] = 100
+    findings = tried(model, settings, encoding={"continuous": "standard"}).findings
+    assert any("those of amount: a few very large values" in finding for finding in findings)
+
+
+def test_a_threshold_that_rejects_none_leaves_nothing_to_ask(model: ModelDirectory, settings: Settings) -> None:
+    found = tried(model, settings, threshold=1e-9)
+    assert (found.asked, found.sound) == ((), False)
+    assert found.findings == ("No reference record is rejected, so there was nothing to ask about",)
+    assert "The model accepts all of its reference records" in found.registration.warnings[0]
+
+
+def test_a_directory_with_faults_is_refused_as_by_a_registration(model: ModelDirectory, settings: Settings) -> None:
+    with pytest.raises(ModelRefused) as tried_here:
+        tried(model, settings, threshold=7)
+    with pytest.raises(ModelRefused) as registered:
+        Registry(settings.models_store).register(model.path)
+    assert tried_here.value.faults == registered.value.faults

@@ -1,0 +1,110 @@
+"""What a column of records is taken for."""
+
+import numpy as np
+import pytest
+
+from app.registry.drafting.columns import describe
+from app.registry.drafting.hints import favourable_of, hint_of, scale_of
+from app.registry.drafting.matching import Source, match
+
+
+def column(*texts: str) -> list[str]:
+    return [*texts] * 10
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        ([*range(100), *[-9] * 6], (-9.0,)),
+        ([*range(100), *[-9] * 4], ()),  # too few: a mistake of typing
+        ([*range(-50, 50), *[-9] * 6], ()),  # negative numbers are quantities
+        ([*range(100), *[-9] * 6, *[-8] * 6], (-9.0, -8.0)),
+        ([*range(100), *[999] * 6], (999.0,)),
+        ([*range(100), *[9999] * 6, *[99999] * 6], (9999.0, 99999.0)),
+        ([*range(100, 300), *[999] * 6], ()),  # near enough to be a quantity
+        ([*range(18, 100), *[99] * 6], ()),
+        ([0, 1] * 50 + [-1] * 6, (-1.0,)),
+    ],
+)
+def test_codes_are_numbers_that_stand_apart_and_are_frequent(values: list[int], codes: tuple[float, ...]) -> None:
+    assert describe("x", [str(value) for value in values]).codes == codes
+
+
+def test_missing_numbers_are_recognised_in_any_words() -> None:
+    found = describe("x", column("1", "", "NA", "?", "2.5"))
+    assert found.numbers is not None
+    np.testing.assert_array_equal(found.numbers[:5], [1, np.nan, np.nan, np.nan, 2.5])
+    assert found.missing == 30
+    assert found.decimals == 1
+
+
+def test_a_level_that_the_model_knows_is_never_missing() -> None:
+    assert describe("x", column("a", "NA", "b")).missing == 10
+    assert describe("x", column("a", "NA", "b"), {"a", "b", "NA"}).missing == 0
+    assert describe("x", column(" a", " b"), {" a", " b"}).levels == (" a", " b")
+    assert describe("x", column("1", "2"), {"1", "2"}).numbers is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "flag", "whole", "step", "names_records"),
+    [
+        (column("0", "1"), True, True, 1, False),
+        (column("True", "False"), True, False, 1, False),
+        ([str(100 * k) for k in range(30)], False, True, 100, False),
+        ([str(k) for k in range(30)], False, True, 1, True),
+        ([f"C{k}" for k in range(30)], False, False, 1, True),
+        ([str(k / 7) for k in range(30)], False, False, 1, False),
+    ],
+)
+def test_what_a_column_is(texts: list[str], flag: bool, whole: bool, step: int, names_records: bool) -> None:
+    found = describe("x", texts)
+    assert (found.flag, found.whole, found.step, found.names_records) == (flag, whole, step, names_records)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("age", {"protected": True}),
+        ("Applicant Age", {"protected": True}),
+        ("applicantAge", {"protected": True}),
+        ("marital_status", {"protected": True}),
+        ("mortgage", None),
+        ("wages", {}),
+        ("num_late_payments", {"change": "none"}),
+        ("tenure", {"change": "none"}),
+        ("number_of_dependents", {"change": "none"}),
+        ("amount", None),
+    ],
+)
+def test_names_hint_at_what_people_can_change(name: str, keys: dict[str, object] | None) -> None:
+    hint = hint_of(name)
+    assert (None if hint is None else dict(hint.keys)) == keys
+
+
+def test_words_give_levels_an_order_and_outcomes_a_side() -> None:
+    assert scale_of(("high", "low", "medium")) == ("low", "medium", "high")
+    assert scale_of(("Yes", "No")) == ("No", "Yes")
+    assert scale_of(("red", "blue")) is None
+    tenure = ("1 to 3 years", "over 7 years", "under 1 year", "3 to 7 years")
+    assert scale_of(tenure) == ("under 1 year", "1 to 3 years", "3 to 7 years", "over 7 years")
+    assert scale_of(("1,000-5,000", "none", "<1,000", "5,000+")) == ("none", "<1,000", "1,000-5,000", "5,000+")
+    assert scale_of(("A11", "A12", "A13")) is None
+    assert scale_of(("10th", "11th", "Bachelors")) is None
+    assert favourable_of(("bad", "good")) == "good"
+    assert favourable_of(("<=50K", ">50K")) == ">50K"
+    assert favourable_of(("Charged Off", "Fully Paid")) == "Fully Paid"
+    assert favourable_of(("a", "b")) is None
+
+
+def test_columns_of_a_model_are_found_under_their_usual_names() -> None:
+    columns = {
+        "income": describe("income", column("1", "2", "3")),
+        "home type": describe("home type", column("own", "with family", "rent")),
+        "job": describe("job", column("a", "b")),
+    }
+    names = ["num__income", "home_type_own", "home_type_rent", "home_type_with_family", "job_b"]
+    assert match(names, columns, "model.json") == [
+        Source(column="income", names=("num__income",)),
+        Source(column="home type", levels=("own", "rent", "with family"), names=tuple(names[1:4])),
+        Source(column="job", names=("job_b",)),
+    ]
