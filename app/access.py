@@ -1,17 +1,19 @@
 """Access control and rate limits."""
 
 import asyncio
+import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from app.errors import InsufficientScope, InvalidKey, KeyRequired, Misdirected, NotReady, Open, TooManyRequests
 from app.observability import log
 from app.settings import Settings
 from app.store.keys import NOBODY, Key, Keys, Scope, parts
 from app.store.recorder import Recorder
+
+_HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 
 FRESH_S = 1.0
 """Keys are read again after this time; a revoked key works no longer than that."""
@@ -58,12 +60,10 @@ def _is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+def _host_name(host: str) -> str:
+    """The name or address in a header Host, in lower case; empty if it is neither."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else (found["address"] or found["name"]).lower()
 
 
 def _address(settings: Settings) -> str:
@@ -118,26 +118,30 @@ class Access:
     def require(self, key: Key | None, scopes: Collection[Scope]) -> None:
         """Raise `InsufficientScope` unless the key has one of the scopes."""
         if key is not None and key.scopes.isdisjoint(scopes):
-            raise InsufficientScope(scopes=sorted(scopes))
+            names = sorted(scopes)
+            wanted = f"the scope {names[0]}" if len(names) == 1 else f"one of the scopes {', '.join(names)}"
+            raise InsufficientScope(f"This endpoint needs a key with {wanted}.", scopes=names)
 
-    def require_own_host(self, host: str) -> None:
-        """Raise `Misdirected` if a request without a key names a host that any DNS zone could point here.
+    def require_own_host(self, hosts: Sequence[str], arrived_at: str) -> None:
+        """Raise `Misdirected` if a request without a key names another host than this machine.
 
         A web page can point its own name here (DNS rebinding), and then the browser lets it read every answer. It
-        cannot use an address, or a name without a dot, such as that of another container.
+        cannot use the names that are accepted here.
 
         Parameters
         ----------
-        host : the header Host; empty if absent, since browsers always send it
+        hosts : every header Host; empty if absent, since browsers always send it
+        arrived_at : the address of this machine at which the request arrived
         """
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            name = "?."
-        if "." in name and not _is_address(name):
+        if not hosts:
+            return
+        own = {"localhost", arrived_at, self._settings.host, _address(self._settings)}
+        name = _host_name(hosts[0]) if len(hosts) == 1 else ""
+        if not name or not (name in own or _is_loopback(name)):
             raise Misdirected(
-                "This service requires no key, so the header Host must be an address, such as 127.0.0.1, or a name "
-                "without a dot, such as localhost. For other names, create a key with `recourse keys create`."
+                "This service requires no key, so there must be one header Host, with localhost, a loopback address "
+                "such as 127.0.0.1, or the address of this service. For other names, create a key with `recourse keys "
+                "create`."
             )
 
     def count(self, caller: str) -> Rate | None:

@@ -45,32 +45,43 @@ def test_the_service_does_not_start_open_where_others_reach_it(
 
 
 @pytest.mark.parametrize(
-    ("host", "own"),
+    ("hosts", "own"),
     [
-        ("localhost", True),
-        ("LOCALHOST:8000", True),
-        ("127.0.0.1:8000", True),
-        ("127.8.8.8", True),
-        ("[::1]:8000", True),
-        ("172.17.0.2:8000", True),
-        ("", True),
-        ("evil.example", False),
-        ("evil.example:8000", False),
-        ("localhost.evil.example", False),
-        ("127.0.0.1.evil.example", False),
-        ("192.0.2.1", True),
-        ("recourse:8000", True),
-        ("evil.example.", False),
-        ("[::1", False),
+        (["localhost"], True),
+        (["LOCALHOST:8000"], True),
+        (["127.0.0.1:8000"], True),
+        (["127.8.8.8"], True),
+        (["[::1]:8000"], True),
+        (["172.17.0.2:8000"], True),
+        ([], True),
+        ([""], False),
+        (["172.17.0.3"], False),
+        (["8.8.8.8"], False),
+        (["2130706433"], False),
+        (["0x7f000001"], False),
+        (["foo"], False),
+        (["recourse:8000"], False),
+        (["evil.example"], False),
+        (["evil.example:8000"], False),
+        (["localhost.evil.example"], False),
+        (["127.0.0.1.evil.example"], False),
+        (["192.0.2.1"], False),
+        (["evil.example."], False),
+        (["me@localhost"], False),
+        (["localhost:x"], False),
+        (["localhost/x"], False),
+        (["[::1"], False),
+        (["localhost", "localhost"], False),
+        (["localhost", "evil.example"], False),
     ],
 )
-def test_without_keys_no_name_is_answered_to_that_anybody_can_point_here(host: str, own: bool) -> None:
+def test_without_keys_a_request_is_for_this_machine(hosts: list[str], own: bool) -> None:
     door = limited(auth="off")
     if own:
-        door.require_own_host(host)
+        door.require_own_host(hosts, "172.17.0.2")
     else:
-        with pytest.raises(Misdirected, match=r"127\.0\.0\.1.*localhost.*recourse keys create"):
-            door.require_own_host(host)
+        with pytest.raises(Misdirected, match=r"localhost.*127\.0\.0\.1.*recourse keys create"):
+            door.require_own_host(hosts, "172.17.0.2")
 
 
 @pytest.fixture

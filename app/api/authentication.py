@@ -46,7 +46,8 @@ async def admit(request: Request, scopes: Collection[Scope]) -> str:
     caller = address if key is None else f"key {key.id}"
     _count(request, caller)
     if key is None:
-        access.require_own_host(request.headers.get("host", ""))
+        arrived_at, _ = request.scope.get("server") or ("", None)
+        access.require_own_host(request.headers.getlist("host"), arrived_at)
     access.require(key, scopes)
     request.scope["key_id"] = key and key.id
     return "" if key is None else caller

@@ -1,9 +1,14 @@
 """Reads JSON strictly: exactly one value, and each key of an object once."""
 
+import asyncio
+import gc
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
@@ -12,6 +17,13 @@ from app.errors import InvalidRequest, MalformedJson
 
 MOST_MEMBERS = 10_000
 """Most members of one JSON object."""
+
+MOST_VALUES = 200_000
+"""Most values of one JSON text, those in lists and objects included. A value takes up to about 250 bytes of memory,
+however short it is written."""
+
+READ_AT_ONCE = 64_000
+"""Bytes of JSON that are read on the event loop; more is read in a thread, one body at a time."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -22,14 +34,46 @@ def read_json(body: bytes) -> Any:
     Raises
     ------
     MalformedJson : not JSON in UTF-8, nested more than 200 deep, half of a surrogate pair, or a key twice
-    InvalidRequest : an object with more than `MOST_MEMBERS` members
+    InvalidRequest : more than `MOST_VALUES` values, or an object with more than `MOST_MEMBERS` members
     """
+    # Before anything is built of it. Each value begins the text or a list, or follows a comma or the brace of its
+    # object; commas and brackets in texts are counted too, of which no valid request has so many.
+    if body.count(b",") + body.count(b"[") + body.count(b"{") >= MOST_VALUES:
+        raise InvalidRequest(
+            f"The request body has more than {MOST_VALUES:,} values (commas and opening brackets are counted). A batch "
+            "of so many is sent as application/x-ndjson."
+        )
+    with _uncollected():
+        try:
+            # The stricter and faster of the two parsers decides what JSON is; the other one sees every key.
+            from_json(body)
+        except ValueError as error:
+            raise MalformedJson(f"The request body is not JSON: {error}.") from None
+        return json.loads(body, object_pairs_hook=_object)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without garbage collection, which would search every new list for the cycles that JSON cannot have, many times.
+
+    That would take ten times as long as the reading, and the event loop waits for it.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
     try:
-        # The stricter and faster of the two parsers decides what JSON is; the other one sees every key.
-        from_json(body)
-    except ValueError as error:
-        raise MalformedJson(f"The request body is not JSON: {error}.") from None
-    return json.loads(body, object_pairs_hook=_object)
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+async def read_body(request: Request) -> Any:
+    """The value of a request's body, while which no other large body is read. Errors as `read_json`."""
+    body = await request.body()
+    if len(body) <= READ_AT_ONCE:
+        return read_json(body)
+    async with request.app.state.large_body:
+        return await asyncio.to_thread(read_json, body)
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:

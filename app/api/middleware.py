@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.authentication import extra_headers
 from app.api.errors import problem_response
-from app.errors import BodyTooLarge, InternalError
+from app.errors import BodyTooLarge, InternalError, Overloaded
 from app.metrics import Metrics
 from app.observability import log, request_id, trace, traceparent
 
@@ -122,21 +122,33 @@ class Head:
 
 
 class BodyLimit:
-    """Refuses to read more of a request body than the service accepts, whether its length was declared or not."""
+    """Refuses to read more of a request body than the service accepts, whether its length was declared or not.
 
-    def __init__(self, app: ASGIApp, max_bytes: int, larger: Mapping[str, int] | None = None) -> None:
+    Parameters
+    ----------
+    max_bytes : of one body
+    larger : the same for paths and media types that have their own
+    all_bytes : of the bodies of all requests in progress
+    """
+
+    def __init__(
+        self, app: ASGIApp, max_bytes: int, larger: Mapping[tuple[str, str], int] | None = None, all_bytes: int = 2**63
+    ) -> None:
         self.app = app
         self.max_bytes = max_bytes
         self.larger = larger or {}
-        """Limits of the paths that have their own."""
+        self.all_bytes = all_bytes
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with a `receive` that raises `BodyTooLarge`."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        declared = Headers(scope=scope).get("content-length", "0")
-        max_bytes = self.larger.get(scope["path"], self.max_bytes)
+        headers = Headers(scope=scope)
+        declared = headers.get("content-length", "0")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        max_bytes = self.larger.get((scope["path"], kind), self.max_bytes)
         received = 0
 
         async def receive_within_limit() -> Message:
@@ -144,9 +156,16 @@ class BodyLimit:
             if declared.isdecimal() and int(declared) > max_bytes:
                 raise BodyTooLarge(f"The request body must not exceed {max_bytes:,} bytes.")
             message = await receive()
-            received += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            received += size
+            self._held += size
             if received > max_bytes:
                 raise BodyTooLarge(f"The request body must not exceed {max_bytes:,} bytes.")
+            if self._held > self.all_bytes:
+                raise Overloaded("The requests in progress have too many bytes; try again shortly.")
             return message
 
-        await self.app(scope, receive_within_limit, send)
+        try:
+            await self.app(scope, receive_within_limit, send)
+        finally:
+            self._held -= received

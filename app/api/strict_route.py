@@ -10,8 +10,9 @@ from app.api.authentication import SCHEME, admit
 from app.api.error_docs import GATE, refusals
 from app.api.errors import LONGEST_TOKEN
 from app.api.idempotency import HEADER, PARAMETER, answer_once
-from app.api.json_body import read_json
+from app.api.json_body import read_body
 from app.api.media_type import JSON, media_type, require_plain
+from app.api.spool import close_spooled
 from app.errors import InvalidRequest, UnsupportedMediaType
 from app.store.keys import Scope
 
@@ -39,14 +40,24 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
         declared = {field.alias for field in self.dependant.query_params}
         scopes = self.scopes
+        required = self.body_field is not None and self.body_field.field_info.is_required()
 
         async def handle_strictly(request: Request) -> Response:
             caller = await admit(request, scopes) if scopes else ""
             _refuse_query(request, declared)
             if self.body_field is not None:
-                request = await _read(request, required=self.body_field.field_info.is_required())
-            if request.method == "POST" and HEADER in request.headers:
-                return await answer_once(request, caller, handle)
+                await _refuse_form(request, required=required)
+            try:
+                if request.method == "POST" and HEADER in request.headers:
+                    return await answer_once(request, caller, read_and_handle)
+                return await read_and_handle(request)
+            finally:
+                close_spooled(request)
+
+        async def read_and_handle(request: Request) -> Response:
+            # Not before the database was asked for the key, since a value takes far more memory than its text.
+            if self.body_field is not None:
+                request = _ReadRequest(request, await request.body(), await _value(request, required=required))
             return await handle(request)
 
         return handle_strictly
@@ -72,14 +83,15 @@ class _ReadRequest(Request):
         return self._value
 
 
-async def _read(request: Request, *, required: bool) -> _ReadRequest:
-    if not required and not await request.body():
-        return _ReadRequest(request, b"", None)
-    if media_type(request) != JSON:
-        raise UnsupportedMediaType
-    require_plain(request)
-    body = await request.body()
-    return _ReadRequest(request, body, read_json(body))
+async def _refuse_form(request: Request, *, required: bool) -> None:
+    if required or await request.body():
+        if media_type(request) != JSON:
+            raise UnsupportedMediaType
+        require_plain(request)
+
+
+async def _value(request: Request, *, required: bool) -> Any:
+    return await read_body(request) if required or await request.body() else None
 
 
 def _refuse_query(request: Request, declared: set[str]) -> None:

@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import pickle
+import resource
 import signal
 import socket
 import struct
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.errors import InternalError, RecourseError
+from app.errors import InternalError, LaneCrashed, RecourseError
 from app.observability import configure_logging, log, request_id, trace, traceparent
 
 HEADER = struct.Struct("!Q")
@@ -25,7 +26,7 @@ LOG_LEVEL = "RECOURSE_LOG_LEVEL"
 """Inherited from the server, whose settings validated it."""
 
 LOAD_S = 60.0
-"""Longest time to meet the need of a call."""
+"""Longest time to meet the need of a call, unless the call says otherwise."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -57,11 +58,16 @@ class Call:
     origin: tuple[str | None, str | None] = (None, None)
     """`request_id` and `traceparent` of the request."""
     need: Need | None = None
-    """Met first, within `LOAD_S`; the time limit of the call starts after that."""
+    """Met first, within `load_s`; the time limit of the call starts after that."""
+    load_s: float = LOAD_S
 
 
-def serve(descriptor: int, parent: int, nice: int) -> None:
-    """Answer calls from a socket until it closes, in JSON.
+def nothing() -> None:
+    """Do no more than to meet the need of the call."""
+
+
+def serve(descriptor: int, parent: int, nice: int, memory_mb: int) -> None:
+    """Answer calls from a socket until it closes, in JSON; with at most so much address space, unless it is 0.
 
     ``{"ok": result}`` or ``{"error": error.to_dict()}``, and before that any number of ``{"progress": [done, total]}``;
     before all of these ``{"begun": true}``, if the call had a need and it is met.
@@ -74,6 +80,8 @@ def serve(descriptor: int, parent: int, nice: int) -> None:
     # The alarm of a call must end the process even inside native code, so it has no handler.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     os.nice(nice)
+    if memory_mb:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
     configure_logging(os.environ.get(LOG_LEVEL) or "info")
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as messages:
         while header := messages.read(HEADER.size):
@@ -93,7 +101,7 @@ def _answer(message: bytes, channel: socket.socket) -> bytes:
         request_id.set(call.origin[0])
         traceparent.set(call.origin[1])
         if call.need is not None:
-            signal.setitimer(signal.ITIMER_REAL, LOAD_S + call.alarm_s)
+            signal.setitimer(signal.ITIMER_REAL, call.load_s + call.alarm_s)
             call.need.function(*call.need.args)
             _send(channel, json.dumps({"begun": True}).encode())
         signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
@@ -102,6 +110,9 @@ def _answer(message: bytes, channel: socket.socket) -> bytes:
         return json.dumps(reply, allow_nan=False).encode()
     except RecourseError as error:
         return json.dumps({"error": error.to_dict()}, default=str).encode()
+    except MemoryError:
+        detail = "The computation needs more memory than its process may have (RECOURSE_CHILD_MEMORY_MB)."
+        return json.dumps({"error": LaneCrashed(detail).to_dict()}).encode()
     except BaseException as error:  # noqa: BLE001 - process boundary: the parent receives a message, the log the trace
         log.error("child-error", trace=trace(error))
         return json.dumps({"error": InternalError().to_dict()}).encode()

@@ -4,18 +4,14 @@
 """
 
 import asyncio
-import json
-import os
-import pickle
-import socket
-import subprocess
-import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.compute.child import HEADER, LOAD_S, Call, Need, Progress
+from app.compute.child import LOAD_S, Call, Need, Progress, nothing
+from app.compute.parent import Child
+from app.compute.quarantine import Quarantine
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
 from app.metrics import LaneState
 from app.observability import log, request_id, traceparent
@@ -27,7 +23,7 @@ ALARM_S = 5.0
 """Time after which the kernel kills a child that this process should have killed, in case this process is gone."""
 
 WARM_UP_S = 120.0
-"""Longest time to import the libraries and load the models."""
+"""Longest time to import the libraries."""
 
 RETRY_S = 1.0
 """Pause after a child could not be warmed up; doubles up to `LONGEST_RETRY_S`."""
@@ -37,140 +33,8 @@ LONGEST_RETRY_S = 30.0
 WAITING_PER_CHILD = 32
 """Longest queue of calls per child; more calls are refused at once."""
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
-"""Numeric libraries read these on import; parallelism comes from the number of children."""
-
 FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", Overloaded: "timeout", LaneCrashed: "crash"}
 """Errors after which a child is replaced."""
-
-
-def _ignore(_ended: object) -> None:
-    """Do nothing."""
-
-
-class _Reader(asyncio.StreamReader):
-    """Calls back as soon as the stream ends, even without a reader waiting."""
-
-    def __init__(self, at_end: Callable[[], None]) -> None:
-        super().__init__()
-        self._at_end = at_end
-
-    def feed_eof(self) -> None:
-        super().feed_eof()
-        self._at_end()
-
-    def set_exception(self, exc: Exception) -> None:
-        super().set_exception(exc)
-        self._at_end()
-
-
-class Child:
-    """One child process and the socket to it. Create it in a thread that outlives it.
-
-    Parameters
-    ----------
-    nice : increment of its niceness, 0 to 19
-    on_end : called when it has closed its end of the socket, busy or not; from the first call on
-    """
-
-    def __init__(self, nice: int, on_end: Callable[["Child"], None] = _ignore) -> None:
-        ours, theirs = socket.socketpair()
-        descriptor = theirs.fileno()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - our own module, in our own interpreter
-                [sys.executable, "-P", "-m", "app.compute", str(descriptor), str(os.getpid()), str(nice)],
-                pass_fds=[descriptor],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
-        self._socket = ours
-        self.problems: dict[str, str] = {}
-        """Reason for each model that it could not load, by name."""
-        self._on_end = on_end
-        self._ended = False
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process still holds its end of the socket."""
-        return self._streams is not None and not self._ended
-
-    async def call(self, call: Call, kill_after_s: float, on_progress: Progress | None = None) -> Any:
-        """The result of a call.
-
-        After a cancellation, and after the errors in `FAILURES`, the child must be replaced: `Overloaded` if the need
-        of the call was not met in time, `LaneTimeout` if the call did not end within `kill_after_s` after that,
-        `LaneCrashed`.
-        """
-        begun = call.need is None
-        try:
-            async with asyncio.timeout(kill_after_s if begun else LOAD_S) as limit:
-                reply = await self._exchange(pickle.dumps(call))
-                if "begun" in reply:
-                    begun = True
-                    limit.reschedule(asyncio.get_running_loop().time() + kill_after_s)
-                    reply = await self._receive()
-                while "progress" in reply:
-                    if on_progress is not None:
-                        on_progress(*reply["progress"])
-                    reply = await self._receive()
-        except TimeoutError:
-            if begun:
-                raise LaneTimeout from None
-            assert call.need is not None
-            raise Overloaded(f"{call.need.name} was not loaded within {LOAD_S:g} s.") from None
-        except (asyncio.IncompleteReadError, ConnectionError):
-            raise LaneCrashed from None
-        if call.need is not None:
-            self.problems.pop(call.need.name, None)
-        if "error" in reply:
-            error = RecourseError.from_dict(reply["error"])
-            if not begun and call.need is not None:
-                self.problems[call.need.name] = error.sentence
-            raise error
-        return reply["ok"]
-
-    async def _exchange(self, message: bytes) -> dict[str, Any]:
-        if self._streams is None:
-            self._streams = await self._connect()
-        writer = self._streams[1]
-        writer.write(HEADER.pack(len(message)) + message)
-        await writer.drain()
-        return await self._receive()
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        loop = asyncio.get_running_loop()
-        reader = _Reader(self._note_end)
-        protocol = asyncio.StreamReaderProtocol(reader)
-        transport, _ = await loop.create_connection(lambda: protocol, sock=self._socket)
-        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
-
-    def _note_end(self) -> None:
-        if not self._ended:
-            self._ended = True
-            self._on_end(self)
-
-    async def _receive(self) -> dict[str, Any]:
-        assert self._streams is not None
-        reader = self._streams[0]
-        (length,) = HEADER.unpack(await reader.readexactly(HEADER.size))
-        message: dict[str, Any] = json.loads(await reader.readexactly(length))
-        return message
-
-    async def kill(self) -> None:
-        """Kill the process at once."""
-        self._process.kill()
-        if self._streams is None:
-            self._socket.close()
-        else:
-            self._streams[1].close()
-        await asyncio.to_thread(self._process.wait)
 
 
 class Lane:
@@ -180,18 +44,36 @@ class Lane:
     ----------
     name : for the log
     size : number of children
-    prepare, args : called once in each new child; imports libraries, loads models, and returns the reason for each
-        model that could not be loaded
+    prepare, args : called once in each new child; imports libraries, and returns the reason for each model that it
+        could not load
+    needs : what each new child meets before its first call, each within `load_s`
     nice : increment of the niceness of the children, 0 to 19
+    memory_mb : most address space of a child; 0 for no limit
+    load_s : longest time to meet a need
+    quarantine : counts what ends children before they begin a call, and refuses it
     """
 
     def __init__(
-        self, name: str, size: int, prepare: Callable[..., Any], args: tuple[Any, ...] = (), *, nice: int = 0
+        self,
+        name: str,
+        size: int,
+        prepare: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        *,
+        needs: Callable[[], Sequence[Need]] = tuple,
+        nice: int = 0,
+        memory_mb: int = 0,
+        load_s: float = LOAD_S,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self.name = name
         self.size = size
         self._preparation = Call(prepare, args, {})
+        self._needs = needs
         self._nice = nice
+        self._memory_mb = memory_mb
+        self._load_s = load_s
+        self._quarantine = quarantine or Quarantine()
         self._free: list[Child] = []
         self._line: deque[asyncio.Future[Child]] = deque()
         """Calls that wait for a child, first come, first served."""
@@ -260,8 +142,11 @@ class Lane:
         Overloaded : the queue is full, no child became free in time, or the need was not met in time
         LaneTimeout : the child exceeded its time limit and was killed
         LaneCrashed : the child died
+        ModelQuarantined : the need has ended children before
         RecourseError : raised by the function or the need; `InternalError` for any other exception
         """
+        if need is not None:
+            self._quarantine.require(need.name)
         give_up = time.monotonic() + (timeout_s if wait_s is None else wait_s)
         child = await self._take(give_up)
         failure: str | None = "cancelled"
@@ -271,7 +156,9 @@ class Lane:
             options, reports = {"deadline_s": left_s}, on_progress is not None
             origin = (request_id.get(), traceparent.get())
             alarm_s = kill_after_s + ALARM_S
-            call = Call(function, args, options, alarm_s=alarm_s, reports=reports, origin=origin, need=need)
+            call = Call(
+                function, args, options, alarm_s=alarm_s, reports=reports, origin=origin, need=need, load_s=self._load_s
+            )
             result = await child.call(call, kill_after_s, on_progress)
             failure = None
         except RecourseError as error:
@@ -281,8 +168,14 @@ class Lane:
             if failure is None:
                 self._give_back(child)
             else:
+                self._note_loss(child, failure)
                 self._lose(child, failure)
         return result
+
+    def _note_loss(self, child: Child, reason: str) -> None:
+        """Blame what a child was loading when it was lost."""
+        if child.loading is not None and reason in FAILURES.values():
+            self._quarantine.strike(child.loading, reason)
 
     async def _take(self, give_up: float) -> Child:
         try:
@@ -354,21 +247,34 @@ class Lane:
         """A new child that is ready; None, with a line in the log, if that failed."""
         began = time.monotonic()
         try:
-            child = Child(self._nice, self._note_end)
+            child = Child(self._nice, self._note_end, self._memory_mb)
         except OSError as error:
             log.error("child-not-started", lane=self.name, reason=error.strerror)
             return None
         self._children.add(child)
         try:
             child.problems = await child.call(self._preparation, WARM_UP_S)
+            for need in self._needs():
+                # The next child does not try what has ended this one: a request for it does.
+                if not self._quarantine.doubts(need.name):
+                    await self._meet(child, need)
         except RecourseError as error:
-            log.error("child-not-warm", lane=self.name, pid=child.pid, code=error.code)
+            self._note_loss(child, FAILURES.get(type(error), ""))
+            log.error("child-not-warm", lane=self.name, pid=child.pid, code=error.code, loading=child.loading)
             await self._end(child)
             return None
         for name, why in child.problems.items():
             log.warning("not-loaded", lane=self.name, pid=child.pid, name=name, detail=why)
         log.info("child-warm", lane=self.name, pid=child.pid, ms=round(1000.0 * (time.monotonic() - began)))
         return child
+
+    async def _meet(self, child: Child, need: Need) -> None:
+        """Let a child meet a need. Raises the errors in `FAILURES`; others are among the child's problems."""
+        try:
+            await child.call(Call(nothing, (), {}, alarm_s=ALARM_S, need=need, load_s=self._load_s), GRACE_S)
+        except RecourseError as error:
+            if type(error) in FAILURES:
+                raise
 
     async def _end(self, child: Child) -> None:
         await child.kill()

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from app.compute.answers import Json
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
+from app.recourse.actions.wishes import Wishes
 from app.recourse.certificate import CertificateParams
 from app.recourse.frontier import FUTURE_VALIDITY
 from app.recourse.method import MethodParams
@@ -115,6 +116,10 @@ class Question(Case):
     method: str
     params: MethodParams
     robustness: Robustness = field(default_factory=Robustness)
+    wishes: Wishes = field(default_factory=Wishes)
+    """What no answer proposes, and what every answer includes."""
+    count: int = 1
+    """Ways that differ in what is changed."""
 
     @property
     def needs_future_models(self) -> bool:
@@ -183,6 +188,7 @@ READ: Mapping[str, Callable[[Any], Any]] = {
     "constraints": _reader(Constraints).validate_python,
     "timing": _reader(Timing).validate_python,
     "robustness": _reader(Robustness).validate_python,
+    "wishes": _reader(Wishes).validate_python,
     "certificate": _reader(CertificateParams).validate_python,
     "correction": _reader(CorrectionParams).validate_python,
     "values": tuple,

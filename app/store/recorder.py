@@ -20,6 +20,7 @@ from app.errors import LedgerUnavailable
 from app.observability import log, trace
 from app.settings import Settings
 from app.store.engine import database_url, open_engine, overwrite_log
+from app.store.health import fault_of_tail, lack_of_space, reason, try_write
 from app.store.idempotent_answers import IdempotentAnswers
 from app.store.ledger import FILE, Ledger, NewRecord, Record
 from app.store.migrate import upgrade
@@ -52,6 +53,9 @@ SWEEP_AT_ONCE = 200
 OVERWRITE_AGAIN_S = 5.0
 """Pause after erased data could not be overwritten because of a reader."""
 
+PROBE_S = 5.0
+"""A write that has succeeded counts for this time."""
+
 SILENT = "The ledger does not answer."
 
 Forget = Callable[[Sequence[Record]], Awaitable[None]]
@@ -77,6 +81,11 @@ class Recorder:
         self._overwriting: asyncio.Task[None] | None = None
         self._to_overwrite = False
         self._closing = asyncio.Event()
+        self._reason: str | None = None
+        """Why the database could not be opened."""
+        self._fault = ""
+        """What is wrong with the end of the chain."""
+        self._written_at = -PROBE_S
 
     def start(self) -> None:
         """Open the database in the background."""
@@ -141,8 +150,16 @@ class Recorder:
         return await self._run(self._threads, work)
 
     async def check(self) -> None:
-        """Raise `LedgerUnavailable` if recourse cannot be recorded now."""
+        """Raise `LedgerUnavailable` if recourse cannot be recorded now, or the end of the chain is not sound."""
         await self.ask(lambda ledger: ledger.check())
+        if self._fault or (lack := self._lack_of_space()):
+            raise LedgerUnavailable(self._fault or lack)
+        if (now := time.monotonic()) - self._written_at >= PROBE_S:
+            await self._run(self._writer, try_write)
+            self._written_at = now
+
+    def _lack_of_space(self) -> str:
+        return "" if self._settings.database_url is not None else lack_of_space(self._settings.state_dir)
 
     async def sweep(self) -> int:
         """Erase the personal data of expired recourses older than the retention period; returns their number.
@@ -179,7 +196,7 @@ class Recorder:
 
     async def _run(self, threads: Executor, work: Callable[[sa.Engine], Answer]) -> Answer:
         if self._engine is None:
-            raise LedgerUnavailable
+            raise LedgerUnavailable(self._reason)
         running = asyncio.get_running_loop().run_in_executor(threads, copy_context().run, work, self._engine)
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -188,8 +205,8 @@ class Recorder:
             log.error("ledger-silent", patience_s=PATIENCE_S)
             raise LedgerUnavailable(SILENT) from None
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
-            log.error("ledger-lost", trace=trace(error))
-            raise LedgerUnavailable from None
+            log.error("ledger-lost", trace=trace(error), reason=reason(error))
+            raise LedgerUnavailable(reason(error)) from None
 
     async def _write(self) -> None:
         while self._waiting:
@@ -230,8 +247,11 @@ class Recorder:
         try:
             self._engine = await asyncio.get_running_loop().run_in_executor(self._threads, self._connect)
         except Exception as error:  # noqa: BLE001 - whatever driver, database or migration raise, it is tried again
-            log.error("ledger-not-opened", trace=trace(error))
+            self._reason = reason(error)
+            log.error("ledger-not-opened", trace=trace(error), reason=self._reason)
             return False
+        if self._fault:
+            log.error("ledger-damaged", detail=self._fault)
         self._opened.set()
         log.info("ledger-opened", ms=round(1000.0 * (time.monotonic() - began)))
         return True
@@ -241,6 +261,7 @@ class Recorder:
         engine = open_engine(database_url(self._settings, FILE))
         try:
             upgrade(engine)
+            self._fault = fault_of_tail(engine)
         except BaseException:
             engine.dispose()
             raise

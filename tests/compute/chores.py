@@ -38,6 +38,16 @@ def load(note: str) -> None:
     prepared.append(note)
 
 
+def devour(megabytes: int, **options: Any) -> None:
+    """Take so much memory."""
+    bytearray(megabytes << 20)
+
+
+def crash() -> None:
+    """Die while something is prepared."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def echo(value: Any, *, deadline_s: float) -> Any:
     return value
 

@@ -11,16 +11,8 @@ from app.compute.answers import Frame, ModelVersion, decision, plain
 from app.compute.use_cases import out_of_time, recourse_answer
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.features import Feature, FeatureSpace, FeatureType
-from app.recourse.result import (
-    Counterfactual,
-    Diagnostics,
-    Reason,
-    RecourseResult,
-    Relaxation,
-    Status,
-    SurrogateReport,
-    Verdict,
-)
+from app.recourse.reports import SurrogateReport
+from app.recourse.result import Counterfactual, Diagnostics, Reason, RecourseResult, Relaxation, Status, Verdict
 
 SPACE = FeatureSpace(
     [
@@ -80,7 +72,7 @@ def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> 
                 "shift": None,
                 "joint": None, "future": None,
             },
-            "report": None,
+            "report": None, "difference": None, "steps": None,
         }
     ]  # fmt: skip
     assert told["surrogate"] == {"kind": "mpm", "worst_case_accuracy": 0.4, "fidelity": 0.9, "samples": 100}

@@ -147,7 +147,8 @@ def test_the_next_version_is_the_next_registered_one_with_the_same_columns(world
     world.registry.register(more.write(version="2"))
     world.register("3", active=False, threshold=0.95)
     world.register("4", threshold=0.05)
-    (record, *_) = [record for record in world.records("3", False) if record in world.records("4", True)]
+    accepted = world.records("4", True)
+    record = next(record for record in world.records("3", False) if record in accepted)
     world.give("1", (0.5, record))
     world.give("2", (0.5, record))
     found = world.calibration()

@@ -329,12 +329,11 @@ def test_what_a_call_needs_first_is_no_part_of_its_time(tmp_path: Path) -> None:
     run(work())
 
 
-def test_what_a_call_needs_first_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_module, "LOAD_S", 0.2)
+def test_what_a_call_needs_first_has_a_limit_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "loading").touch()
 
     async def work() -> None:
-        async with lane() as one:
+        async with lane(load_s=0.2) as one:
             first = await one.run(chores.pid, timeout_s=20)
             need = Need("model", chores.load, (str(tmp_path / "loading"),))
             with pytest.raises(Overloaded, match="model was not loaded within"):

@@ -50,7 +50,8 @@ FRAME = Frame(
 def test_preparing_loads_every_active_model_and_asks_it_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for cache in (tasks.load, tasks._ask_once):
         cache.cache_clear()
-    assert tasks.prepare(store) == {}
+    for need in tasks.needs(store):
+        need.function(*need.args)
 
     def read_again(_model: RegisteredModel) -> LoadedModel:
         raise AssertionError
@@ -59,13 +60,6 @@ def test_preparing_loads_every_active_model_and_asks_it_once(store: Store, monke
     monkeypatch.setattr(tasks, "solve", read_again)
     for model in store.open().list():
         tasks.ready(ModelRef.of(store, model))
-
-
-def test_preparing_survives_a_model_that_cannot_be_loaded(models_store: Path) -> None:
-    untrusting = Store(root=str(models_store), trust_pickle=False)
-    problems = tasks.prepare(untrusting)
-    assert list(problems) == ["odd@1"]
-    assert "RECOURSE_TRUST_PICKLE=true" in problems["odd@1"]
 
 
 def test_a_model_is_loaded_once_per_registration(loan: ModelRef) -> None:
@@ -127,10 +121,13 @@ def test_decisions_are_the_models_own(loan: ModelRef) -> None:
     assert [d["favourable"] for d in told] == (model.reference.scores[:5] >= 0).tolist()
 
 
-def test_the_sample_is_refused_and_ordinary(loan: ModelRef) -> None:
+def test_the_samples_are_refused_and_differ_and_the_first_is_ordinary(loan: ModelRef) -> None:
     registered = Registry(Path(loan.store.root)).find("loan")
-    sample = tasks.sample(loan, deadline_s=1.0)
-    assert sample is not None
+    samples = tasks.samples(loan, deadline_s=1.0)
+    assert len({str(sample) for sample in samples}) == len(samples) == tasks.MOST_SAMPLES
     scores = registered.load().reference.scores
-    (decision,) = tasks.predict(loan, registered.space.read(sample)[None], deadline_s=1.0)
-    assert decision["score"] == pytest.approx(np.median(scores[scores < 0]), abs=0.1)
+    rows_raw = np.array([registered.space.read(sample) for sample in samples])
+    told = [one["score"] for one in tasks.predict(loan, rows_raw, deadline_s=1.0)]
+    assert told[0] == pytest.approx(np.median(scores[scores < 0]), abs=0.1)
+    assert max(told) < 0
+    assert sorted(told) == told[3:] + told[:3]

@@ -1,0 +1,52 @@
+"""The first load of a new version, in a child of its own, under the limits of the service's children.
+
+To load it compares its scores of reference records with those of its registration, in another process.
+"""
+
+import asyncio
+
+from app.compute import tasks
+from app.compute.child import Call, nothing
+from app.compute.lane import ALARM_S, GRACE_S, WARM_UP_S
+from app.compute.messages import ModelRef, Store
+from app.compute.parent import Child
+from app.errors import LaneCrashed, ModelRefused, Overloaded
+from app.registry.artifact import Endpoint, Format
+from app.registry.version import RegisteredModel
+from app.settings import Settings
+
+
+def runs_foreign_code(model: RegisteredModel) -> bool:
+    """Whether foreign code computes its scores here, which may never end, take all memory, or answer by chance.
+
+    A linear model is our own arithmetic, and a remote one is paid per call.
+    """
+    artifact = model.manifest.artifact
+    return not isinstance(artifact, Endpoint) and artifact.format is not Format.LINEAR
+
+
+def load_first(settings: Settings, model: RegisteredModel) -> None:
+    """Load a version and ask it as the service will.
+
+    Raises
+    ------
+    ModelRefused : it does not answer in time, or ends its process
+    ModelUnusable : it cannot be loaded, or answers the same question differently
+    """
+    asyncio.run(_tried(settings, ModelRef.of(Store.of(settings), model)))
+
+
+async def _tried(settings: Settings, ref: ModelRef) -> None:
+    child = Child(0, memory_mb=settings.child_memory_mb)
+    try:
+        await child.call(Call(tasks.prepare, (), {}), WARM_UP_S)
+        need = tasks.need_of(ref)
+        await child.call(Call(nothing, (), {}, alarm_s=ALARM_S, need=need, load_s=settings.model_load_s), GRACE_S)
+    except Overloaded:
+        why = f"it was not loaded and asked within {settings.model_load_s} s (RECOURSE_MODEL_LOAD_S)"
+        raise ModelRefused(f"{ref.name} cannot be registered: {why}.") from None
+    except LaneCrashed:
+        why = f"its process died, or needed more than {settings.child_memory_mb} MiB (RECOURSE_CHILD_MEMORY_MB)"
+        raise ModelRefused(f"{ref.name} cannot be registered: when it was loaded and asked, {why}.") from None
+    finally:
+        await child.kill()

@@ -1,0 +1,79 @@
+"""Whether the ledger can do its work: a write, the space for more, and the end of the chain. Blocks."""
+
+import os
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from app.errors import LedgerUnavailable, StateUnusable
+from app.store.chain import FIRST, Entry, Kind
+from app.store.engine import writing
+from app.store.migrate import VERSIONS
+from app.store.tables import entries
+
+LEAST_FREE = 20_000_000
+"""Bytes that must be free in the directory of the state: some thousand answers."""
+
+TAIL = 1000
+"""Entries whose hashes are verified at start."""
+
+_REASONS = {
+    "SQLITE_FULL": "The disk of the ledger is full.",
+    "SQLITE_READONLY": "The ledger is read-only.",
+    "SQLITE_CORRUPT": "The file of the ledger is damaged; restore it from a backup.",
+    "SQLITE_NOTADB": "The file of the ledger is damaged; restore it from a backup.",
+    "SQLITE_IOERR": "The disk of the ledger does not work.",
+    "SQLITE_CANTOPEN": "The file of the ledger cannot be opened.",
+    "SQLITE_BUSY": "Another process has locked the ledger.",
+}
+"""By the beginning of SQLite's name for the error."""
+
+_TOUCH = sa.text(f"UPDATE {VERSIONS} SET version_num = version_num")  # noqa: S608 - our own name
+
+
+def reason(error: BaseException) -> str:
+    """A sentence for people; without what a driver says, which may hold applicant data."""
+    name = getattr(getattr(error, "orig", None), "sqlite_errorname", None) or ""
+    known = [sentence for prefix, sentence in _REASONS.items() if name.startswith(prefix)]
+    if isinstance(error, StateUnusable):
+        return StateUnusable.__doc__ or ""
+    return known[0] if known else LedgerUnavailable.__doc__ or ""
+
+
+def try_write(engine: sa.Engine) -> None:
+    """Write to the disk, and change nothing. Raises `DBAPIError`."""
+    with writing(engine) as connection:
+        connection.execute(_TOUCH)
+
+
+def lack_of_space(directory: Path) -> str:
+    """Why there is too little space for more; empty if there is enough."""
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return ""  # a write tells
+    if found.f_bavail * found.f_frsize >= LEAST_FREE:
+        return ""
+    return f"The disk of the ledger has less than {LEAST_FREE // 1_000_000} MB left."
+
+
+def fault_of_tail(engine: sa.Engine) -> str:
+    """What is wrong with the last entries; empty if each hashes to its own hash and follows the one before."""
+    query = sa.select(*entries.c).order_by(entries.c.number.desc()).limit(TAIL + 1)
+    with engine.connect() as connection:
+        rows = connection.execute(query).all()[::-1]
+    # The first of them follows one that was not read, unless it begins the chain.
+    before, after = (rows[0].hash, rows[0].number) if len(rows) > TAIL else (FIRST, 0)
+    for row in rows[1:] if len(rows) > TAIL else rows:
+        if row.number != after + 1 or not _follows(row, before):
+            return f"Entry {after + 1} of the ledger is not as it was written; `recourse db verify` says more."
+        before, after = row.hash, row.number
+    return ""
+
+
+def _follows(row: sa.Row[tuple[object, ...]], before: str) -> bool:
+    try:
+        facts = {field: getattr(row, field) for field in Entry.__slots__}
+        return Entry(**facts | {"kind": Kind(row.kind)}).hash(before) == row.hash
+    except (TypeError, ValueError):
+        return False

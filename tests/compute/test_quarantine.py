@@ -1,0 +1,88 @@
+"""A model that ends the children that load it harms its own callers only."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.compute import lane as lane_module
+from app.compute.child import Need
+from app.compute.quarantine import STRIKES, Quarantine
+from app.errors import LaneCrashed, ModelQuarantined, Overloaded
+from app.metrics import Metrics
+from tests.compute import chores
+from tests.compute.test_lane import lane, run, until
+
+GOOD = Need("good@1", chores.load, ("good",))
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_module, "RETRY_S", 0.01)
+
+
+def test_two_children_are_enough_until_it_is_released() -> None:
+    releases = {"bad@1": 0}
+    quarantine = Quarantine(lambda name: releases.get(name, 0))
+    assert not quarantine.doubts("bad@1")
+    for _ in range(STRIKES):
+        quarantine.require("bad@1")
+        quarantine.strike("bad@1", "timeout")
+        assert quarantine.doubts("bad@1")
+    with pytest.raises(ModelQuarantined, match="bad@1"):
+        quarantine.require("bad@1")
+    quarantine.require("good@1")
+    assert quarantine.names() == ["bad@1"]
+    metrics = Metrics(quarantined=quarantine.names).render({}, {})
+    assert b'recourse_model_quarantined{model="bad@1"} 1.0' in metrics
+    releases["bad@1"] += 1
+    quarantine.require("bad@1")
+    assert (quarantine.names(), quarantine.doubts("bad@1")) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("bad", "caught"),
+    [
+        (lambda path: Need("bad@1", chores.load, (path,)), Overloaded),
+        (lambda path: Need("bad@1", chores.crash, ()), LaneCrashed),
+        (lambda path: Need("bad@1", chores.devour, (4000,)), LaneCrashed),
+    ],
+    ids=["hangs", "dies", "devours"],
+)
+def test_a_model_that_ends_its_children_leaves_the_others_in_use(
+    bad: Callable[[str], Need], caught: type[Exception], tmp_path: Path
+) -> None:
+    (tmp_path / "hangs").touch()
+    need = bad(str(tmp_path / "hangs"))
+    quarantine = Quarantine()
+
+    async def work() -> None:
+        async with lane(needs=lambda: [need, GOOD], load_s=0.5, memory_mb=2000, quarantine=quarantine) as one:
+            # The first child is lost at its start; the next one does without.
+            assert await one.run(chores.notes, timeout_s=30, need=GOOD) == ["ready", "good", "good"]
+            assert (quarantine.doubts("bad@1"), quarantine.names()) == (True, [])
+            with pytest.raises(caught):
+                await one.run(chores.echo, 1, timeout_s=30, need=need)
+            began = time.monotonic()
+            with pytest.raises(ModelQuarantined, match="bad@1"):
+                await one.run(chores.echo, 1, timeout_s=30, need=need)
+            assert time.monotonic() - began < 0.1
+            assert await one.run(chores.echo, 1, timeout_s=30, need=GOOD) == 1
+            await until(lambda: one.warm == 1)
+
+    run(work())
+
+
+def test_what_a_computation_does_is_not_held_against_the_model() -> None:
+    quarantine = Quarantine()
+
+    async def work() -> None:
+        async with lane(memory_mb=2000, quarantine=quarantine) as one:
+            for _ in range(STRIKES + 1):
+                with pytest.raises(LaneCrashed, match="RECOURSE_CHILD_MEMORY_MB"):
+                    await one.run(chores.devour, 4000, timeout_s=30, need=GOOD)
+            assert await one.run(chores.echo, 1, timeout_s=30, need=GOOD) == 1
+
+    run(work())
+    assert not quarantine.doubts("good@1")

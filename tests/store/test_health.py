@@ -1,0 +1,93 @@
+"""A ledger that cannot be written, or is not as it was written, says so."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.errors import LedgerUnavailable
+from app.settings import Settings
+from app.store import health
+from app.store.engine import database_url, open_engine
+from app.store.health import fault_of_tail, lack_of_space, reason, try_write
+from app.store.ledger import FILE, Ledger
+from app.store.tables import entries, personal_data
+from tests.store.records import new_record
+from tests.store.test_recorder import opened
+
+
+def test_a_probe_writes_and_changes_nothing(ledger: Ledger) -> None:
+    ledger.append([new_record(1)])
+    before = ledger.prove()
+    try_write(ledger._engine)
+    assert ledger.prove() == before
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 30])
+def test_the_end_of_the_chain_is_verified(ledger: Ledger, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "TAIL", 10)
+    ledger.append([new_record(number) for number in range(1, count + 1)])
+    engine = ledger._engine
+    assert fault_of_tail(engine) == ""
+    if count > 2:
+        with engine.begin() as connection:
+            connection.execute(sa.update(entries).where(entries.c.number == count - 1).values(status="changed"))
+        assert f"Entry {count - 1} of the ledger" in fault_of_tail(engine)
+        with engine.begin() as connection:
+            connection.execute(sa.delete(personal_data).where(personal_data.c.number == count - 1))
+            connection.execute(sa.delete(entries).where(entries.c.number == count - 1))
+        assert f"Entry {count - 1} of the ledger" in fault_of_tail(engine)
+
+
+def checked(settings: Settings, harm: str = "") -> str:
+    """What a check says, after some SQL on each new connection."""
+
+    async def work() -> str:
+        async with opened(settings) as recorder:
+            engine = recorder._engine
+            assert engine is not None
+            if harm:
+                engine.dispose()
+                sa.event.listen(engine, "connect", lambda connection, _record: connection.execute(harm))
+            try:
+                await recorder.check()
+            except LedgerUnavailable as error:
+                return error.detail
+            return ""
+
+    return asyncio.run(work())
+
+
+def test_a_ledger_that_cannot_be_written_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(state_dir=tmp_path)
+    assert checked(settings) == ""
+    assert checked(settings, "PRAGMA query_only=ON") == "The ledger is read-only."
+    monkeypatch.setattr(health, "LEAST_FREE", 2**62)
+    assert "MB left" in checked(settings)
+
+
+def test_a_changed_end_of_the_chain_is_found_at_the_start(tmp_path: Path) -> None:
+    settings = Settings(state_dir=tmp_path)
+    assert checked(settings) == ""
+    engine = open_engine(database_url(settings, FILE))
+    Ledger(engine).append([new_record(1), new_record(2)])
+    with engine.begin() as connection:
+        connection.execute(sa.update(entries).where(entries.c.number == 1).values(status="changed"))
+    engine.dispose()
+    assert "Entry 1 of the ledger is not as it was written" in checked(settings)
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 1000, b"SQLite format 3\0" + b"\1" * 5000])
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "damaged.sqlite"
+    file.write_bytes(content)
+    with pytest.raises(sa.exc.DBAPIError) as caught:
+        open_engine(f"sqlite:///{file}").connect()
+    assert "is damaged" in reason(caught.value)
+
+
+def test_space_is_looked_at_where_the_files_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lack_of_space(tmp_path) == lack_of_space(tmp_path / "missing") == ""
+    monkeypatch.setattr(health, "LEAST_FREE", 2**62)
+    assert lack_of_space(tmp_path)
