@@ -208,7 +208,14 @@ EPOCHS = {"german": 60, "student": 60, "acs": 30}
 
 @contextmanager
 def lender(
-    data: Records, family: Family, *, drawn: Drawn = "same", others: bool = False, models: int = 60, seed: int = 0
+    data: Records,
+    family: Family,
+    *,
+    drawn: Drawn = "same",
+    others: bool = False,
+    models: int = 60,
+    seed: int = 0,
+    applicants: int = APPLICANTS,
 ) -> Iterator[Lender]:
     """A lender with a rehearsed model.
 
@@ -217,6 +224,7 @@ def lender(
     drawn : what the service is asked to draw for each future model
     others : the true future models are trained on other records of the source, else on bootstraps of the same ones
     models : in each of the two sets
+    seed : of the records that the lender trains on, and of its model
     """
     order = np.random.default_rng(seed).permutation(len(data.rows_raw))
     training, rest = order[: data.training], order[data.training :]
@@ -240,7 +248,7 @@ def lender(
             name=f"{data.name}, {family.name}",
             loaded=loaded,
             futures=futures,
-            applicants_raw=refused[:APPLICANTS],
+            applicants_raw=refused[:applicants],
             truth=FutureModels(
                 space=space, count=len(scores), score_all=lambda X: np.column_stack([score(X) for score in scores])
             ),

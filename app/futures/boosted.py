@@ -8,12 +8,16 @@ Hessians ``H`` of two children add up to their parent's. For each inner node p w
 
 where the file has ``eta w`` in place of ``w`` for leaves: linear equations in lambda, 1 / eta and lambda / eta.
 
+Trees that split by categories (``input: raw``) are trained on codes, and their files name the categories in the order
+of the manifest, whatever the order in today's file.
+
 Records of a bootstrap of half the records count twice, so that penalties and smallest leaves keep their part in the
 whole.
 """
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,10 +25,15 @@ from jaxtyping import Float, Int
 from pydantic import BaseModel, ValidationError
 
 from app.errors import RehearsalFailed
-from app.futures.recipe import Encoded, Tuned, encoded
+from app.futures.recipe import Encoded, Tuned, in_columns
 from app.futures.records import Records, Sample
+from app.recourse.features import RawValue
 from app.registry.adapters.artifact import read_artifact
+from app.registry.adapters.lightgbm_categories import PANDAS
 from app.registry.adapters.optional_import import library
+from app.registry.adapters.tree_input import code_text
+from app.registry.adapters.ubjson import is_ubjson
+from app.registry.adapters.ubjson import parse as parse_ubjson
 from app.registry.manifest import Manifest
 from app.registry.version import LoadedModel
 
@@ -43,7 +52,8 @@ STATED = frozenset({
     "feature_fraction_bynode", "extra_trees", "max_delta_step", "lambda_l1", "lambda_l2", "min_gain_to_split",
     "drop_rate", "max_drop", "skip_drop", "xgboost_dart_mode", "uniform_drop", "top_rate", "other_rate",
     "data_sample_strategy", "path_smooth", "max_bin", "min_data_in_bin", "is_unbalance", "scale_pos_weight",
-    "sigmoid", "boost_from_average", "zero_as_missing", "use_missing",
+    "sigmoid", "boost_from_average", "zero_as_missing", "use_missing", "max_cat_to_onehot", "max_cat_threshold",
+    "cat_l2", "cat_smooth", "min_data_per_group",
 })  # fmt: skip
 """Parameters that are taken over from the text of a LightGBM model."""
 
@@ -94,6 +104,15 @@ class _BoostedRecipe:
         """Contract in `Recipe`."""
         return self.described
 
+    def category_names(self, columns: Iterable[int]) -> dict[int, list[RawValue]]:
+        """By column, the levels that its codes stand for; numbers are left out."""
+        features = self.model.registered.columns.model.features
+        return {
+            j: [level for level in features[j].levels if level is not None]
+            for j in columns
+            if not features[j].is_number
+        }
+
 
 class XgboostRecipe(_BoostedRecipe):
     """Boosted trees of XGBoost."""
@@ -113,22 +132,42 @@ class XgboostRecipe(_BoostedRecipe):
         """Models as `save_model("model.json")` writes them. Contract in `Recipe`."""
         with library("xgboost"):
             import xgboost
-        data = encoded(self.model, records, self.described)
-        rounds = tuned["rounds"]
-        stated = {key: value for key, value in tuned.items() if key != "rounds"}
+        data = in_columns(self.model, records, self.described)
+        rounds, split = tuned["rounds"], tuned.get("categorical", [])
+        stated = {key: value for key, value in tuned.items() if key not in ("rounds", "categorical")}
+        kinds = ["c" if j in split else "q" for j in range(data.X.shape[1])] if split else None
         found = []
         for sample in samples:
             rows, counts = np.unique(sample.chosen, return_counts=True)
             weights = counts * (len(data.y) / len(sample.chosen))
-            matrix = xgboost.DMatrix(data.X[rows], data.y[rows], weight=weights, nthread=self.threads)
+            matrix = xgboost.DMatrix(
+                data.X[rows], data.y[rows], weight=weights, nthread=self.threads, feature_types=kinds,
+                enable_categorical=bool(split),
+            )  # fmt: skip
             options = {"objective": "binary:logistic", "nthread": self.threads, "seed": sample.seed, **stated}
             try:
                 booster = xgboost.train(options, matrix, num_boost_round=rounds)
             except xgboost.core.XGBoostError as error:
                 reason = str(error).splitlines()[0]
                 raise RehearsalFailed(f"XGBoost cannot be trained as the model was: {reason}") from error
-            found.append(bytes(booster.save_raw("json")))
+            found.append(self._named(bytes(booster.save_raw("json")), split))
         return found
+
+    def _named(self, content: bytes, split: Sequence[int]) -> bytes:
+        """The file with the names of the categories that its codes stand for."""
+        if not split:
+            return content
+        names = self.category_names(split)
+        texts = [[code_text(level).encode() for level in names.get(j, ())] for j in range(max(split) + 1)]
+        encoded = [
+            {"offsets": np.cumsum([0, *map(len, part)]).tolist() if part else [], "values": list(b"".join(part))}
+            for part in texts
+        ]
+        document = json.loads(content)
+        document["learner"]["gradient_booster"]["model"]["cats"] = {
+            "enc": encoded, "feature_segments": [], "sorted_idx": [],
+        }  # fmt: skip
+        return json.dumps(document).encode()
 
 
 def xgboost_parameters(content: bytes) -> Tuned:
@@ -138,9 +177,7 @@ def xgboost_parameters(content: bytes) -> Tuned:
     ------
     RehearsalFailed : the file has no sums of the training, such as one whose trees were written by hand
     """
-    import json
-
-    learner = json.loads(content)["learner"]
+    learner = (parse_ubjson(content) if is_ubjson(content) else json.loads(content))["learner"]
     booster = learner["gradient_booster"]["model"]
     parallel = int(booster["gbtree_model_param"].get("num_parallel_tree", 1))
     try:
@@ -154,8 +191,21 @@ def xgboost_parameters(content: bytes) -> Tuned:
         "rounds": len(trees) // parallel,
         **found,
         **({"scale_pos_weight": weight} if weight != 1.0 else {}),
+        **_category_parameters(learner, booster["trees"]),
         **({"num_parallel_tree": parallel, "subsample": 0.632} if parallel > 1 else {}),
     }
+
+
+def _category_parameters(learner: Mapping[str, Any], trees: Sequence[Mapping[str, Any]]) -> Tuned:
+    """The columns that are categories, and up to how many of these each is split from all others."""
+    stated = [j for j, kind in enumerate(learner.get("feature_types", [])) if kind == "c"]
+    split, several = set(stated), False
+    for tree in trees:
+        split |= {tree["split_indices"][node] for node in tree.get("categories_nodes", [])}
+        several |= any(size > 1 for size in tree.get("categories_sizes", []))
+    if not split:
+        return {}
+    return {"categorical": sorted(split), **({"max_cat_to_onehot": 1} if several else {"max_cat_to_onehot": 10_000})}
 
 
 def _tree_parameters(trees: Sequence[_XgboostTree]) -> Tuned:
@@ -226,25 +276,29 @@ class LightgbmRecipe(_BoostedRecipe):
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
         """Models as `save_model` writes them. Contract in `Recipe`."""
-        data = encoded(self.model, records, self.described)
+        data = in_columns(self.model, records, self.described)
         return [self._trained(data, sample, tuned) for sample in samples]
 
     def _trained(self, data: Encoded, sample: Sample, tuned: Tuned) -> bytes:
         with library("lightgbm"):
             import lightgbm
         share = len(sample.chosen) / len(data.y)
-        options = {key: value for key, value in tuned.items() if key != "rounds"}
+        split = tuned.get("categorical", [])
+        options = {key: value for key, value in tuned.items() if key not in ("rounds", "categorical")}
         # The only parameter that counts records instead of their weights.
         options["min_data_in_leaf"] = max(1, round(share * int(tuned.get("min_data_in_leaf", 20))))
         options |= {"objective": "binary", "verbosity": -1, "num_threads": self.threads, "seed": sample.seed}
         weights = np.full(len(sample.chosen), 1.0 / share)
         rows = data.X[sample.chosen]
-        dataset = lightgbm.Dataset(rows, data.y[sample.chosen].astype(float), weight=weights, params={"verbosity": -1})
+        dataset = lightgbm.Dataset(rows, data.y[sample.chosen].astype(float), weight=weights, params={"verbosity": -1},
+                                   categorical_feature=split or "auto")  # fmt: skip
         try:
             text: str = lightgbm.train(options, dataset, num_boost_round=tuned["rounds"]).model_to_string()
         except lightgbm.basic.LightGBMError as error:
             raise RehearsalFailed(f"LightGBM cannot be trained with the parameters of the model: {error}") from error
-        return text.encode()
+        names = self.category_names(range(data.X.shape[1])) if split else {}
+        listed = json.dumps([[code_text(level) for level in levels] for levels in names.values()])
+        return f"{text}\n{PANDAS}{listed}\n".encode() if split else text.encode()
 
 
 def lightgbm_parameters(text: str) -> Tuned:
@@ -258,7 +312,9 @@ def lightgbm_parameters(text: str) -> Tuned:
         stated = {"num_leaves": max(2, *leaves, 2), "learning_rate": float(shrinkage[-1]) if shrinkage else 0.1}
         if not 0.0 < stated["learning_rate"] < 1.0:
             stated["learning_rate"] = USUAL["eta"]
-    return {"rounds": rounds, **stated}
+    infos = re.search(r"^feature_infos=(.*)$", head, re.MULTILINE)
+    split = [j for j, info in enumerate(infos[1].split() if infos else ()) if info[0] not in "[n"]
+    return {"rounds": rounds, **stated, **({"categorical": split} if split else {})}
 
 
 def _value(key: str, text: str) -> Any:

@@ -7,7 +7,7 @@ one step, and may be missing: then nothing is corrected.
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from annotated_types import Interval, Len
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError, model_validator
@@ -30,8 +30,18 @@ class Correction(BaseModel):
     promises: NonNegativeInt
     retrainings: NonNegativeInt
 
+    @classmethod
+    def of(cls, calibration: Calibration) -> Self:
+        """The same, to be kept."""
+        return cls(**{name: getattr(calibration, name) for name in cls.model_fields})
+
+    @property
+    def calibration(self) -> Calibration:
+        """The same, to be applied."""
+        return Calibration(**self.model_dump())
+
     @model_validator(mode="after")
-    def _fit_together(self) -> "Correction":
+    def _fit_together(self) -> Self:
         if len(self.told) != len(self.by) or any(b <= a for a, b in zip(self.told, self.told[1:], strict=False)):
             raise ValueError("told must be ascending and as long as by")
         return self
@@ -64,14 +74,12 @@ def _read(directory: Path, stamp: tuple[int, int, int]) -> Calibration | None:  
         name = f"{directory.parent.name}@{directory.name}"
         log.error("calibration-unusable", model=name, detail=f"{CALIBRATION} is damaged")
         return None
-    return None if record.correction is None else Calibration(**record.correction.model_dump())
+    return None if record.correction is None else record.correction.calibration
 
 
 def write_calibration(directory: Path, calibration: Calibration | None) -> None:
     """Let this be the correction for answers of a version; nothing is written where it is already. Raises `OSError`."""
-    correction = None
-    if calibration is not None:
-        correction = Correction(**{name: getattr(calibration, name) for name in Correction.model_fields})
+    correction = None if calibration is None else Correction.of(calibration)
     content = CalibrationRecord(correction=correction).model_dump_json(indent=2).encode() + b"\n"
     path = directory / CALIBRATION
     if (path.read_bytes() if path.exists() else None) != content:

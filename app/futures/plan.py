@@ -21,7 +21,7 @@ from app.futures.stand_in import StandInRecipe
 from app.futures.store import PLAN, Json, Part, Source
 from app.futures.supplied import SuppliedRecipe
 from app.observability import log
-from app.recourse.models.black_box import BlackBox
+from app.recourse.models.black_box import BlackBox, Output
 from app.registry.artifact import Format
 from app.registry.files import inside, write_atomic
 from app.registry.manifest import PARTIAL, Manifest
@@ -136,13 +136,16 @@ def _sources(loaded: LoadedModel, records: Records, choices: Choices, material: 
         return ["supplied"]
     if choices.source == "none":
         raise RehearsalFailed("The manifest wants no future models; name a source to make some all the same.")
-    retrained: list[Source] = ["retrained"] if loaded.registered.manifest.artifact.format in OWN else []
+    today = loaded.registered.manifest
+    own = today.artifact.format in OWN and today.output is not Output.POINTS
+    retrained: list[Source] = ["retrained"] if own else []
     if choices.source == "stand_in" or (records.labels == "own_decisions" and choices.source == "auto"):
         return ["stand_in"]
     if choices.source == "auto":
         return [*retrained, "stand_in"]
     if not retrained:
-        raise RehearsalFailed(f"A model of the format {loaded.registered.manifest.artifact.format} is not retrained.")
+        kind = "that outputs points" if today.output is Output.POINTS else f"of the format {today.artifact.format}"
+        raise RehearsalFailed(f"A model {kind} is not retrained.")
     if records.labels == "own_decisions":
         raise RehearsalFailed("Retraining needs the true outcomes: name their column in the manifest, as `label`.")
     return retrained

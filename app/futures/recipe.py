@@ -1,13 +1,15 @@
 """What a recipe is: how future models of one kind are made."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from app.futures.records import Records, Sample
+from app.recourse.models.black_box import Input
+from app.registry.adapters.tree_input import tree_input
 from app.registry.manifest import Manifest
 from app.registry.version import LoadedModel
 
@@ -58,6 +60,16 @@ def encoded(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded
     """Encoded records with labels of the class 1 of a model, which is the unfavourable one where `favourable` is 0."""
     y = records.favourable if manifest.favourable else ~records.favourable
     return Encoded(X=model.registered.columns.encode(records.rows_raw), y=y)
+
+
+def in_columns(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded:
+    """The same for trees: of a model of raw records, one column for each feature, levels as positions."""
+    found = encoded(model, records, manifest)
+    if manifest.input is Input.ENCODED:
+        return found
+    columns = model.registered.columns
+    taken, _ = tree_input(manifest, columns.model, None, columns.model.p)
+    return replace(found, X=taken.matrix(columns.rows(records.rows_raw)))
 
 
 def log_loss(logits: Float[np.ndarray, "k n"], y: Bool[np.ndarray, "k n"]) -> Float[np.ndarray, "k"]:

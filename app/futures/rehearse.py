@@ -24,19 +24,22 @@ from pydantic import ValidationError
 from scipy.stats import rankdata
 
 from app.errors import ModelRefused, ModelUnusable, RecourseError, RehearsalFailed, RehearsalRunning
+from app.futures.calibration import Correction
 from app.futures.plan import Choices, Material, Plan, asked_for, planned, read_plan, recipe_of
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, samples
 from app.futures.stacks import Kind, pack
-from app.futures.store import FAILED, PLAN, RECORD, Described, Failure, FuturesRecord, Part, SetRecord
+from app.futures.store import FAILED, PLAN, RECORD, Described, Failure, FuturesRecord, Part, SetRecord, failure
+from app.futures.trials import FEWEST, FEWEST_OF_LABEL, MODELS, TRIALS, Trials
 from app.observability import log
 from app.recourse.models.black_box import BlackBox
+from app.recourse.models.calibration import Calibration, calibrate_trials
 from app.registry.files import digest, flush_directory, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
 from app.registry.version import LoadedModel, RegisteredModel
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Receives how many models are made, and of how many."""
+"""Receives how many models and trials are done, and of how many."""
 
 MEMBERS, PACKED = "members", "packed"
 """Directories of a rehearsal: its models, and the sets as they will be installed."""
@@ -100,6 +103,13 @@ def abandon(model: RegisteredModel) -> None:
     """Undo `begin`, where nothing has been made since."""
     with suppress(OSError):
         (model.directory / PARTIAL).rmdir()
+
+
+def give_up(model: RegisteredModel, sentence: str) -> None:
+    """Note why a rehearsal ended that could not do so itself, such as one that was killed; what it made is kept."""
+    partial = model.directory / PARTIAL
+    if partial.exists() and failure(model) is None:
+        _noted(partial, RehearsalFailed(sentence))
 
 
 def _noted(partial: Path, error: RecourseError) -> RecourseError:
@@ -178,14 +188,34 @@ class _Rehearsal:
         """Make what is missing, and install everything."""
         total = self.plan.search + self.plan.held_back
         checks = {i: check for i in range(total) if (check := self._made(i)) is not None}
-        progress(len(checks), total)
+        trials = range(TRIALS if self._tried else 0)
+        progress(len(checks), total + len(trials))
         missing = [i for i in range(total) if i not in checks]
         for at in range(0, len(missing), self.recipe.block):
             for i, check in self._make(missing[at : at + self.recipe.block]):
                 checks[i] = check
             self._refuse_chance(checks)
-            progress(len(checks), total)
-        return self._install(checks)
+            progress(len(checks), total + len(trials))
+        retrainings, trial = [], self._trials()
+        for index in trials:
+            retrainings.append(trial.kept(index))
+            progress(total + len(retrainings), total + len(trials))
+        return self._install(checks, calibrate_trials(retrainings, self.plan.held_back))
+
+    def _trials(self) -> Trials:
+        return Trials(
+            loaded=self.loaded, records=self.records, recipe=self.recipe, tuned=self.plan.tuned, kind=self.kind,
+            seed=self.choices.seed, folder=self.partial / MEMBERS,
+        )  # fmt: skip
+
+    @property
+    def _tried(self) -> bool:
+        """Whether there are trials: only a training on other records, whose outcomes are known, is tried."""
+        labels = self.records.favourable
+        few = len(labels) < FEWEST or min(labels.sum(), (~labels).sum()) < FEWEST_OF_LABEL
+        few |= min(self.plan.search, self.plan.held_back) < MODELS
+        known = self.records.labels == "outcomes" and self.plan.source in ("retrained", "stand_in")
+        return self.choices.records == "fresh" and known and not few
 
     def _path(self, index: int) -> Path:
         suffix = PurePosixPath(self.kind.manifest.file.path).suffix
@@ -239,7 +269,7 @@ class _Rehearsal:
 
     # --- the end ---
 
-    def _install(self, checks: dict[int, Check]) -> FuturesRecord:
+    def _install(self, checks: dict[int, Check], trials: Calibration | None) -> FuturesRecord:
         packed = self.partial / PACKED
         shutil.rmtree(packed, ignore_errors=True)
         search = self._pack(packed, "search", range(self.plan.search), checks)
@@ -268,6 +298,7 @@ class _Rehearsal:
             held_back=held_back,
             agreement=round(agreement, 4),
             seconds=round(sum(check.seconds for check in checks.values()), 3),
+            trials=None if trials is None else Correction.of(trials),
         )
         _replace(self.registered.directory, packed, record)
         shutil.rmtree(self.partial, ignore_errors=True)

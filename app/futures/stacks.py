@@ -25,6 +25,7 @@ from app.registry.adapters import ADAPTERS
 from app.registry.adapters.linear_model import read_weights
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.torch_model import ACTIVATIONS, read_network
+from app.registry.adapters.tree_input import TreeInput
 from app.registry.artifact import Activation, Format
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
@@ -185,8 +186,12 @@ class XgboostStack:
 
         if len(members) < 2:
             return None
-        content, base = merged([read_trees(content, kind.space) for content in members])
-        return {"trees.ubj": content, "base.npz": _npz(base=base)}
+        read = [read_trees(content, kind.manifest, kind.space) for content in members]
+        taken = [one for _, _, one in read]
+        if not all(one.same(taken[0]) for one in taken):
+            return None
+        content, base = merged([(learner, trees) for learner, trees, _ in read])
+        return {"trees.ubj": content, "base.npz": _npz(base=base, **taken[0].arrays())}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
         """Contract in `Stack`."""
@@ -194,11 +199,14 @@ class XgboostStack:
             import xgboost
         booster = xgboost.Booster({"nthread": 1})
         booster.load_model(bytearray(files["trees.ubj"]))
-        base = _arrays(files["base.npz"])["base"]
+        arrays = _arrays(files["base.npz"])
+        base, taken = arrays["base"], TreeInput.of_arrays(arrays, kind.space.d)
         sign, offset = 1.0 if kind.manifest.favourable else -1.0, kind.offset
 
+        ask = booster.inplace_predict
+
         def margins(X: np.ndarray) -> np.ndarray:
-            return np.asarray(booster.inplace_predict(X, predict_type="margin", validate_features=False), dtype=float)
+            return np.asarray(ask(taken.matrix(X), predict_type="margin", validate_features=False), dtype=float)
 
         return _answering(lambda X: scores_of(sign * (margins(X) + base), offset), len(base))
 
@@ -212,20 +220,26 @@ class LightgbmStack:
 
         if len(members) < 2:
             return None
-        read = [read_trees(content, kind.space) for content in members]
-        slopes = np.array([slope for _, slope in read])
-        return {"trees.txt": merged([file for file, _ in read], kind.space.d), "slopes.npz": _npz(slopes=slopes)}
+        read = [read_trees(content, kind.manifest, kind.space) for content in members]
+        taken = [one for _, _, one in read]
+        if not all(one.same(taken[0]) for one in taken):
+            return None
+        slopes = np.array([slope for _, slope, _ in read])
+        text = merged([file for file, _, _ in read], taken[0].count)
+        return {"trees.txt": text, "slopes.npz": _npz(slopes=slopes, **taken[0].arrays())}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
         """Contract in `Stack`."""
         with library("lightgbm"):
             import lightgbm
         booster = lightgbm.Booster(model_str=files["trees.txt"].decode())
-        slopes = _arrays(files["slopes.npz"])["slopes"] * (1.0 if kind.manifest.favourable else -1.0)
+        arrays = _arrays(files["slopes.npz"])
+        taken = TreeInput.of_arrays(arrays, kind.space.d)
+        slopes = arrays["slopes"] * (1.0 if kind.manifest.favourable else -1.0)
         offset = kind.offset
 
         def score(X: np.ndarray) -> np.ndarray:
-            return scores_of(slopes * booster.predict(X, raw_score=True, num_threads=1), offset)
+            return scores_of(slopes * booster.predict(taken.matrix(X), raw_score=True, num_threads=1), offset)
 
         return _answering(score, len(slopes))
 
@@ -276,7 +290,8 @@ OF_FORMAT = {
 
 def pack(kind: Kind, members: Sequence[bytes]) -> tuple[str, Files]:
     """Name of the stack that keeps these members, and its files."""
-    name = OF_FORMAT.get(kind.manifest.artifact.format, "apart")
+    points = kind.manifest.output is Output.POINTS
+    name = "apart" if points else OF_FORMAT.get(kind.manifest.artifact.format, "apart")
     files = STACKS[name].pack(kind, members)
     if files is None:
         name = "apart"

@@ -62,7 +62,10 @@ class StandInRecipe:
         if not trees_only:
             found["linear"] = LinearRecipe(model, self._described(Format.LINEAR), compare=False)
         if not trees_only and find_spec("safetensors") is not None:
-            target = model_loss(model, records) if model.black_box.output is not Output.LABEL else None
+            stated = model.black_box.output is not Output.LABEL and (
+                model.black_box.points is None or model.black_box.points.offset is not None
+            )
+            target = model_loss(model, records) if stated else None
             found["network"] = NetworkRecipe(model, self._described(Format.TORCH), target)
         if find_spec("xgboost") is not None:
             described = self._described(Format.XGBOOST)

@@ -8,6 +8,7 @@ In the directory of a version:
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from app.errors import ModelRefused, ModelUnusable, RecourseError
-from app.futures.calibration import read_calibration
+from app.futures.calibration import Correction, read_calibration
 from app.futures.records import Drawn, Labels
 from app.futures.stacks import STACKS, Kind
 from app.observability import log
@@ -107,6 +108,8 @@ class FuturesRecord(Part):
     """Share of reference records that a future model has not seen and decides as today's does; mean over the models."""
     seconds: FiniteFloat
     """Time that making the models took."""
+    trials: Correction | None = None
+    """Correction that trials on halves of the records call for; None where there is none."""
 
 
 def status(model: RegisteredModel) -> Json:
@@ -235,7 +238,8 @@ def _load(key: _Key) -> Futures | None:
         detail = error.sentence if isinstance(error, RecourseError) else f"{type(error).__name__}: {error}"
         log.error("futures-unusable", model=model.name, detail=detail)
         return None
-    return Futures(search=search, held_back=held_back, source=record.source)
+    trials = None if record.trials is None else record.trials.calibration
+    return Futures(search=search, held_back=held_back, source=record.source, trials=trials)
 
 
 def _set(model: RegisteredModel, record: FuturesRecord, name: Literal["search", "held_back"]) -> FutureModels:
@@ -247,9 +251,16 @@ def _set(model: RegisteredModel, record: FuturesRecord, name: Literal["search", 
     files = {file: (directory / file).read_bytes() for file in found.digests}
     kind = Kind(manifest=record.described.manifest(model.manifest), space=model.columns.model, trust=model.trust)
     try:
-        score_all = STACKS[found.stack].open(kind, directory, files)
+        return open_set(model, kind, found.stack, found.models, directory, files)
     except ModelRefused as error:
         raise ModelUnusable(f"a model in {directory} cannot be loaded", faults=error.faults) from error
+
+
+def open_set(
+    model: RegisteredModel, kind: Kind, stack: str, count: int, directory: Path, files: Mapping[str, bytes]
+) -> FutureModels:
+    """Packed models, whose files are in a directory. Raises `ModelRefused`."""
     return FutureModels(
-        space=model.space, columns=model.columns, count=found.models, score_all=score_all, input=record.described.input
-    )
+        space=model.space, columns=model.columns, count=count,
+        score_all=STACKS[stack].open(kind, directory, files), input=kind.manifest.input,
+    )  # fmt: skip

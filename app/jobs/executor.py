@@ -46,6 +46,9 @@ Report = Callable[[str, int, int], Awaitable[None]]
 Finish = Callable[[str, str, Json, Json], Awaitable[Json]]
 """Given the id, kind, payload and computed result of a job, returns its final result. May be called more than once."""
 
+Fail = Callable[[str, Json, RecourseError], Awaitable[None]]
+"""Given the kind, payload and error of a job that fails, notes what follows from it. May be called more than once."""
+
 Keep = Callable[[str, Json, list[str]], Awaitable[None]]
 """Records lines of a batch, given its id, a payload with their rows, and the lines. May be called more than once."""
 
@@ -53,6 +56,10 @@ Keep = Callable[[str, Json, list[str]], Awaitable[None]]
 async def as_computed(_job_id: str, _kind: str, _payload: Json, result: Json) -> Json:
     """A `Finish` that changes nothing."""
     return result
+
+
+async def only_failed(_kind: str, _payload: Json, _error: RecourseError) -> None:
+    """A `Fail` that does nothing."""
 
 
 async def kept_nowhere(_job_id: str, _payload: Json, _lines: Sequence[str]) -> None:
@@ -68,7 +75,7 @@ class Executor:
     store : the models, as the children see them
     kinds : what jobs there are
     chunks : the rows and results of batches
-    report, finish, keep : what the service does with progress, results and lines
+    report, finish, fail, keep : what the service does with progress, results, errors and lines
     metrics : counts the jobs
     """
 
@@ -81,6 +88,7 @@ class Executor:
         *,
         report: Report,
         finish: Finish,
+        fail: Fail,
         keep: Keep,
         metrics: Metrics,
     ) -> None:
@@ -90,6 +98,7 @@ class Executor:
         self._chunks = chunks
         self._report = report
         self._finish = finish
+        self._fail = fail
         self._keep = keep
         self._metrics = metrics
         # First come, first served: chunks are computed one after another, and one is stored while the next is
@@ -111,6 +120,7 @@ class Executor:
                 outcome = {"ok": await self._finish(job_id, kind, payload, result)}
                 code = SUCCEEDED
             except RecourseError as error:
+                await self._fail(kind, payload, error)
                 outcome = {"error": error.to_dict()}
                 code = error.code
             finally:

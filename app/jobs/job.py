@@ -67,6 +67,8 @@ class Job:
     """Present iff it failed."""
     request_id: str | None = None
     """Id of the request that submitted it."""
+    about: str | None = None
+    """The recourse that it computes or belongs to; of future models, their version."""
 
     @property
     def address(self) -> str:
@@ -95,6 +97,7 @@ class Job:
             finished_at=_moment(record.completed_at) if status.finished else None,
             error=_error(record) if status is JobStatus.FAILED else None,
             request_id=attributes.get("request_id"),
+            about=attributes.get("about"),
         )
 
 

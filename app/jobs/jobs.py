@@ -16,7 +16,7 @@ from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, UnknownJob
 from app.jobs.connection import Connection
-from app.jobs.executor import Executor, Finish, Keep, as_computed, kept_nowhere
+from app.jobs.executor import Executor, Fail, Finish, Keep, as_computed, kept_nowhere, only_failed
 from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, JOB_ID, STARTED, Job, JobStatus
 from app.jobs.kinds import JobKind
@@ -49,6 +49,7 @@ class Jobs:
     store : the models, as the children see them
     kinds : what jobs there are
     finish : what happens to a result before its job has succeeded
+    fail : what happens to an error before its job has failed
     keep : what happens to the lines of a batch before their chunk is finished
     metrics : counts the jobs that this process computes
     """
@@ -60,6 +61,7 @@ class Jobs:
         store: Store,
         kinds: Mapping[str, JobKind],
         finish: Finish = as_computed,
+        fail: Fail = only_failed,
         keep: Keep = kept_nowhere,
         metrics: Metrics | None = None,
     ) -> None:
@@ -68,6 +70,7 @@ class Jobs:
         self._store = store
         self._kinds = kinds
         self._finish = finish
+        self._fail = fail
         self._keep = keep
         self._metrics = metrics or Metrics()
         self._connection = Connection(settings, self._new_worker)
@@ -96,14 +99,14 @@ class Jobs:
         await asyncio.gather(*background, return_exceptions=True)
         await asyncio.to_thread(self._connection.shut)
 
-    async def submit(self, kind: str, payload: Json, *, timeout_s: float, recourse: str | None = None) -> Job:
+    async def submit(self, kind: str, payload: Json, *, timeout_s: float, about: str | None = None) -> Job:
         """Enqueue a job. After `timeout_s` of computation its child is killed and the job fails.
 
-        `recourse` is the id of the recourse that the job computes or belongs to; `holding` finds the job by it.
-        Raises `NotReady` while the database cannot be reached.
+        `about` is the id of the recourse that the job computes or belongs to, by which `holding` finds the job; of
+        future models, the name of their version. Raises `NotReady` while the database cannot be reached.
         """
         job_id = await self._new_id()
-        return await self._enqueue(job_id, WORKFLOW, QUEUE, kind, payload, timeout_s, recourse=recourse)
+        return await self._enqueue(job_id, WORKFLOW, QUEUE, kind, payload, timeout_s, about=about)
 
     async def submit_batch(self, kind: str, payload: Json, rows: Iterable[Json]) -> Job:
         """Enqueue a batch. Each row may be computed for the payload's ``deadline_s``.
@@ -242,6 +245,7 @@ class Jobs:
                 chunks,
                 report=self._note_progress,
                 finish=self._finish,
+                fail=self._fail,
                 keep=self._keep,
                 metrics=self._metrics,
             )
@@ -260,7 +264,7 @@ class Jobs:
         return job_id
 
     async def _enqueue(
-        self, job_id: str, workflow: str, queue: str, kind: str, *args: Any, recourse: str | None = None
+        self, job_id: str, workflow: str, queue: str, kind: str, *args: Any, about: str | None = None
     ) -> Job:
         assert kind in self._kinds, kind
         options: Any = {
@@ -269,7 +273,7 @@ class Jobs:
             "workflow_id": job_id,
             "app_version": VERSION,
             "application_name": APPLICATION,
-            "attributes": {"kind": kind, "request_id": request_id.get(), "recourse": recourse},
+            "attributes": {"kind": kind, "request_id": request_id.get(), "about": about},
         }
         await self._connection.reached(self._connection.client.enqueue_async(options, kind, *args))
         return await self.get(job_id)

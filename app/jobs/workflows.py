@@ -24,7 +24,7 @@ def newest_ids(engine: sa.Engine, limit: int, before: str | None) -> list[str]:
 def ids_about(engine: sa.Engine, recourse_id: str) -> list[str]:
     """Ids of the jobs submitted for one recourse. DBOS can search attributes in PostgreSQL only."""
     table = _workflows(engine)
-    named = table.c.attributes["recourse"].as_string() == recourse_id
+    named = table.c.attributes["about"].as_string() == recourse_id
     with engine.connect() as connection:
         return list(connection.scalars(sa.select(table.c.workflow_uuid).where(named)))
 

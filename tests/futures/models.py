@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.recourse.features import FeatureSpace, fit_encoding
-from app.registry.draft import read_manifest
+from app.registry.parsed_manifest import read_manifest
 from app.registry.registry import Registry
 from app.registry.version import RegisteredModel
 from tests.optional import library
@@ -25,11 +25,11 @@ def labelled(path: Path, records: int = 300) -> tuple[ModelDirectory, FeatureSpa
     directory.label()
     directory.manifest.pop("refits")
     outcomes = np.array([record["repaid"] for record in directory.records])
-    draft = read_manifest(_dumped(directory.manifest))
-    assert draft.features is not None
-    plain = FeatureSpace(fit_encoding(draft.features, np.zeros((1, len(draft.features))), "none"))
+    parsed = read_manifest(_dumped(directory.manifest))
+    assert parsed.features is not None
+    plain = FeatureSpace(fit_encoding(parsed.features, np.zeros((1, len(parsed.features))), "none"))
     rows_raw = np.array([plain.read({k: v for k, v in r.items() if k != "repaid"}) for r in directory.records])
-    space = FeatureSpace(fit_encoding(draft.features, rows_raw, "standard"))
+    space = FeatureSpace(fit_encoding(parsed.features, rows_raw, "standard"))
     return directory, space, space.encode(rows_raw), outcomes
 
 

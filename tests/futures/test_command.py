@@ -74,6 +74,7 @@ def test_what_was_made_before_a_failure_is_not_made_again(model: RegisteredModel
     assert status(model)["status"] == "ready"
 
 
+@pytest.mark.slow
 def test_a_command_that_hangs_is_killed_with_all_its_children(model: RegisteredModel, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     hanging = f"""

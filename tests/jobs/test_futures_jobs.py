@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,36 +76,61 @@ def test_a_model_that_is_not_there(client: httpx.Client) -> None:
     assert client.post("/models/other/futures", json={}).status_code == 404
 
 
-@on_sqlite
-def test_a_killed_server_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
-    def forest() -> Any:
-        return library("sklearn.ensemble").RandomForestClassifier(60, random_state=0)
+def forest() -> Any:
+    return library("sklearn.ensemble").RandomForestClassifier(60, random_state=0)
 
-    model = registered(tmp_path, estimator(forest), records=2_000, futures={"search": 20, "held_back": 20})
+
+def stamps(members: Path) -> dict[str, int]:
+    """When each model of a rehearsal was made."""
+    found = {}
+    for path in members.glob("*.check"):
+        with suppress(FileNotFoundError):
+            found[path.name] = path.stat().st_mtime_ns
+    return found
+
+
+@on_sqlite
+def test_a_cancelled_rehearsal_says_so_and_goes_on_when_it_is_asked_for_again(start: Start, tmp_path: Path) -> None:
+    model = registered(tmp_path, estimator(forest), records=2_000, futures={"search": 15, "held_back": 15})
+    server = start(RECOURSE_MODELS_STORE=str(tmp_path / "store")).ready()
+    members = model.directory / "futures.partial" / "members"
+    until(lambda: len(stamps(members)) >= 8)
+    (job,) = server.client.get("/jobs").json()["jobs"]
+    assert server.client.delete(f"/jobs/{job['id']}").json()["status"] == "cancelled"
+    found = futures(server)
+    assert found["status"] == "failed"
+    assert "cancelled" in found["detail"]
+    assert "Start it again" in found["detail"]
+    made = stamps(members)
+    assert len(made) < 30
+    again = server.client.post("/models/loan/futures", json={})
+    assert again.status_code == 202, again.text
+    seen: dict[str, int] = {}
+
+    def ready() -> bool:
+        seen.update(stamps(members))
+        return bool(futures(server)["status"] == "ready")
+
+    until(ready)
+    assert all(seen[name] == stamp for name, stamp in made.items())
+
+
+def test_a_killed_server_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
+    model = registered(tmp_path, estimator(forest), records=2_000, futures={"search": 15, "held_back": 15})
     more = {"RECOURSE_MODELS_STORE": str(tmp_path / "store"), "RECOURSE_EXECUTOR_ID": "only"}
     server = start(**more).ready()
     members = model.directory / "futures.partial" / "members"
-    made: dict[str, int] = {}
-
-    def enough() -> bool:
-        made.update({path.name: path.stat().st_mtime_ns for path in members.glob("*.check")})
-        return len(made) >= 8
-
-    until(enough)
+    until(lambda: len(stamps(members)) >= 8)
     server.kill()
     time.sleep(0.5)
     # What a killed child had just made counts too.
-    made = {path.name: path.stat().st_mtime_ns for path in members.glob("*.check")}
-    assert len(made) < 40
+    made = stamps(members)
+    assert len(made) < 30
     server = start(**more).ready()
     seen: dict[str, int] = {}
 
     def ready() -> bool:
-        for path in members.glob("*.check"):
-            try:
-                seen[path.name] = path.stat().st_mtime_ns
-            except FileNotFoundError:
-                break
+        seen.update(stamps(members))
         return bool(futures(server)["status"] == "ready")
 
     until(ready)
@@ -112,4 +138,4 @@ def test_a_killed_server_goes_on_where_it_was(start: Start, tmp_path: Path) -> N
     (job,) = server.client.get("/jobs").json()["jobs"]
     job = server.ended(f"/jobs/{job['id']}")
     assert (job["kind"], job["status"]) == ("futures", "succeeded")
-    assert (futures(server)["search"], futures(server)["held_back"]) == (20, 20)
+    assert (futures(server)["search"], futures(server)["held_back"]) == (15, 15)

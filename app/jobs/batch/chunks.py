@@ -175,7 +175,8 @@ def _is(job: str, number: int) -> sa.ColumnElement[bool]:
 
 
 def _text(rows: Sequence[Json]) -> str:
-    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    # Row by row: other threads wait while one text is written.
+    return f"[{','.join(json.dumps(row, ensure_ascii=False, separators=(',', ':')) for row in rows)}]"
 
 
 def _split(text: str) -> list[str]:
