@@ -16,9 +16,12 @@ from benchmarks import (
     http,
     invalidation,
     knapsack,
+    people,
+    pipelines,
     plans,
     records,
     tables,
+    ways,
 )
 
 TABLES: dict[str, Callable[[], None]] = {
@@ -28,6 +31,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "knapsack": knapsack.table,
     "certificates": certificates.table,
     "plans": plans.table,
+    "people": people.table,
     "optimum": augmented.speed,
     "tradeoff": augmented.tradeoff,
     "smoothness": augmented.smoothness,
@@ -38,6 +42,8 @@ TABLES: dict[str, Callable[[], None]] = {
     "http": http.table,
     "batch": batch.table,
     "records": records.table,
+    "ways": ways.table,
+    "pipelines": pipelines.table,
     **future_models.TABLES,
 }
 """Every table by the name it is asked for."""

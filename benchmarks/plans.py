@@ -133,12 +133,12 @@ Found = tuple[np.ndarray, PlanCertificate]
 
 def dice(data: Halves) -> list[Found]:
     """Plans of DiCE."""
-    return _solved(data, "dice", DiceParams())
+    return _solved(data, "dice", DiceParams(objective="paper"))
 
 
 def copa(data: Halves, validity: float, diversity: float) -> list[Found]:
     """Plans of COPA."""
-    return _solved(data, "copa", CopaParams(validity_weight=validity, diversity_weight=diversity))
+    return _solved(data, "copa", CopaParams(objective="paper", validity_weight=validity, diversity_weight=diversity))
 
 
 def _solved(data: Halves, name: str, params: CopaParams | DiceParams) -> list[Found]:

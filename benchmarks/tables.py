@@ -10,7 +10,8 @@ import cvxpy as cp
 import numpy as np
 
 from app.recourse.methods.robust_mpm import RobustMpmParams
-from app.recourse.surrogate.mpm import Divergence, Spread, minimise_spread, spread
+from app.recourse.surrogate.divergences import Divergence, Spread, spread
+from app.recourse.surrogate.mpm import minimise_spread
 from benchmarks import prototype
 from benchmarks.recourse import measure
 from benchmarks.tasks import GERMAN, Task, available, german

@@ -26,7 +26,7 @@ def batch(
     output: Annotated[Path, typer.Option("--output", help="File for the answers: .ndjson, .csv or .parquet.")],
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="id@version, or id for the newest version.")],
     question: Annotated[
-        Path | None, typer.Option("--question", help="JSON file: method, constraints, cost, certificate, deadline_ms.")
+        Path | None, typer.Option("--question", help="JSON file: method, constraints, cost, count, exclude, ….")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the first row; each row adds 1.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an earlier run that was stopped.")] = False,
@@ -74,6 +74,8 @@ def _batch_question(model: str, file: Path | None, seed: int) -> "tuple[Question
     if not isinstance(given, dict):
         raise CommandError(f"{file} must hold one JSON object.")
     request = validated(BatchCommon, {**given, "model": model, "seed": seed})
+    if request.exclude.ids:
+        raise CommandError("exclude.ids needs the ledger of a server; name the sets of features in exclude.sets.")
     # Without a server there is no ledger.
     return question_of(request), replace(terms_of(request), store=False)
 

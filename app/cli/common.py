@@ -1,5 +1,6 @@
 """What the commands share: settings, tables, errors."""
 
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,6 +60,22 @@ def open_registry(*, trust_pickle: bool | None = None) -> "Registry":
     from app.registry.registry import Registry
 
     return Registry(settings.models_store, trust_pickle=settings.trust_pickle, remote_hosts=settings.remote_hosts)
+
+
+@contextmanager
+def memory_limit(megabytes: int) -> Iterator[None]:
+    """Let this process have no more address space than a child of the service, 0 for any."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if megabytes:
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, before[1]))
+    try:
+        yield
+    except MemoryError:
+        raise CommandError(
+            f"The model needs more than {megabytes} MiB, which a child process may have (RECOURSE_CHILD_MEMORY_MB)."
+        ) from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The commands ``recourse models …``: register, list, activate and retire models."""
+"""The commands ``recourse models …``: draft, try, register, list, activate and retire models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.calibration import calibration
-from app.cli.common import new_table, open_registry, print_table
+from app.cli.common import memory_limit, new_table, open_registry, print_table, read_settings
+from app.cli.drafts import draft
+from app.cli.registration_options import (
+    SCORE_TOLERANCE,
+    DirectoryArgument,
+    ScoresOption,
+    ToleranceOption,
+    TrustPickleOption,
+)
 from app.cli.rehearsals import rehearse
+from app.cli.tryout import try_
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,6 +24,8 @@ if TYPE_CHECKING:
     from app.registry.version import RegisteredModel
 
 cli = typer.Typer(help="Registered models.", no_args_is_help=True)
+cli.command()(draft)
+cli.command("try")(try_)
 cli.command()(rehearse)
 cli.command()(calibration)
 
@@ -23,26 +34,51 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="id@version, o
 
 @cli.command()
 def register(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory with model.yaml and the files it names.")],
-    trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Load .joblib and .pkl files, which can run any code.")
-    ] = False,
+    directory: DirectoryArgument,
+    trust_pickle: TrustPickleOption = False,
+    scores: ScoresOption = None,
+    score_tolerance: ToleranceOption = SCORE_TOLERANCE,
     inactive: Annotated[
         bool, typer.Option("--inactive", help="Register without activating; see `recourse models activate`.")
     ] = False,
 ) -> None:
     """Check a model and install it, or report all its faults."""
-    model = open_registry(trust_pickle=trust_pickle or None).register(directory, active=not inactive)
+    model = _registered(
+        directory, trust_pickle=trust_pickle or None, active=not inactive, scores=scores, tolerance=score_tolerance
+    )
     registration = model.registration
     typer.echo(
         f"Registered {model.name}: accepts {registration.favourable:,} of {registration.records:,} reference records."
     )
+    for note in registration.notes:
+        typer.echo(note)
     for warning in registration.warnings:
         typer.echo(f"Warning: {warning}", err=True)
     if model.runs_code:
         typer.echo("Servers and workers load it only with RECOURSE_TRUST_PICKLE=true.", err=True)
     if model.manifest.label is not None and model.manifest.futures.source != "none":
         typer.echo(f"To measure what its next training changes: recourse models rehearse {model.name}", err=True)
+
+
+def _registered(
+    directory: Path, *, trust_pickle: bool | None, active: bool, scores: Path | None, tolerance: float
+) -> "RegisteredModel":
+    """A new version, installed after a first load where foreign code computes its scores."""
+    from app.compute.first_load import load_first, runs_foreign_code
+
+    settings = read_settings(trust_pickle=trust_pickle)
+    registry = open_registry(trust_pickle=trust_pickle)
+    with memory_limit(settings.child_memory_mb):
+        model = registry.register(directory, active=False, scores=scores, tolerance=tolerance)
+    try:
+        if runs_foreign_code(model):
+            load_first(settings, model)
+    except BaseException:
+        registry.discard(model.name)
+        raise
+    if active:
+        registry.activate(model.name)
+    return registry.find(model.name, include_inactive=True)
 
 
 @cli.command("list")
@@ -72,6 +108,8 @@ def show(name: NameArgument) -> None:
     model = open_registry().find(name, include_inactive=True)
     for key, value in _facts(model).items():
         typer.echo(f"{key + ':':<14}{value}")
+    for note in model.registration.notes:
+        typer.echo(f"{'checked:':<14}{note}")
     for warning in model.registration.warnings:
         typer.echo(f"{'warning:':<14}{warning}")
     print_table(_features(model))
@@ -89,6 +127,12 @@ def activate(name: NameArgument) -> None:
 def retire(name: NameArgument) -> None:
     """Retire a version permanently; its files stay."""
     typer.echo(f"Retired {open_registry().retire(name)}.")
+
+
+@cli.command()
+def release(name: NameArgument) -> None:
+    """Let running servers load a version again that they hold in quarantine."""
+    typer.echo(f"Released {open_registry().release(name)}; servers load it again at the next request for it.")
 
 
 def _state(model: "RegisteredModel") -> str:

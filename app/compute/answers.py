@@ -5,7 +5,7 @@ The makers translate the core's results into the model's own features, units and
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
@@ -15,20 +15,20 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import AfterValidator, WithJsonSchema
 
+from app.compute.ways import ChangeStep, Difference, difference, steps
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.providing import provided
 from app.recourse.actions.sentences import MONTHS_DIGITS, FeatureChange, changes
 from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.answer_part import AnswerPart
 from app.recourse.features import RawValue
+from app.recourse.outcomes import OUTCOMES, MemberOutcome
+from app.recourse.reports import MethodReport
 from app.recourse.result import (
-    OUTCOMES,
-    AnswerPart,
     AssessedCounterfactual,
     Counterfactual,
     FutureCertificate,
     JointCertificate,
-    MemberOutcome,
-    MethodReport,
     NoiseCertificate,
     PlanCertificate,
     PlanFutureCertificate,
@@ -139,6 +139,12 @@ class CounterfactualAnswer(AnswerPart):
     """The certificate."""
     report: MethodReport | None
     """The method's own figures; null for most methods."""
+    difference: Difference | None
+    """What sets it apart from those before it; null for the first."""
+    steps: tuple[ChangeStep, ...] | None
+    """Where several features change, the changes in the order in which each helps most, with the model's decision after
+    each; the last one is that on this record. Null for a single change, in a frontier, for records of the caller, and
+    where time or budget ran out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +176,7 @@ class PlanValidity(AnswerPart):
     job: str | None
     """Address of the job that computes tight bounds."""
     future: PlanFutureCertificate | None
-    """What future models say about all members together; null where the model has none."""
+    """What future models say about the members together; null where the model has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,14 +287,18 @@ def decision(score: float | None, probability: float | None) -> Decision:
 
 
 def counterfactual_answer(
-    action_set: ActionSet, rank: int, found: Counterfactual | AssessedCounterfactual
+    action_set: ActionSet,
+    rank: int,
+    found: Counterfactual | AssessedCounterfactual,
+    before: Sequence[Counterfactual | AssessedCounterfactual] = (),
 ) -> CounterfactualAnswer:
-    """One record in the model's own terms."""
+    """One record in the model's own terms, after those `before` it."""
     certificate = found.certificate
+    made = changes_of(action_set, found.row_raw)
     return CounterfactualAnswer(
         rank=rank,
         applicant=action_set.space.record(found.row_raw),
-        changes=changes_of(action_set, found.row_raw),
+        changes=made,
         takes_months=round(found.takes_months, MONTHS_DIGITS),
         cost=ChangeCost(total=found.cost, norm="l1", changed_features=len(found.changed)),
         validity=Validity(
@@ -299,14 +309,16 @@ def counterfactual_answer(
             future=found.future,
         ),
         report=found.report,
+        difference=difference(action_set, found, before),
+        steps=steps(action_set, found, made),
     )
 
 
 def counterfactual_answers(
-    action_set: ActionSet, found: Iterable[Counterfactual | AssessedCounterfactual]
+    action_set: ActionSet, found: Sequence[Counterfactual | AssessedCounterfactual]
 ) -> tuple[CounterfactualAnswer, ...]:
     """Records in their order, ranked from 1."""
-    return tuple(counterfactual_answer(action_set, rank, one) for rank, one in enumerate(found, start=1))
+    return tuple(counterfactual_answer(action_set, k + 1, one, found[:k]) for k, one in enumerate(found))
 
 
 def nearest_answer(action_set: ActionSet, found: Counterfactual) -> Nearest:
@@ -338,8 +350,8 @@ def plan_answer(plan: PlanCertificate | None) -> Plan | None:
         return None
     status: Literal["complete", "bracket"] = "complete" if plan.status == "complete" else "bracket"
     bounds = PlanValidity(
-        lower=plan.lower, upper=plan.upper, exact=plan.exact, status=status, job=None, future=plan.future
-    )
+        lower=plan.lower, upper=plan.upper, exact=plan.exact, status=status, job=None, future=plan.future,
+    )  # fmt: skip
     return Plan(validity=bounds, proximity=plan.proximity, diversity=plan.diversity)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.compute.answers import Decision, Json, decision, plain
+from app.compute.child import Need
 from app.compute.messages import ModelRef, Store
 from app.errors import RecourseError
 from app.futures.store import load_futures
@@ -20,11 +21,14 @@ from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
 from app.recourse.models.black_box import BlackBox, Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.solve import METHODS, solve
+from app.recourse.solve import DEFAULT_METHOD, METHODS, solve
 from app.registry.version import LoadedModel
 
 FIRST_QUESTION_S = 10.0
 """Time for the first question to each model; a slow model is ready all the same."""
+
+MOST_SAMPLES = 5
+"""Records for people to try."""
 
 MODELS_IN_MEMORY = 8
 """Models that one child keeps loaded; the least recently used makes room."""
@@ -46,16 +50,20 @@ def load_sibling(ref: ModelRef) -> BlackBox:
     return ref.store.open().find(ref.name, include_inactive=True).load().black_box
 
 
-def prepare(store: Store) -> dict[str, str]:
-    """Make the newest active models ready; gives why, for those that cannot be loaded."""
+def prepare() -> dict[str, str]:
+    """Import what answers need; there is no problem with that."""
+    return {}
+
+
+def needs(store: Store) -> list[Need]:
+    """The newest active models, to be ready in each child."""
     active = [model for model in store.open().list() if model.active]
-    problems = {}
-    for ref in (ModelRef.of(store, model) for model in active[-MODELS_IN_MEMORY:]):
-        try:
-            ready(ref)
-        except RecourseError as error:
-            problems[ref.name] = error.sentence
-    return problems
+    return [need_of(ModelRef.of(store, model)) for model in active[-MODELS_IN_MEMORY:]]
+
+
+def need_of(ref: ModelRef) -> Need:
+    """A model that is ready."""
+    return Need(ref.name, ready, (ref,))
 
 
 def ready(ref: ModelRef) -> None:
@@ -71,13 +79,13 @@ def ready(ref: ModelRef) -> None:
 def _ask_once(ref: ModelRef) -> None:
     model = load(ref)
     # A question to a remote model warms nothing here, and costs.
-    if model.black_box.remote is not None or (refused := sample(ref, deadline_s=math.inf)) is None:
+    if model.black_box.remote is not None or not (refused := samples(ref, deadline_s=math.inf)):
         return
-    space, method = model.black_box.space, next(iter(METHODS.values()))
+    space, method = model.black_box.space, METHODS[DEFAULT_METHOD]
     problem = RecourseProblem(
         black_box=model.black_box,
         reference=model.reference,
-        action_set=action_set(space, space.read(refused), rules=model.rules),
+        action_set=action_set(space, space.read(refused[0]), rules=model.rules),
         deadline=time.monotonic() + FIRST_QUESTION_S,
     )
     # A real question reports what is wrong.
@@ -103,14 +111,20 @@ def decisions(meter: Meter, rows_raw: Float[np.ndarray, "n p"]) -> list[Decision
     ]
 
 
-def sample(ref: ModelRef, *, deadline_s: float) -> dict[str, Any] | None:  # noqa: ARG001
-    """The refused reference record with the median score; None where the model refuses none."""
+def samples(ref: ModelRef, *, deadline_s: float) -> list[dict[str, Any]]:  # noqa: ARG001
+    """Refused reference records for people to try, at most `MOST_SAMPLES`, all different; none where none is refused.
+
+    Their scores are spread over those of all refused records: the median first, then towards the boundary, then those
+    furthest from it.
+    """
     reference = load(ref).reference
     refused = np.flatnonzero(reference.scores < 0.0)
-    if not refused.size:
-        return None
-    middle = refused[np.argsort(reference.scores[refused], kind="stable")[refused.size // 2]]
-    return reference.space.record(reference.rows_raw[middle])
+    by_score = refused[np.argsort(reference.scores[refused], kind="stable")]
+    places = [(by_score.size * (2 * k + 1)) // (2 * MOST_SAMPLES) for k in range(MOST_SAMPLES)] if by_score.size else []
+    middle = MOST_SAMPLES // 2
+    rows_raw = [reference.rows_raw[by_score[place]] for place in places[middle:] + places[:middle]]
+    records = [reference.space.record(row_raw) for row_raw in rows_raw]
+    return [record for k, record in enumerate(records) if record not in records[:k]]
 
 
 def _finite(number: float) -> float | None:

@@ -5,7 +5,7 @@ To add a use case, add its answer, its two functions and its line in the table; 
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,26 +42,20 @@ from app.compute.messages import (
 )
 from app.futures.store import load_futures
 from app.recourse.actions.action_set import ActionSet, action_set
-from app.recourse.actions.ranges import LEAST_SHARE
+from app.recourse.actions.advice_ranges import LEAST_SHARE
+from app.recourse.actions.rules import Rule
 from app.recourse.actions.sentences import months_text
+from app.recourse.answer_part import AnswerPart
 from app.recourse.assess import Assessment, assess
 from app.recourse.certificate import CertificateParams
 from app.recourse.correct import Correction, CorrectionStatus, correct
+from app.recourse.features import FeatureSpace
 from app.recourse.frontier import Frontier, FrontierPoint, frontier
 from app.recourse.models.black_box import BlackBox
+from app.recourse.outcomes import OUTCOMES, MemberOutcome
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import (
-    OUTCOMES,
-    SENTENCES,
-    AnswerPart,
-    Diagnostics,
-    MemberOutcome,
-    Reason,
-    RecourseResult,
-    Relaxation,
-    Status,
-    SurrogateReport,
-)
+from app.recourse.reports import SurrogateReport
+from app.recourse.result import SENTENCES, Diagnostics, Reason, RecourseResult, Relaxation, Status
 from app.recourse.solve import METHODS, solve
 
 
@@ -97,9 +91,9 @@ def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float
     return rendered
 
 
-def prepare(store: Store) -> dict[str, str]:
+def prepare() -> dict[str, str]:
     """As `tasks.prepare`; a child that is told to do this has imported the use cases before the first request."""
-    return tasks.prepare(store)
+    return tasks.prepare()
 
 
 def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem:
@@ -110,22 +104,29 @@ def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem
     return RecourseProblem(
         black_box=model.black_box,
         reference=model.reference,
-        action_set=action_set(
-            model.black_box.space,
-            question.factual_raw,
-            constraints=question.constraints,
-            rules=model.rules,
-            cost_weights=question.cost_weights,
-            timing=question.timing,
-            valid_months=math.inf if question.valid_months is None else question.valid_months,
-            least_share=LEAST_SHARE,
-        ),
+        action_set=actions_of(model.black_box.space, question, model.rules),
         siblings=tuple(sibling.by(deadline) for sibling in _siblings(ref, question.certificate)),
         others={name: tasks.load(_named(ref.store, name)).black_box for name in others},
         futures=load_futures(model.registered),
         future_validity=question.robustness.future_validity if isinstance(question, Question) else None,
+        count=question.count if isinstance(question, Question) else 1,
         seed=question.seed,
         deadline=deadline,
+    )
+
+
+def actions_of(space: FeatureSpace, question: Case, rules: Sequence[Rule] = ()) -> ActionSet:
+    """What the applicant of a question can change. Errors as `action_set`."""
+    return action_set(
+        space,
+        question.factual_raw,
+        constraints=question.constraints,
+        rules=rules,
+        cost_weights=question.cost_weights,
+        timing=question.timing,
+        valid_months=math.inf if question.valid_months is None else question.valid_months,
+        least_share=LEAST_SHARE,
+        wishes=question.wishes if isinstance(question, Question) else None,
     )
 
 
@@ -172,7 +173,8 @@ class RecourseAnswer(AnswerPart):
     nearest: Nearest | None
     relax: Relaxation | None
     plan: Plan | None
-    """All counterfactuals together, for methods that return several."""
+    """All counterfactuals together, where there are several or the method returns a plan; null where there is no
+    certificate."""
     surrogate: SurrogateReport | None
     diagnostics: Diagnostics
     warnings: tuple[str, ...]

@@ -29,6 +29,13 @@ Everything a user needs can be imported from here:
 >>> advice["income"] >= 2500 and advice["debt"] <= 6500
 True
 
+Several ways differ in what they change:
+
+>>> from dataclasses import replace
+>>> ways = solve(replace(problem, count=3), method, method.params())
+>>> len({one.changed for one in ways.counterfactuals})
+3
+
 Names are loaded when they are first used, so that a process that needs one submodule loads that one alone. A verb has
 the name of its module: ``app.recourse.solve`` is the function, and what else the module has is imported with
 ``from app.recourse.solve import ...``.
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
     from app.recourse.actions.action_set import ActionSet, action_set
     from app.recourse.actions.constraints import Bounds, Constraints, Direction
     from app.recourse.actions.rules import LinearRule
+    from app.recourse.actions.wishes import ChangeTo, Exclude, Wishes
     from app.recourse.assess import Assessment, assess
     from app.recourse.certificate import CertificateParams
     from app.recourse.correct import Correction, correct
@@ -66,11 +74,13 @@ __all__ = [
     "Certificate",
     "CertificateParams",
     "Change",
+    "ChangeTo",
     "Constraints",
     "Correction",
     "CorrectionParams",
     "Counterfactual",
     "Direction",
+    "Exclude",
     "Feature",
     "FeatureSpace",
     "FeatureType",
@@ -86,6 +96,7 @@ __all__ = [
     "Reference",
     "Status",
     "Verdict",
+    "Wishes",
     "action_set",
     "assess",
     "correct",
@@ -99,6 +110,7 @@ _MODULES = {
     "actions.action_set": ("ActionSet", "action_set"),
     "actions.constraints": ("Bounds", "Constraints", "Direction"),
     "actions.rules": ("LinearRule",),
+    "actions.wishes": ("ChangeTo", "Exclude", "Wishes"),
     "assess": ("Assessment", "assess"),
     "certificate": ("CertificateParams",),
     "correct": ("Correction", "correct"),

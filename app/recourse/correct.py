@@ -25,17 +25,10 @@ from app.recourse.actions.impossible import impossible
 from app.recourse.certificate import CertificateParams, certify, judged, local_model, plan_certificate
 from app.recourse.models.black_box import Meter, favourable
 from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.outcomes import MemberOutcome
 from app.recourse.plans.corrections import CorrectionParams, Corrector, keep_better
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import (
-    AssessedCounterfactual,
-    Certificate,
-    Diagnostics,
-    MemberOutcome,
-    PlanCertificate,
-    Reason,
-    Relaxation,
-)
+from app.recourse.result import AssessedCounterfactual, Certificate, Diagnostics, PlanCertificate, Reason, Relaxation
 from app.recourse.robustness.gelbrich import plan_bounds
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 

@@ -12,7 +12,7 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.method import Method, MethodParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PROMISE_NOT_KEPT, Diagnostics, Reason, RecourseResult, Status, Verdict
-from app.recourse.solve import Shared, answer_with
+from app.recourse.ways import Ways
 
 FUTURE_VALIDITY = "future_validity"
 """The knob of every method of a model with future models: the share of them that must accept the answer."""
@@ -60,16 +60,16 @@ def frontier(
     ModelOutputInvalid : the model broke its contract
     """
     started = time.perf_counter()
-    shared = Shared(problem)
+    ways = Ways(replace(problem, count=1), method)
     sign = 1 if parameter == FUTURE_VALIDITY else method.knobs[parameter]
     results: dict[float, RecourseResult] = {}
     for value in sorted(values, key=lambda value: sign * value, reverse=True):
         if parameter == FUTURE_VALIDITY:
-            answer = answer_with(shared, method, params, certificate, future_validity=value)
+            answer = ways.answer(params, certificate, future_validity=value, steps=False)
         else:
-            answer = answer_with(shared, method, replace(params, **{parameter: value}), certificate)
+            answer = ways.answer(replace(params, **{parameter: value}), certificate, steps=False)
         results[value] = _not_so_robust(answer) if answer.fallback else answer
-        shared.known.extend(results[value].counterfactuals)
+        ways.remember(results[value])
     robustness_and_cost = [
         (sign * value, result.counterfactuals[0].cost) for value, result in results.items() if result.counterfactuals
     ]
@@ -84,8 +84,8 @@ def frontier(
             for value in values
         ),
         diagnostics=Diagnostics(
-            model_calls=shared.meter.calls,
-            model_rows=shared.meter.rows,
+            model_calls=ways.calls,
+            model_rows=ways.rows,
             elapsed_ms=1e3 * (time.perf_counter() - started),
         ),
     )

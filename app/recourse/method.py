@@ -11,18 +11,15 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
 from app.errors import Fault
+from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.certificate import CertificateParams
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import MethodReport, Relaxation, SurrogateReport
 from app.recourse.surrogate.boundary import BoundarySample
-
-HAIR = 1e-6
-"""Share of the extra margin's unit by which a proposal exceeds its constraint, in case rounding fails the one on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,62 +56,6 @@ class MethodContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
-    """Unverified proposals for one counterfactual."""
-
-    propose: Callable[[Float[np.ndarray, "k"]], Float[np.ndarray, "m p"]]
-    """For each extra margin >= 0, increasing, the best legal raw row that exceeds the method's own constraint by it;
-    ends before the first extra margin that no legal row reaches."""
-    meets: Callable[[Float[np.ndarray, "n p"]], Bool[np.ndarray, "n"]]
-    """Which raw rows satisfy the method's own constraint without an extra margin, as far as the method can know."""
-    rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]
-    """How favourable the method expects raw rows to be; only the order counts."""
-    extra_margin_unit: float
-    """An extra margin that makes a difference, in units of the method's own constraint."""
-    is_optimal: bool = True
-    """Whether the row without an extra margin is optimal if the black box accepts it."""
-    proves_infeasible: bool = True
-    """Whether no proposal, even without an extra margin, proves that no legal row meets the method's own constraint."""
-    alternatives: Callable[[], Float[np.ndarray, "n p"]] | None = None
-    """Further legal raw rows for `objective` to choose from where the black box refuses the best one."""
-    nearest: Callable[[], Float[np.ndarray, "n p"]] | None = None
-    """Legal raw rows that come near to the method's own constraint; asked only where no row that meets it is accepted.
-    None for methods without such a constraint."""
-    nearness: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]] | None = None
-    """How near raw rows that miss the method's own constraint come to it; larger is nearer. None for `rank`."""
-    how_far: Callable[[Float[np.ndarray, "p"]], str | None] = lambda row_raw: None  # noqa: ARG005
-    """A sentence for people: how far a raw row gets where it misses the method's own constraint; None where it meets
-    it."""
-    objective: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]] | None = None
-    """What the method minimises over the rows that the black box accepts; None for the cost."""
-    shortfall: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]] | None = None
-    """By how much each accepted raw row, best first, misses a promise that only the black box can confirm: <= 0 where
-    it is kept, NaN where it was not measured. None for methods that promise only the model's acceptance."""
-    report: Callable[[Float[np.ndarray, "p"]], MethodReport | None] = lambda row_raw: None  # noqa: ARG005
-    """The method's report on a raw row that it, or `shortfall`, has seen."""
-    surrogate: SurrogateReport | None = None
-    relax: Callable[[], Relaxation | None] = lambda: None
-    """The constraint whose removal helps most; asked only where nothing is found."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanCandidates:
-    """Unverified proposals for a plan of several counterfactuals."""
-
-    count: int
-    """Requested number of members."""
-    rows_raw: Float[np.ndarray, "n p"]
-    """Legal raw rows: the plan that the method proposes, then replacements for members that are refused."""
-    choose: Callable[[Float[np.ndarray, "m p"]], Int[np.ndarray, "k"]]
-    """The best plan of at most `count` members among rows that the black box accepts: their indices, in order."""
-    rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]
-    """How favourable the method expects raw rows to be; only the order counts."""
-    surrogate: SurrogateReport | None = None
-    relax: Callable[[], Relaxation | None] = lambda: None
-    """The constraint whose removal helps most; asked only where nothing is found."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """One recourse method."""
 
@@ -127,8 +68,9 @@ class Method:
     None for methods that promise only the model's acceptance."""
     faults: Callable[[FeatureSpace, Any], Sequence[Fault]] = lambda space, params: ()  # noqa: ARG005
     """Faults of parameters for a model with these features; pointers into the parameters."""
-    weighs_costs: bool = True
-    """Whether cost weights affect the search; where they do not, the answer to a request with weights has a warning."""
+    weighs_costs: Callable[[Any], bool] = lambda params: True  # noqa: ARG005
+    """Whether cost weights affect the search with these parameters; where they do not, the answer to a request with
+    weights has a warning."""
     knobs: Mapping[str, int] = field(default_factory=dict)
     """Parameters that trade cost for robustness: 1 where a larger value is more robust, -1 where a smaller one is."""
     summary: str

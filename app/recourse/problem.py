@@ -145,6 +145,8 @@ class RecourseProblem:
     """Models that the lender might have after its next training; None where there are none."""
     future_validity: float | None = None
     """Share of the future models that must accept the answer, in (0, 1); None where none is requested."""
+    count: int = 1
+    """How many alternatives are asked for that differ in what is changed; of a plan, 1 leaves the method's own."""
     seed: int = 0
     deadline: float | None = None
     """`time.monotonic()` by which the answer is due; None for no limit."""

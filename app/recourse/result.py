@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
+
+from app.recourse.answer_part import AnswerPart
+from app.recourse.reports import MethodReport, SurrogateReport
 
 
 class Status(StrEnum):
@@ -61,37 +64,6 @@ NOTHING_PROPOSED = (
     "This does not prove that there is none."
 )
 """Instead of it where a search that is not exhaustive proposed nothing."""
-
-
-class MemberOutcome(StrEnum):
-    """Outcome of the correction of one member of a plan."""
-
-    CORRECTED = "corrected"
-    MET = "met"
-    NOT_SELECTED = "not_selected"
-    INFEASIBLE = "infeasible"
-    REFUSED = "refused"
-    NO_GAIN = "no_gain"
-    UNDECIDED = "undecided"
-
-
-OUTCOMES: dict[MemberOutcome, str] = {
-    MemberOutcome.CORRECTED: "The record was corrected.",
-    MemberOutcome.MET: "The record already meets the requirement.",
-    MemberOutcome.NOT_SELECTED: "Other members are more at risk; this record was not changed.",
-    MemberOutcome.INFEASIBLE: "No legal record within the limits of the correction meets its aim.",
-    MemberOutcome.REFUSED: "The model refuses every corrected record that was tried; this record was not changed.",
-    MemberOutcome.NO_GAIN: "The correction would not raise the validity of the plan; this record was not changed.",
-    MemberOutcome.UNDECIDED: "There was not enough time to show that a correction helps; this record was not changed.",
-}
-"""The public sentence of each outcome."""
-
-
-class AnswerPart:
-    """Part of what clients are sent as it is declared here; its fields and docstrings become the response schema."""
-
-    __slots__ = ()
-    __pydantic_config__: ClassVar[dict[str, object]] = {"use_attribute_docstrings": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,18 +130,25 @@ class JointCertificate(AnswerPart):
     """95 % confidence interval of the bound; use its lower end."""
 
 
+Basis: TypeAlias = Literal["versions", "trials"]
+"""What a correction rests on: earlier versions of the model, or trials with models of two halves of the records."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedFuture(AnswerPart):
-    """Share of future models after a correction: earlier retrainings of the model broke more than was told."""
+    """Share of future models after a correction: earlier versions, or models of other records, broke more than that."""
 
     probability: float
     """In [0, 1]; use it in place of the uncorrected one."""
     by: float
     """How much lower it is."""
+    basis: Basis
+    """`versions`: earlier versions and what the next of each kept; `trials`: models of one half of the records and what
+    a model of the other half kept."""
     promises: int
-    """Counterfactuals of earlier versions that the next version of each has checked."""
+    """Counterfactuals that a next version, or a model of the other half, has checked."""
     retrainings: int
-    """Those next versions; few of them determine the correction only roughly."""
+    """Those next versions or models; few of them determine the correction only roughly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,12 +166,17 @@ class FutureCertificate(AnswerPart):
     asked: float | None
     """The `future_validity` of the request; null where it set none."""
     corrected: CorrectedFuture | None = None
-    """Null where earlier retrainings broke no more than was told, or there is too little to compare."""
+    """Null where no more was broken than the probability says, or there is too little to compare."""
+
+    @property
+    def promised(self) -> float:
+        """What can be counted on: the corrected probability where there is one."""
+        return self.probability if self.corrected is None else self.corrected.probability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFutureCertificate(AnswerPart):
-    """Share of the held-back future models that accept the members of a plan."""
+    """Shares of the held-back future models that accept all members of a plan, and at least one."""
 
     all: float
     """Share that accepts every member."""
@@ -200,6 +184,8 @@ class PlanFutureCertificate(AnswerPart):
     """95 % confidence interval of it (Clopper-Pearson)."""
     any: float
     """Share that accepts at least one member."""
+    any_interval: tuple[float, float]
+    """95 % confidence interval of it."""
     models: int
     source: str
     asked: float | None
@@ -216,48 +202,14 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InvalidationReport(AnswerPart):
-    """How often noise makes the decision unfavourable, against the target of the request (method `probe`)."""
+class Step:
+    """One change, made after those of the steps before it: the index of its feature, and the record then."""
 
-    kind: Literal["invalidation"] = "invalidation"
-    estimator: str
-    """What the search used: `closed_form`, `monte_carlo` or `tree`."""
-    target: float
-    """`target_invalidation_rate` of the request."""
-    rate: float
-    """Share of noisy copies of this record that the model refused."""
-    interval: tuple[float, float]
-    """95 % confidence interval of `rate`."""
-    samples: int
-    """Number of noisy copies."""
-    fidelity: float | None = None
-    """For the estimator `tree`: share of samples on which the tree and the model agree; else null."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TradeOffReport(AnswerPart):
-    """Loss plus cost under the worst model and under the predicted one (methods that weigh both)."""
-
-    kind: Literal["trade_off"] = "trade_off"
-    cost_weight: float
-    """Weight of the cost, given or chosen automatically."""
-    theta_scale: float
-    """Length of the weights on the logit scale; radii and predictions are in these units."""
-    objective: float
-    """The method's objective at this record."""
-    optimum: float
-    """Least objective of any legal record, whether or not the model accepts it."""
-    worst: float
-    """Loss plus cost under the worst model within the radius."""
-    predicted: float | None
-    """Loss plus cost under the predicted model; null without a prediction."""
-    robustness: float
-    """`worst` minus the least that is possible."""
-    consistency: float | None
-    """`predicted` minus the least that is possible."""
-
-
-MethodReport: TypeAlias = InvalidationReport | TradeOffReport
+    feature: int
+    row_raw: Float[np.ndarray, "p"]
+    score: float | None
+    """None where the model gave no finite score."""
+    probability: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +231,8 @@ class Counterfactual:
     """The method's own figures; None for methods that have none beyond the certificate."""
     future: FutureCertificate | None = None
     """None where the model has no future models."""
+    steps: tuple[Step, ...] | None = None
+    """The changes in the order in which each helps most; None for a single change, or where the model was not asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +251,8 @@ class AssessedCounterfactual:
     """No method made it."""
     future: FutureCertificate | None = None
     """None where the model has no future models."""
+    steps: None = None
+    """No order was looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +270,7 @@ class PlanCertificate:
     diversity: float
     """Determinant of ``1/(1 + distance)`` between the members: 0 for equal ones, towards 1 for distant ones."""
     future: PlanFutureCertificate | None = None
-    """None where the model has no future models."""
+    """What future models say about all members together; None where the model has no future models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,10 +278,10 @@ class Relaxation(AnswerPart):
     """The constraint of the request whose removal helps most."""
 
     constraint: str
-    """`immutable`, `direction`, `bounds`, `max_change`, `least_change`, `max_changes` or `horizon_months`: always one
-    that the request sets."""
+    """`immutable`, `direction`, `bounds`, `max_change`, `least_change`, `max_changes`, `horizon_months`, `exclude` or
+    `must_include`: always one that the request sets."""
     feature: str | None
-    """The feature it binds; null for `max_changes` and `horizon_months`."""
+    """The feature it binds; null for `max_changes`, `horizon_months` and sets of features that `exclude` names."""
     sufficient: bool
     """Whether removing it alone makes a favourable record possible under the local model."""
     text: str
@@ -342,21 +298,6 @@ class Verdict:
     """The legal record that came nearest: of those that the black box refuses the one with the highest score, or of
     those that it accepts the one that misses the method's own promise least."""
     relax: Relaxation | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurrogateReport(AnswerPart):
-    """How well the local linear surrogate approximates the model."""
-
-    kind: str
-    """How the surrogate was fitted."""
-    worst_case_accuracy: float | None
-    """Over all distributions whose class moments lie in the ambiguity sets, in [0, 1]; null for surrogates other than
-    minimax probability machines."""
-    fidelity: float
-    """Share of the boundary samples on which surrogate and model agree; in [0, 1]."""
-    samples: int
-    """Number of boundary samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,6 +328,8 @@ class RecourseResult:
     """Present iff `status` is `not_found`."""
     fallback: bool = False
     """Whether the counterfactuals may miss the method's own constraint; `warnings` explains it."""
+    misses: bool = False
+    """Whether the counterfactual is known to miss it; False of plans."""
     surrogate: SurrogateReport | None = None
     diagnostics: Diagnostics
     warnings: tuple[str, ...] = ()

@@ -1,13 +1,14 @@
 """Future models of registered versions: jobs that make them, on request or where a label is there to train on."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 
 from app.compute.answers import Json
 from app.compute.messages import model_payload
-from app.errors import RecourseError, RehearsalFailed
+from app.errors import ModelUnusable, RecourseError, RehearsalFailed, UnknownModel
 from app.futures.plan import choices_of
-from app.futures.rehearse import abandon, begin
+from app.futures.rehearse import abandon, begin, give_up
 from app.futures.store import status
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
@@ -20,6 +21,8 @@ from app.settings import Settings
 
 REHEARSAL_S = 12 * 3600.0
 """Time for one attempt to make the future models of a version; what it has made is kept."""
+
+CANCELLED = "The rehearsal was cancelled. Start it again with the same choices, and it goes on where it was."
 
 
 class Rehearsals:
@@ -54,10 +57,15 @@ class Rehearsals:
             raise RehearsalFailed(f"The directory of {model.name} cannot be written: {error.strerror}") from error
         payload = {"model": model_payload(self._models.ref(model)), "choices": choices}
         try:
-            return await self._jobs.submit(FUTURES, payload, timeout_s=REHEARSAL_S)
+            return await self._jobs.submit(FUTURES, payload, timeout_s=REHEARSAL_S, about=model.name)
         except RecourseError:
             abandon(model)
             raise
+
+    def ended(self, name: str, sentence: str) -> None:
+        """Note why the job of a version has ended without an answer, so that its models do not seem on their way."""
+        with suppress(UnknownModel, ModelUnusable):
+            give_up(self._models.find(name, include_inactive=True), sentence)
 
     # --- by itself ---
 

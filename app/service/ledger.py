@@ -9,7 +9,7 @@ from typing import cast
 from app.compute import audits
 from app.compute.answers import Json, encoded, identity, plain
 from app.compute.entries import personal_data, promised
-from app.errors import JobUnfinished, RecourseError, UnknownModel, UnknownRecourse
+from app.errors import Erased, Fault, InvalidRequest, JobUnfinished, RecourseError, UnknownModel, UnknownRecourse
 from app.jobs.ids import RECOURSE_ID
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
@@ -49,6 +49,46 @@ class GivenRecourse:
             answer["plan"]["validity"] = result["plan"]["validity"]
             return encoded(answer)
         return kept
+
+    async def changed_sets(self, ids: Sequence[str], model: str) -> tuple[tuple[str, ...], ...]:
+        """The sets of features that counterfactuals of earlier answers change, what time changes by itself aside.
+
+        Parameters
+        ----------
+        ids : of answers, or with ``/2`` of the counterfactual of that rank
+        model : id of the model that gave them
+
+        Raises
+        ------
+        InvalidRequest : an id is not in the ledger, was erased, or is of another model; with every fault
+        LedgerUnavailable : the ledger cannot be read
+        """
+        sets: list[tuple[str, ...]] = []
+        faults: list[Fault] = []
+        for i, one in enumerate(ids):
+            recourse_id, _, rank = one.partition("/")
+            pointer = f"/exclude/ids/{i}"
+            try:
+                record = await self._find(recourse_id)
+                found = json.loads(personal_data(record).answer)["counterfactuals"]
+            except UnknownRecourse:
+                faults.append(Fault(pointer, "is not the id of an answer in the ledger"))
+                continue
+            except Erased:
+                faults.append(Fault(pointer, "is the id of an answer that was erased"))
+                continue
+            if record.entry.model != model:
+                faults.append(Fault(pointer, f"is the id of an answer of another model than {model}"))
+                continue
+            if "/" in one:
+                found = [each for each in found if str(each["rank"]) == rank]
+                if not found:
+                    faults.append(Fault(pointer, "is not the rank of a counterfactual of that answer"))
+            changed = [tuple(c["feature"] for c in each["changes"] if not c["by_time"]) for each in found]
+            sets += [some for some in changed if some]
+        if faults:
+            raise InvalidRequest(faults=faults)
+        return tuple(sets)
 
     async def newest(self, limit: int, *, reference: str | None, before: str | None) -> list[Json]:
         """What was given, newest first; those before the id `before`."""

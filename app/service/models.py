@@ -6,7 +6,6 @@ from typing import Any
 
 from app.compute import tasks
 from app.compute.answers import Json, identity, plain
-from app.compute.child import Need
 from app.compute.lane import Lane
 from app.compute.messages import ModelRef, Store
 from app.errors import Fault, InvalidRequest, UnknownModel
@@ -90,8 +89,7 @@ class Models:
         """
         timeout_s = (timeout_ms or self._settings.default_deadline_ms) / 1000.0
         ref = self.ref(model)
-        need = Need(model.name, tasks.ready, (ref,))
-        found = await self._lane.run(work, ref, *args, timeout_s=timeout_s, need=need)
+        found = await self._lane.run(work, ref, *args, timeout_s=timeout_s, need=tasks.need_of(ref))
         self._metrics.asked(model.id, found)
         return found
 
@@ -108,13 +106,15 @@ class Models:
         return _summary(self._registry.find(name, include_inactive=True))
 
     async def schema(self, name: str) -> Json:
-        """The features of a model, and a record to try."""
+        """The features of a model, and records to try."""
         model = self.find(name)
+        samples = await self.ask(model, tasks.samples)
         return {
             "model": plain(identity(model)),
             "features": [_describe(feature) for feature in model.space.schema],
             "rules": [rule.text for rule in model.rules],
-            "sample": await self.ask(model, tasks.sample),
+            "sample": samples[0] if samples else None,
+            "samples": samples,
         }
 
     async def predict(self, name: str, records: Sequence[Mapping[str, object]]) -> Json:
@@ -161,6 +161,10 @@ def _describe(feature: Feature) -> Json:
         "protected": feature.protected,
         "moves_with_time": None if feature.moves_with_time is None else feature.moves_with_time.per_year,
         "advice": plain(feature.advice),
+        "provide_cost": feature.provide_cost if feature.provide else None,
+        "takes": plain(feature.takes),
+        "max_change": None if feature.max_change is None else plain(feature.max_change),
+        "least_change": feature.least_change,
     }
 
 

@@ -7,16 +7,18 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from app.access import Access
-from app.compute import use_cases
+from app.compute import tasks, use_cases
 from app.compute.answers import Frame, Json, identity, plain
 from app.compute.entries import entry_of, request_of
 from app.compute.lane import Lane
 from app.compute.messages import Case, Question, Store, ValidityQuestion, job_payload
+from app.compute.quarantine import Quarantine
 from app.compute.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
-from app.errors import Fault, LaneTimeout, NotReady
+from app.errors import Fault, LaneTimeout, NotReady, RecourseError
 from app.jobs.batch import lines as batch_lines
 from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, Job
@@ -26,7 +28,7 @@ from app.metrics import Metrics
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
 from app.service.calibrations import Calibrations
-from app.service.futures import Rehearsals
+from app.service.futures import CANCELLED, Rehearsals
 from app.service.ledger import GivenRecourse
 from app.service.models import Models
 from app.service.queries import Rows, Terms
@@ -55,12 +57,23 @@ class Service:
     def __init__(self, settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
         self.settings = settings
         store = Store.of(settings, ledger=database_url(settings, LEDGER))
-        self._lane = Lane("sync", settings.lanes_sync, use_cases.prepare, (store,))
+        self.quarantine = Quarantine(store.open().released)
+        lane = partial(
+            Lane,
+            prepare=use_cases.prepare,
+            needs=lambda: tasks.needs(store),
+            memory_mb=settings.child_memory_mb,
+            load_s=settings.model_load_s,
+            quarantine=self.quarantine,
+        )
+        self._lane = lane("sync", settings.lanes_sync)
         # Requests have priority over jobs.
-        self._bounds = Lane("bounds", settings.lanes_bounds, use_cases.prepare, (store,), nice=10)
-        self.metrics = Metrics(lambda: {lane.name: lane.state() for lane in (self._lane, self._bounds)})
+        self._bounds = lane("bounds", settings.lanes_bounds, nice=10)
+        self.metrics = Metrics(
+            lambda: {lane.name: lane.state() for lane in (self._lane, self._bounds)}, self.quarantine.names
+        )
         self.models = Models(settings, store, self._lane, self.metrics)
-        self.jobs = Jobs(settings, self._bounds, store, kinds, self._finish, self._keep, self.metrics)
+        self.jobs = Jobs(settings, self._bounds, store, kinds, self._finish, self._fail, self._keep, self.metrics)
         self.ledger = Recorder(settings, self._forget)
         self.given = GivenRecourse(self.ledger, self.jobs, self.models)
         self.rehearsals = Rehearsals(settings, self.models, self.jobs)
@@ -112,6 +125,7 @@ class Service:
         """
         if terms.store:
             self.ledger.require()
+        question = await self._excluding(question, terms)
         model, question, frame = self._checked(name, question, applicant, terms, counterfactuals)
         answer = await self._computed(name, model, question, frame, terms)
         await self._pursue(model, question, answer)
@@ -132,12 +146,13 @@ class Service:
         UnknownModel, ModelUnusable, InvalidRequest : as `ask`
         NotReady : the job store cannot be reached
         """
+        question = await self._excluding(question, terms)
         model, question, frame = self._checked(name, question, applicant, terms, counterfactuals)
         payload = job_payload(self.models.ref(model), question, plain(frame))
         payload["request"] = self._request(model, question, terms) if terms.store else None
         timeout_s = USE_CASES[name].job_s or self._deadline_ms(terms) / 1000.0
         recourse = frame.id if name == RECOURSE else None
-        return await self.jobs.submit(name, payload, timeout_s=timeout_s, recourse=recourse)
+        return await self.jobs.submit(name, payload, timeout_s=timeout_s, about=recourse)
 
     async def submit_batch(self, question: Question, terms: Terms, rows: Rows) -> Job:
         """Recourse for many applicants, always as a job; row `i` has the seed of the question plus `i`.
@@ -149,6 +164,7 @@ class Service:
         """
         if terms.store:
             self.ledger.require()
+        question = await self._excluding(question, terms)
         return await self.jobs.submit_batch(BATCH, self.batch_payload(question, terms), rows)
 
     def batch_payload(self, question: Question, terms: Terms) -> Json:
@@ -185,7 +201,21 @@ class Service:
             created_at=timestamp(created),
             expires_at=timestamp(created + timedelta(days=self.settings.valid_days)),
         )
-        return model, replace(self._valid(question), **dict(zip(reading, read, strict=False))), frame
+        question = replace(self._valid(question), **dict(zip(reading, read, strict=False)))
+        if isinstance(question, Question) and question.wishes.must_include:
+            use_cases.actions_of(model.space, question)  # refuses what this applicant cannot change
+        return model, question, frame
+
+    async def _excluding(self, question: Asked, terms: Terms) -> Asked:
+        """The question with the sets of features that earlier answers change, in the place of their ids."""
+        if not terms.exclude_ids or not isinstance(question, Question):
+            return question
+        model = self.models.find(terms.model, pointer="/model")
+        sets = await self.given.changed_sets(terms.exclude_ids, model.id)
+        known = set(model.space.names)
+        exclude = question.wishes.exclude
+        sets = tuple(dict.fromkeys((*exclude.sets, *(some for some in sets if known.issuperset(some)))))
+        return replace(question, wishes=replace(question.wishes, exclude=replace(exclude, sets=sets)))
 
     def _valid(self, question: Asked) -> Asked:
         """The question with the validity of its answer, which is how long the answer may take."""
@@ -212,7 +242,7 @@ class Service:
             payload = job_payload(self.models.ref(model), _given(model, question, answer), plain(frame))
             # Without the job store the bracket is the whole answer, and says so.
             with suppress(NotReady):
-                job = await self.jobs.submit(VALIDITY, payload, timeout_s=BOUNDS_S, recourse=answer.get("id"))
+                job = await self.jobs.submit(VALIDITY, payload, timeout_s=BOUNDS_S, about=answer.get("id"))
                 plan["validity"] |= {"status": "pending", "job": job.address}
 
     @property
@@ -260,6 +290,18 @@ class Service:
         # A result that was computed again after a crash is not the recorded one: its timings differ.
         return await self.given.recorded(result["id"])
 
+    async def _fail(self, kind: str, payload: Json, error: RecourseError) -> None:
+        """Note a rehearsal that failed without having noted it itself, such as one whose child was killed."""
+        if kind == FUTURES:
+            self.rehearsals.ended(payload["model"]["name"], error.sentence)
+
+    async def cancel(self, job_id: str) -> Job:
+        """Cancel a job and stop its computation. Idempotent. Raises `UnknownJob`, `JobFinished`, `NotReady`."""
+        job = await self.jobs.cancel(job_id)
+        if job.kind == FUTURES and job.about is not None:
+            self.rehearsals.ended(job.about, CANCELLED)
+        return job
+
     async def _forget(self, records: Sequence[LedgerRecord]) -> None:
         await self.given.forget(records)
 
@@ -275,10 +317,10 @@ class Service:
         if faults := [Fault("", sentence) for sentence in problems.values() if sentence]:
             raise NotReady(faults=faults)
         return {
-            "status": "ready",
+            "status": "degraded" if self.quarantine.names() else "ready",
             "models": self.models.active(),
             "workers": self._lane.warm,
-            "warnings": self.models.warnings(),
+            "warnings": self.quarantine.warnings() + self.models.warnings(),
         }
 
     async def measured(self) -> bytes:

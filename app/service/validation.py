@@ -8,6 +8,7 @@ from app.compute.messages import Case, Question
 from app.errors import Fault, InvalidRequest, UnknownModel
 from app.futures.store import status
 from app.recourse.actions.constraints import check_constraints
+from app.recourse.actions.wishes import check_wishes
 from app.recourse.certificate import CertificateParams, check_moments, check_noise
 from app.recourse.solve import METHODS
 from app.registry.version import RegisteredModel
@@ -39,6 +40,7 @@ def checks(models: Models, model: RegisteredModel, question: Case) -> list[Check
         lambda: _check_certificate(model, question.certificate),
     ]
     if isinstance(question, Question):
+        found.append(lambda: check_wishes(model.space, question.wishes, question.constraints))
         found.append(partial(_check_method, models, model, question))
         if question.needs_future_models:
             found.append(partial(_check_futures, model))

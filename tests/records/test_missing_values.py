@@ -1,6 +1,9 @@
 """Missing values and special codes, in every format that can have them, with every method."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +27,27 @@ class Registered:
     refused: list[Record]
 
 
-@pytest.fixture(scope="module", params=FORMATS)
-def registered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Registered:
+@pytest.fixture(scope="module")
+def registered_as(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Registered]:
+    """The model in a format, trained when a test first asks for it."""
+
+    @cache
+    def of(format: str) -> Registered:
+        table, repaid = records()
+        model = FORMATS[format](table, repaid)
+        directory = tmp_path_factory.mktemp(format)
+        loaded = Registry(directory / "store").register(model.write(directory / "model", table, repaid)).load()
+        others, _ = records(seed=1)
+        refused = model.score(others) < 0.45
+        return Registered(model, loaded, [record for record, no in zip(others, refused, strict=True) if no])
+
+    return of
+
+
+@pytest.fixture(params=FORMATS)
+def registered(request: pytest.FixtureRequest, registered_as: Callable[[str], Registered]) -> Registered:
     pytest.importorskip({"linear": "sklearn"}.get(request.param, request.param))
-    table, repaid = records()
-    model = FORMATS[request.param](table, repaid)
-    directory = tmp_path_factory.mktemp(request.param)
-    loaded = Registry(directory / "store").register(model.write(directory / "model", table, repaid)).load()
-    others, _ = records(seed=1)
-    return Registered(model, loaded, [record for record in others if model.score([record])[0] < 0.45])
+    return registered_as(request.param)
 
 
 def test_the_service_scores_what_the_library_scores(registered: Registered) -> None:
@@ -47,7 +62,16 @@ def test_the_service_scores_what_the_library_scores(registered: Registered) -> N
     assert [space.record(row_raw) for row_raw in rows_raw] == table
 
 
-@pytest.mark.parametrize("method", METHODS)
+QUICK = {"linear", "xgboost"}
+"""With every method: a format with columns that say what is missing, and one that takes NaN. Others with the first."""
+
+CASES = [
+    pytest.param(name, method, marks=[] if name in QUICK or method == next(iter(METHODS)) else [pytest.mark.slow])
+    for name, method in product(FORMATS, METHODS)
+]
+
+
+@pytest.mark.parametrize(("registered", "method"), CASES, indirect=["registered"])
 def test_states_stay_and_answers_are_true(registered: Registered, method: str) -> None:
     """A missing value stays missing, a special code stays, and nobody is moved into either."""
     loaded, chosen = registered.loaded, METHODS[method]

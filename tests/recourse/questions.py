@@ -205,3 +205,16 @@ def questions(draw: st.DrawFn, *, with_rules: bool = False, bounded: bool = Fals
         model=LinearModel(w, draw(eighths(-6, 2))),
         timing=draw(TIMINGS),
     )
+
+
+def without(question: Question, constraint: str, name: str | None) -> Question:
+    """The same question without one constraint."""
+    c = question.constraints
+    if constraint == "horizon_months":
+        return replace(question, timing=replace(question.timing, horizon_months=None))
+    if constraint == "max_changes":
+        return replace(question, constraints=replace(c, max_changes=None))
+    if constraint == "immutable":
+        return replace(question, constraints=replace(c, immutable=tuple(one for one in c.immutable if one != name)))
+    kept = {key: value for key, value in getattr(c, constraint).items() if key != name}
+    return replace(question, constraints=replace(c, **{constraint: kept}))

@@ -140,12 +140,13 @@ def test_noisy_copies_take_exactly_one_more_call() -> None:
     (found,) = with_.counterfactuals
     assert found.certificate is not None
     told = found.certificate.noise
-    assert told.monte_carlo == (linear_score(spy.asked[-1]) < 0.0).mean()
+    (copies,) = (X for X in spy.asked if len(X) == 4000)
+    assert told.monte_carlo == (linear_score(copies) < 0.0).mean()
     assert told.closed_form is not None
     assert told.monte_carlo == pytest.approx(told.closed_form, abs=5 * 0.5 / math.sqrt(4000))
     assert told.interval is not None
     assert told.interval[0] <= told.monte_carlo <= told.interval[1]
-    np.testing.assert_array_equal(spy.asked[-1][:, 2:], np.tile(found.row_raw[2:], (4000, 1)))
+    np.testing.assert_array_equal(copies[:, 2:], np.tile(found.row_raw[2:], (4000, 1)))
 
 
 def test_noise_is_for_numbers() -> None:
@@ -251,11 +252,15 @@ def test_where_all_samples_decide_alike_there_is_none_and_a_warning() -> None:
 def test_a_deadline_before_the_noisy_copies_costs_their_rate_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     (quiet,) = answer(linear()[0]).counterfactuals
     calls = answer(linear()[0]).diagnostics.model_calls
+    assert calls is not None
+    assert quiet.steps is not None, "the last call"
+    calls -= 1
     problem, spy = Clock.installed(monkeypatch).limit(linear(), calls=calls)
     result = answer(problem, noise_samples=100)
     (found,) = result.counterfactuals
     assert len(spy.asked) == calls
     assert found.certificate == quiet.certificate
+    assert found.steps is None
     (warning,) = result.warnings
     assert warning.startswith("Noisy copies were not measured on the model.")
 

@@ -14,9 +14,10 @@ import pytest
 from jaxtyping import Float
 
 from app.recourse.actions.constraints import Bounds
+from app.recourse.candidates import Candidates
 from app.recourse.fallback import NEAREST_WARNING
 from app.recourse.frontier import frontier
-from app.recourse.method import Candidates, Method
+from app.recourse.method import Method
 from app.recourse.methods.learning_augmented import ShiftPrediction
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.problem import RecourseProblem
@@ -132,6 +133,7 @@ def test_every_knob_is_checked() -> None:
 
 
 SLOW = {
+    ("robust_projection", "weight_radius", loans, False),
     ("robust_projection", "weight_radius", loans, True),
     ("robust_projection", "weight_radius", steps, False),
     ("robust_projection", "weight_radius", steps, True),

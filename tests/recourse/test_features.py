@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from app.recourse.features import (
     Feature,
     FeatureSpace,
     FeatureType,
+    Missing,
     fit_encoding,
     parse_column,
     schema_faults,
@@ -312,3 +314,36 @@ def test_sound_descriptions_have_no_faults_and_names_differ() -> None:
 @given(spaces())
 def test_random_schemas_are_sound(space: FeatureSpace) -> None:
     assert schema_faults(space.features) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"type": "continuous", "min": -5, "max": 1e6},
+        {"type": "integer", "min": 0, "missing": "nan", "special": {-9: "none"}},
+        {"type": "ordinal", "categories": ("1", "2", "10")},
+        {"type": "binary", "missing": "fill", "fill": "yes", "categories": ("no", "yes")},
+        {"type": "binary"},
+    ],
+    ids=lambda options: options["type"],
+)
+def test_a_column_reads_as_its_cells_do(options: dict[str, Any]) -> None:
+    """At once and by parts, numbers and faults are those of each cell by itself."""
+    options = {**options, "type": FeatureType(options["type"])}
+    if "missing" in options:
+        options["missing"] = Missing(options["missing"])
+    feature = Feature(name="a", **options)
+    plain = ["1", "2", "10", "3.5", "-9", "-4", "7e2", "0", " 5", "no", "yes", "true", "False"]
+    odd = ["", "x", "nan", "inf", "1e17", "-1e300", "1_000", "99999999999999999", 1, 1.0, True, None]
+    rng = np.random.default_rng(0)
+    for pool in (plain[:8], plain, plain + odd):
+        texts = [pool[k] for k in rng.integers(len(pool), size=200)]
+        found, bad = parse_column(feature, texts)
+        alone = [parse_column(feature, [text]) for text in texts]
+        expected = {i: text for i, (_, faults) in enumerate(alone) for _, text in faults}
+        assert dict(bad) == expected
+        good = [i for i in range(len(texts)) if i not in expected]
+        assert found[good].tolist() == [float(alone[i][0][0]) for i in good]
+        for i in good:
+            if isinstance(texts[i], str) and feature.is_number and texts[i]:
+                assert found[i] == feature.parse(float(texts[i]))

@@ -132,3 +132,20 @@ def test_records_that_were_brought_are_told_their_share_too() -> None:
     assert found.plan.future is not None
     assert found.plan.future.all == accepted.all(axis=0).mean()
     assert found.plan.future.any == accepted.any(axis=0).mean()
+    assert found.plan.future.any_interval == clopper_pearson(int(accepted.any(axis=0).sum()), accepted.shape[1])
+    assert found.plan.future.models == accepted.shape[1]
+
+
+def test_several_ways_are_judged_together_by_future_models() -> None:
+    problem = replace(question(REJECTED[0], None), count=3)
+    method = METHODS["robust_mpm"]
+    found = solve(problem, method, method.params(), CertificateParams())
+    assert len(found.counterfactuals) > 1
+    rows = np.array([one.row_raw for one in found.counterfactuals])
+    accepted = FUTURES.held_back.score_all(LOAN.encode(rows)) >= 0
+    plan = found.plan
+    assert plan is not None
+    assert plan.future is not None
+    assert (plan.future.all, plan.future.any) == (accepted.all(axis=0).mean(), accepted.any(axis=0).mean())
+    assert 0.0 <= plan.lower <= plan.upper <= 1.0
+    assert solve(replace(problem, count=1), method, method.params(), CertificateParams()).plan is None

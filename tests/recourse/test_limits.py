@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 from jaxtyping import Float
 
 from app.recourse.actions.action_set import action_set
+from app.recourse.actions.advice_ranges import LEAST_SHARE, least_worth
 from app.recourse.actions.constraints import Bounds, Constraints
-from app.recourse.actions.ranges import LEAST_SHARE, least_worth
 from app.recourse.actions.timing import Timing
 from app.recourse.features import (
     Advice,
@@ -73,8 +74,23 @@ def check(problem: RecourseProblem, result: RecourseResult) -> None:
         assert one.cost == pytest.approx(oracle.cost(A.space, fact, still))
 
 
-@pytest.mark.parametrize("timing", [Timing(), Timing(horizon_months=5), Timing(horizon_months=15, sequential=True)])
-@pytest.mark.parametrize("name", METHODS)
+FOREVER, SOON, ONE_AFTER_THE_OTHER = TIMINGS = [
+    Timing(), Timing(horizon_months=5), Timing(horizon_months=15, sequential=True),
+]  # fmt: skip
+SLOW = {
+    ("roar", FOREVER), ("wachter", FOREVER), ("wachter", ONE_AFTER_THE_OTHER),
+    ("learning_augmented", FOREVER), ("learning_augmented", ONE_AFTER_THE_OTHER),
+    ("roar", TIMINGS[-1]), ("copa", FOREVER), ("copa", TIMINGS[-1]), ("dice", FOREVER), ("dice", TIMINGS[-1]),
+}  # fmt: skip
+"""Hundreds of programs each; the programs of these methods are those of `loss_and_cost`."""
+
+LIMITS = [
+    pytest.param(name, timing, id=f"{name}-{k}", marks=[pytest.mark.slow] if (name, timing) in SLOW else [])
+    for name, (k, timing) in product(METHODS, enumerate(TIMINGS))
+]
+
+
+@pytest.mark.parametrize(("name", "timing"), LIMITS)
 def test_no_answer_breaks_a_limit(name: str, timing: Timing) -> None:
     method, found = METHODS[name], 0
     constraints = Constraints(bounds={"months": Bounds(max=36)}, max_change={"rate": MaxChange(absolute=0.4)})

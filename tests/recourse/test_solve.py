@@ -16,9 +16,9 @@ from jaxtyping import Float
 from app.errors import ModelOutputInvalid, SolverFailed
 from app.recourse.actions.constraints import Bounds, Direction
 from app.recourse.actions.rules import LinearRule
+from app.recourse.candidates import Candidates
 from app.recourse.fallback import FALLBACK_WARNING
 from app.recourse.features import Change, FeatureSpace
-from app.recourse.method import Candidates
 from app.recourse.methods.robust_mpm import METHOD, RobustMpmParams
 from app.recourse.models.black_box import Output
 from app.recourse.models.tree_boxes import Boxes

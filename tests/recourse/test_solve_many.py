@@ -12,6 +12,7 @@ import pytest
 from app.errors import ModelOutputInvalid, ModelUnavailable, RecourseError
 from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
+from app.recourse.method import Yields
 from app.recourse.methods import METHODS
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Reason, RecourseResult, Status
@@ -57,7 +58,13 @@ def comparable(outcome: Outcome) -> object:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if method.yields is Yields.PLAN else [])
+        for name, method in METHODS.items()
+    ],
+)
 @pytest.mark.parametrize("raw", [False, True])
 def test_each_answer_is_the_one_that_the_applicant_alone_would_have_had(name: str, raw: bool) -> None:
     predict = (lambda rows_raw: by_columns(LOAN.encode(rows_raw))) if raw else by_columns

@@ -1,24 +1,35 @@
 """What one person can change: the model's own limits, tightened by the request, seen from the person's record.
 
 An `ActionSet` describes the legal counterfactuals of one applicant. Each feature stays, or takes a value that may be
-proposed (`app.recourse.actions.ranges`): numbers, ordinals and binaries from `lower_raw` to `below_raw` or from
+proposed (`app.recourse.actions.advice_ranges`): numbers, ordinals and binaries from `lower_raw` to `below_raw` or from
 `above_raw` to `upper_raw`, on a lattice where the schema has one; categories one of `levels`. At most `max_changes`
 features differ from the factual; rules hold between features; there is time for all changes
-(`app.recourse.actions.timing`). Nothing forces a change: every value of the factual is legal.
+(`app.recourse.actions.timing`). Nothing forces a change but the wishes of the person (`app.recourse.actions.wishes`):
+every other value of the factual is legal.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from app.recourse.actions.advice_ranges import (
+    Limit,
+    Range,
+    arrays_of,
+    lattice_points,
+    least_worth,
+    limits_of_all,
+    range_of,
+    tick_slack,
+)
 from app.recourse.actions.constraints import Constraints, check_constraints
-from app.recourse.actions.ranges import Limit, Range, least_worth, limits_of, range_of, tick_slack
+from app.recourse.actions.inclusion import check_inclusion
 from app.recourse.actions.rules import Rule
-from app.recourse.actions.timing import Clock, Timing, clock, distance_within
+from app.recourse.actions.timing import Clock, Timing, clock
+from app.recourse.actions.wishes import Wishes, check_wishes
 from app.recourse.features import Advice, FeatureSpace
 
 
@@ -67,6 +78,16 @@ class ActionSet:
     """As in `action_set`."""
     given: tuple[int, ...] = ()
     """Features whose missing values this person provides, `factual_raw` having typical ones (`actions.providing`)."""
+    wishes: Wishes = field(default_factory=Wishes)
+    """Of the request; what is not proposed for single features is already applied to the ranges."""
+    included: Mapping[int, float | None] = field(default_factory=dict)
+    """Features that change in every legal row, with the raw number that they change to where one is given."""
+    barred: tuple[tuple[int, ...], ...] = ()
+    """Sets of features that do not all change in one row."""
+    begun: Mapping[int, float] = field(default_factory=dict)
+    """Features whose change has been made in `factual_raw`, and what that costs (`actions.beginning`)."""
+    beginning: "ActionSet | None" = None
+    """This set before these changes were made."""
 
     @property
     def max_changes(self) -> int | None:
@@ -85,7 +106,8 @@ class ActionSet:
     @property
     def is_coupled(self) -> bool:
         """Whether more than ranges, lattices, categories and a cap decides what is legal."""
-        return bool(self.rules) or self.clock.is_shared or self.has_holes
+        counts_begun = bool(self.begun) and self.max_changes is not None
+        return bool(self.rules) or self.clock.is_shared or self.has_holes or counts_begun
 
     @property
     def has_gaps(self) -> bool:
@@ -98,15 +120,17 @@ class ActionSet:
 
         Never what the lender has fixed, nor a feature that is never advice.
         """
+        if self.beginning is not None:
+            return [replace(one, actions=self._begun_like(one.actions)) for one in self.beginning.relaxed()]
         found: list[Relaxed] = []
         for j, (feature, limits) in enumerate(zip(self.space.features, self._limits(), strict=True)):
             for name in dict.fromkeys(limit.name for limit in limits if limit.asked):
                 others = [limit for limit in limits if not (limit.asked and limit.name == name)]
                 wider = range_of(feature, float(self.factual_raw[j]), others)
-                if name != "horizon_months" and wider != self._range(j):
+                if name != "horizon_months" and wider != self.range(j):
                     text = f"Relaxing the {name} constraint on {feature.title} would help most."
                     found.append(
-                        Relaxed(constraint=name, feature=feature.name, text=text, actions=self._with({j: wider}))
+                        Relaxed(constraint=name, feature=feature.name, text=text, actions=self.ranged({j: wider}))
                     )
         if self.max_changes is not None:
             uncapped = replace(self, constraints=replace(self.constraints, max_changes=None))
@@ -118,28 +142,42 @@ class ActionSet:
             found.append(more)
         return found
 
+    def _begun_like(self, others: "ActionSet") -> "ActionSet":
+        """Another set of the same person after the changes that have been made in this one."""
+        ranges = {j: self.range(j) for j in self.begun}
+        return replace(
+            others.ranged(ranges), factual_raw=self.factual_raw, weights=self.weights, included={}, begun=self.begun,
+            beginning=others,
+        )  # fmt: skip
+
     def _limits(self) -> list[list[Limit]]:
-        return _limits(
-            self.space, self.factual_raw, self.constraints, self.clock.months,
+        return limits_of_all(
+            self.space, self.factual_raw, self.constraints, self.clock.months, self.wishes.exclude,
             horizon_is_asked=self.timing.horizon_months is not None, least_share=self.least_share,
         )  # fmt: skip
 
-    def _range(self, j: int) -> Range:
+    def range(self, j: int) -> Range:
+        """What one feature may be."""
         lower, below, above, upper = (
             float(end[j]) for end in (self.lower_raw, self.below_raw, self.above_raw, self.upper_raw)
         )
         return Range(lower, below, above, upper, self.restricted.get(j))
 
-    def _with(self, others: Mapping[int, Range]) -> "ActionSet":
+    def frozen(self, features: Iterable[int]) -> "ActionSet":
+        """The same set in which these features stay as they are."""
+        facts = {j: float(self.factual_raw[j]) for j in features}
+        return self.ranged({j: Range(fact, fact, fact, fact) for j, fact in facts.items()}) if facts else self
+
+    def ranged(self, others: Mapping[int, Range]) -> "ActionSet":
         """The same set with other ranges of some features."""
-        ranges = [others.get(j) or self._range(j) for j in range(self.space.p)]
-        return replace(self, **_arrays(self.space, ranges))
+        ranges = [others.get(j) or self.range(j) for j in range(self.space.p)]
+        return replace(self, **arrays_of(self.space, ranges))
 
     def _without_horizon(self) -> "ActionSet":
         timing = replace(self.timing, horizon_months=None)
         wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing))
         ranges = map(range_of, self.space.features, self.factual_raw.tolist(), wider._limits())
-        return wider._with(dict(enumerate(ranges)))
+        return wider.ranged(dict(enumerate(ranges)))
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
         """The same set, but immovable features that differ in one of these rows move over the schema's whole range.
@@ -156,12 +194,14 @@ class ActionSet:
             else:
                 limit = Limit(name="range", asked=False, low=low, high=high)
                 whole[j] = range_of(replace(feature, advice=Advice()), fact, [limit])
-        return self._with(whole) if whole else self
+        return self.ranged(whole) if whole else self
 
     @property
     def reweighted(self) -> bool:
         """Whether the request changes the cost weights of the schema."""
-        return bool((self.weights != np.array([feature.cost for feature in self.space.features])).any())
+        usual = np.array([feature.cost for feature in self.space.features])
+        usual[list(self.begun)] = self.weights[list(self.begun)]
+        return bool((self.weights != usual).any())
 
     @property
     def is_box(self) -> bool:
@@ -179,7 +219,18 @@ class ActionSet:
             mask &= self.space.derives_legally(rows_raw)
         if not self.clock.stands_still:
             mask &= self.clock.holds(rows_raw)
+        if self.included or self.barred:
+            mask &= self._as_wished(rows_raw)
         return np.asarray(mask)
+
+    def _as_wished(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which rows change all that is included, and no set of features that is excluded."""
+        changed, mask = self._changes(rows_raw), np.ones(len(rows_raw), dtype=bool)
+        for j, to in self.included.items():
+            mask &= changed[:, j] if to is None else rows_raw[:, j] == to
+        for together in self.barred:
+            mask &= ~changed[:, list(together)].all(axis=1)
+        return mask
 
     def each_is_legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
         """Which values may be proposed or are the person's own, feature by feature."""
@@ -272,8 +323,8 @@ class ActionSet:
         delta = np.where(self.clock.passive, 0.0, np.abs(rows_raw - self.factual_raw))
         numeric = self.space.numeric
         moved = delta[:, numeric] / self.space.scale_raw @ self.weights[numeric]
-        provides = sum(self.space.features[j].provide_cost for j in self.given)
-        return np.asarray(provides + moved + (delta[:, self.space.groups] > 0.0) @ self.weights[self.space.groups])
+        made = sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
+        return np.asarray(made + moved + (delta[:, self.space.groups] > 0.0) @ self.weights[self.space.groups])
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
         """How many features a person has changed."""
@@ -285,16 +336,8 @@ class ActionSet:
 
     def _changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
         made = (rows_raw != self.factual_raw) & ~self.clock.passive
-        made[:, list(self.given)] = True
+        made[:, [*self.given, *self.begun]] = True
         return np.asarray(made)
-
-
-def lattice_points(
-    ticks: Float[np.ndarray, "*n"], anchor: Float[np.ndarray, "*p"] | float, step: Float[np.ndarray, "*p"] | float
-) -> Float[np.ndarray, "*n"]:
-    """Lattice points as a person writes them: 0.3, not 0.30000000000000004."""
-    per_unit = np.maximum(np.rint(np.divide(1.0, step)), 1.0)
-    return anchor + np.where(np.less(step, 1.0), ticks / per_unit, ticks * step)
 
 
 def action_set(
@@ -307,20 +350,26 @@ def action_set(
     timing: Timing | None = None,
     valid_months: float = math.inf,
     least_share: float = 0.0,
+    wishes: Wishes | None = None,
 ) -> ActionSet:
-    """The action set of one applicant. Errors as `check_constraints`.
+    """The action set of one applicant. Errors as `check_constraints` and `check_wishes`.
+
+    InvalidRequest is also raised where this applicant cannot make a change that the wishes include.
 
     Parameters
     ----------
     valid_months : how long an answer may take where `timing` sets no horizon
-    least_share : `ranges.LEAST_SHARE`, or 0 where a number may change by any amount unless something else is said of it
+    least_share : `advice_ranges.LEAST_SHARE`, or 0 where a number may change by any amount unless something else is
+        said of it
     """
-    constraints, timing = constraints or Constraints(), timing or Timing()
+    constraints, timing, wishes = constraints or Constraints(), timing or Timing(), wishes or Wishes()
     check_constraints(space, constraints, cost_weights or {})
+    if wishes:
+        check_wishes(space, wishes, constraints)
     time = clock(space.features, factual_raw, timing, valid_months)
-    limits = _limits(
-        space, factual_raw, constraints, time.months, horizon_is_asked=timing.horizon_months is not None,
-        least_share=least_share,
+    limits = limits_of_all(
+        space, factual_raw, constraints, time.months, wishes.exclude,
+        horizon_is_asked=timing.horizon_months is not None, least_share=least_share,
     )  # fmt: skip
     costs = [
         f.provide_cost if f.is_group and f.missing and fact == len(f.categories) else f.cost
@@ -328,40 +377,12 @@ def action_set(
     ]
     weights = np.array([c * (cost_weights or {}).get(f.name, 1.0) for c, f in zip(costs, space.features, strict=True)])
     ranges = list(map(range_of, space.features, factual_raw.tolist(), limits))
-    return ActionSet(
+    actions = ActionSet(
         space=space, factual_raw=factual_raw, weights=weights, constraints=constraints,
         rules=tuple(rules), timing=timing, clock=time, least_share=least_share,
-        **_arrays(space, ranges),
+        wishes=wishes, included=wishes.included_raw(space), barred=wishes.barred(space),
+        **arrays_of(space, ranges),
     )  # fmt: skip
-
-
-def _limits(
-    space: FeatureSpace,
-    factual_raw: Float[np.ndarray, "p"],
-    constraints: Constraints,
-    months: float,
-    *,
-    horizon_is_asked: bool = False,
-    least_share: float = 0.0,
-) -> list[list[Limit]]:
-    """The limits of each feature, as `limits_of`."""
-    return [
-        limits_of(
-            feature, fact, constraints, distance=distance_within(feature, months), horizon_is_asked=horizon_is_asked,
-            least_share=least_share,
-        )
-        for feature, fact in zip(space.features, factual_raw.tolist(), strict=True)
-    ]  # fmt: skip
-
-
-def _arrays(space: FeatureSpace, ranges: Sequence[Range]) -> dict[str, Any]:
-    """Ranges and lattices as the fields of an `ActionSet`."""
-    ends = np.array([(one.lower, one.below, one.above, one.upper) for one in ranges], dtype=float)
-    lower, below, above, upper = ends.reshape(-1, 4).T
-    movable = np.array([one.is_open for one in ranges], dtype=bool)
-    step, anchor = (np.where(movable, part, 0.0) for part in space.lattice_raw)
-    return {
-        "lower_raw": lower, "below_raw": below, "above_raw": above, "upper_raw": upper, "movable": movable,
-        "step_raw": step, "anchor_raw": anchor,
-        "restricted": {j: one.levels for j, one in enumerate(ranges) if one.levels is not None},
-    }  # fmt: skip
+    if wishes.must_include:
+        check_inclusion(space, wishes, factual_raw, ranges, limits, actions.each_is_legal)
+    return actions

@@ -92,7 +92,7 @@ def constraint_faults(space: FeatureSpace, constraints: Constraints) -> tuple[li
     def look_up(name: str, pointer: str) -> Feature | None:
         j = space.index(name)
         if j is None:
-            invalid.append(_unknown(space, pointer))
+            invalid.append(unknown_feature(space, pointer))
             return None
         return space.features[j]
 
@@ -162,13 +162,14 @@ def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fau
     for name, weight in weights.items():
         pointer = f"/{escape(name)}"
         if space.index(name) is None:
-            faults.append(_unknown(space, pointer))
+            faults.append(unknown_feature(space, pointer))
         elif not CHEAPEST <= weight <= DEAREST:
             faults.append(Fault(pointer, f"must be a number from {CHEAPEST:g} to {DEAREST:g}"))
     return faults
 
 
-def _unknown(space: FeatureSpace, pointer: str) -> Fault:
+def unknown_feature(space: FeatureSpace, pointer: str) -> Fault:
+    """The fault of a name that is no feature."""
     return Fault(pointer, "is not a feature of this model; the features are " + ", ".join(space.names))
 
 

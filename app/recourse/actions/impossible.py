@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.advice_ranges import Limit, limits_of, range_of
 from app.recourse.actions.constraints import Constraints
-from app.recourse.actions.ranges import Limit, limits_of, range_of
 from app.recourse.features import Feature
 
 

@@ -5,20 +5,31 @@ providing it costs `provide_cost`, whatever the value. A missing category that m
 a change of category.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
 
 from app.recourse.actions.action_set import ActionSet, action_set
-from app.recourse.actions.ranges import lattice_point
+from app.recourse.actions.advice_ranges import lattice_point
+from app.recourse.actions.wishes import Wishes
 from app.recourse.features import MISSING, Feature
 
 
-def provided(actions: ActionSet) -> ActionSet | None:
-    """What the same person can do who also provides every missing number that may be provided; None without any."""
+def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | None:
+    """What the same person can do who also provides every missing number that may be provided; None without any.
+
+    Parameters
+    ----------
+    but : features that stay missing
+    """
     space, fact = actions.space, actions.factual_raw.copy()
     centers = dict(zip(space.numeric.tolist(), space.center_raw.tolist(), strict=True))
-    given = [j for j, center in centers.items() if space.features[j].provide and fact[j] == MISSING]
+    ruled_out = actions.wishes.exclude.features
+    given = [
+        j for j in centers
+        if space.features[j].provide and fact[j] == MISSING and j not in but and space.names[j] not in ruled_out
+    ]  # fmt: skip
     if not given:
         return None
     for j in given:
@@ -26,8 +37,9 @@ def provided(actions: ActionSet) -> ActionSet | None:
     other = action_set(
         space, fact, constraints=actions.constraints, rules=actions.rules, timing=actions.timing,
         valid_months=actions.clock.months, least_share=actions.least_share,
+        wishes=Wishes(exclude=actions.wishes.exclude),
     )  # fmt: skip
-    return replace(other, weights=actions.weights, given=tuple(given))
+    return replace(other, weights=actions.weights, given=tuple(given), wishes=actions.wishes, included=actions.included)
 
 
 def _typical(feature: Feature, center: float) -> float:

@@ -305,14 +305,37 @@ def schema_faults(features: Sequence[Feature]) -> list[Fault]:
 
 def parse_column(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.ndarray, "n"], list[tuple[int, str]]]:
     """Raw numbers of a column of text (a CSV), and the rows that do not parse with the reason."""
-    values = np.zeros(len(texts))
+    values, unclear = _plain_numbers(feature, texts)
     faults: list[tuple[int, str]] = []
-    for i, text in enumerate(texts):
+    known: dict[Any, float] = {}
+    for i in unclear:
+        text = texts[i]
+        # Columns have few levels; 1, 1.0 and true are one key, but not one value.
+        key = text if isinstance(text, str) else None
         try:
-            values[i] = feature.parse(_from_text(feature, text))
+            values[i] = known[key] if key in known else feature.parse(_from_text(feature, text))
+            if key is not None:
+                known[key] = values[i]
         except ValueError as error:
             faults.append((i, str(error)))
     return values, faults
+
+
+def _plain_numbers(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.ndarray, "n"], Sequence[int]]:
+    """The numbers of a column at once, and the rows that `Feature.parse` has to look at."""
+    everything = range(len(texts))
+    if not feature.is_number or not all(isinstance(text, str) for text in texts):
+        return np.zeros(len(texts)), everything
+    try:
+        values = np.array([float(text) if text else math.nan for text in texts])
+    except ValueError:
+        return np.zeros(len(texts)), everything
+    low, high = feature.range_raw
+    with np.errstate(invalid="ignore"):
+        plain = (np.abs(values) <= LARGEST) & (values >= low) & (values <= high)
+        if feature.type is FeatureType.INTEGER:
+            plain &= (values == np.rint(values)) & (np.abs(values) <= 2**53)
+    return values, np.flatnonzero(~plain).tolist()
 
 
 def _from_text(feature: Feature, text: Any) -> object:

@@ -105,7 +105,7 @@ class FeatureSpace:
     def limits_raw(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
         """Smallest and largest legal raw number of each feature."""
         low, high = zip(*(feature.range_raw for feature in self.features), strict=True)
-        return np.array(low), np.array(high)
+        return np.array(low, dtype=float), np.array(high, dtype=float)
 
     @cached_property
     def fill_raw(self) -> Float[np.ndarray, "m"]:
@@ -213,11 +213,10 @@ class FeatureSpace:
                 faults.append(Fault(f"{pointer}/{escape(feature.name)}", str(error)))
         if not faults:
             faults += self._derived_faults(row_raw, record, pointer)
-        known_names = {feature.name for feature in self.schema}
-        unknown = [name for name in record if name not in known_names]
+        unknown = [name for name in record if name not in self._schema_names]
         faults += [
             Fault(f"{pointer}/{escape(name[:100])}", "is not a feature of this model; its features are "
-                  + ", ".join(feature.name for feature in self.schema)) for name in unknown[:20]
+                  + ", ".join(self._schema_names)) for name in unknown[:20]
         ]  # fmt: skip
         return row_raw, faults
 
@@ -233,7 +232,7 @@ class FeatureSpace:
             if feature.derived is None:
                 continue
             at, value = f"{pointer}/{escape(feature.name)}", float(values[feature.name][0])
-            if not _legal(feature, value):
+            if not _legal(feature, values[feature.name])[0]:
                 faults.append(Fault(at, f"follows from other features as {value:g}; {_range(feature)}"))
             elif feature.name in record and (expected := _sent_wrong(feature, record[feature.name], value)):
                 faults.append(Fault(at, expected))
@@ -251,8 +250,7 @@ class FeatureSpace:
         values = self.derive(rows_raw)
         for feature in self.schema:
             if feature.name in values:
-                (low, high), found = feature.range_raw, values[feature.name]
-                legal &= (np.isfinite(found) & (found >= low) & (found <= high)) | np.isin(found, feature.states_raw)
+                legal &= _legal(feature, values[feature.name])
         return legal
 
     def record(self, row_raw: Float[np.ndarray, "p"]) -> Record:
@@ -264,6 +262,11 @@ class FeatureSpace:
         return {feature.name: feature.value(values[feature.name]) for feature in self.schema}
 
     @cached_property
+    def _schema_names(self) -> dict[str, None]:
+        """Names of all features, derived ones too, in order."""
+        return dict.fromkeys(feature.name for feature in self.schema)
+
+    @cached_property
     def _index(self) -> dict[str, int]:
         return {name: j for j, name in enumerate(self.names)}
 
@@ -272,9 +275,10 @@ class FeatureSpace:
         return self._index.get(name)
 
 
-def _legal(feature: Feature, value: float) -> bool:
+def _legal(feature: Feature, values: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+    """Which raw numbers a record may hold."""
     low, high = feature.range_raw
-    return value in feature.states_raw or (math.isfinite(value) and low <= value <= high)
+    return (np.isfinite(values) & (values >= low) & (values <= high)) | np.isin(values, feature.states_raw)
 
 
 def _range(feature: Feature) -> str:

@@ -29,4 +29,7 @@ METHODS: dict[str, Method] = {
         dice.METHOD,
     )
 }
-"""Every method by its name; the first is the default."""
+"""Every method by its name; the default first."""
+
+DEFAULT_METHOD = next(iter(METHODS))
+"""Name of the method of a question that names none."""

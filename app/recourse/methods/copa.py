@@ -1,8 +1,9 @@
 """COPA (paper 4): a plan that stays valid together when the model is retrained, near the factual and diverse.
 
-``min mean_j c(x_j, x0) - l1 min_j mu.x~_j / |Sigma^1/2 x~_j| - l2 det K  subject to  mu.x~_j >= eps``, over legal
-records; ``mu, Sigma`` are the moments that the certificate asks for. The ratio is the size of the ellipsoid of models
-around the mean that accept the whole plan.
+With `objective: paper` ``min mean_j c(x_j, x0) - l1 min_j mu.x~_j / |Sigma^1/2 x~_j| - l2 det K  subject to
+mu.x~_j >= eps``, over legal records; ``mu, Sigma`` are the moments that the certificate asks for. The ratio is the size
+of the ellipsoid of models around the mean that accept the whole plan. With `objective: people`, the default, the same
+form in people's terms (`app.recourse.plans.objective`), with the mean of the members' own lower bounds for the ratio.
 
 ==============  ===================
 symbol          name
@@ -19,20 +20,23 @@ References
 Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR 2022.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
+from app.recourse.candidates import PlanCandidates
 from app.recourse.certificate import local_model
-from app.recourse.method import Method, MethodContext, MethodParams, PlanCandidates, Yields
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import WeightMoments
 from app.recourse.plans.corrections import CorrectionParams, corrected
-from app.recourse.plans.objective import HalfSpaces, PlanObjective
+from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective, PlanObjective, usual_change
 from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
+from app.recourse.robustness.gelbrich import validity_bounds
 from app.recourse.surrogate.local import acting_linear
 
 LEAST_DEVIATION = 0.01
@@ -40,20 +44,41 @@ LEAST_DEVIATION = 0.01
 to first order, so a point in that direction would look certain; the paper's radius of 0.01 allows this much."""
 
 
+WEIGHTS: Mapping[Objective, tuple[float, float]] = {"people": (8.0, 2.0), "paper": (0.5, 5.0)}
+"""Of validity and of diversity where the request gives none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopaParams(MethodParams):
     """Parameters of COPA."""
 
+    objective: Objective = "people"
+    """What the plan minimises. `people`: the cost of the changes and their number, against the members' own lower
+    bounds of validity and what they change differently; costs and cost weights steer it. `paper`: distances between
+    encoded records, as published; cost weights do not affect it."""
     count: Annotated[int, Interval(ge=1, le=20)] = 5
     """Members of the plan."""
-    validity_weight: Annotated[float, Interval(ge=0, le=1000)] = 0.5
-    """Weight of validity under retraining, against a mean distance of 1."""
-    diversity_weight: Annotated[float, Interval(ge=0, le=1000)] = 5.0
-    """Weight of the diversity of the members, a number between 0 and 1, against a mean distance of 1."""
+    validity_weight: Annotated[float, Interval(ge=0, le=1000)] | None = None
+    """Weight of validity under retraining. `people`: of the members' mean lower bound, a number between 0 and 1,
+    against a mean cost of one usual change; 8 when absent. `paper`: of the least ratio, against a mean distance of 1;
+    0.5 when absent."""
+    diversity_weight: Annotated[float, Interval(ge=0, le=1000)] | None = None
+    """Weight of the diversity of the members, a number between 0 and 1. `people`: of the mean share of a member's
+    changes that no other member has, against a mean cost of one usual change; 2 when absent. `paper`: of the
+    determinant, against a mean distance of 1; 5 when absent."""
     margin: Annotated[float, Interval(ge=0, le=100)] = 0.1
     """Least score of each member under the mean of the retrained models, whose weights have length 1."""
     correction: Literal["none", "requirement", "mahalanobis"] = "none"
     """Correction of the plan before it is verified, as `POST /recourse/correct` with its defaults."""
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """Of validity and of diversity."""
+        validity, diversity = WEIGHTS[self.objective]
+        return (
+            validity if self.validity_weight is None else self.validity_weight,
+            diversity if self.diversity_weight is None else self.diversity_weight,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +117,56 @@ class Margin:
         return np.where(least, -self.weight, 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """The members' own lower bounds, as `validity.shift.gelbrich` has them; their mean counts.
+
+    The joint lower bound is at least the sum of them, less the number of members but one.
+    """
+
+    moments: WeightMoments
+    radius: float
+    weight: float
+
+    @classmethod
+    def under(cls, moments: WeightMoments, radius: float, weight: float) -> "Guarantee":
+        """Under the moments of retrained models, their root with no more columns than rows."""
+        root = np.asarray(np.linalg.qr(moments.root.T, mode="r")).T
+        return cls(replace(moments, root=root), radius, weight)
+
+    def of(self, points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
+        """The lower bound of each point, in [0, 1]."""
+        return validity_bounds(points, self.moments, self.radius)[0]
+
+    def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
+        """``-l1 mean_j``."""
+        return -self.weight * values.mean(axis=-1)
+
+
 def generate(problem: RecourseProblem, params: CopaParams, context: MethodContext) -> PlanCandidates:
     """Search the plan, correct it if requested, and propose members with an extra margin."""
     local, moments = local_model(problem, context.sample, context.certificate, searching=True)
     today = acting_linear(problem, local)
-    objective = PlanObjective(
-        x0=problem.x0,
-        validity=Margin.under(moments, params.validity_weight),
-        proximity_weight=1.0,
-        diversity_weight=params.diversity_weight,
-        sides=HalfSpaces(np.array([moments.mean, np.append(today.w, today.c)]), np.array([params.margin, 0.0])),
-    )
+    sides = HalfSpaces(np.array([moments.mean, np.append(today.w, today.c)]), np.array([params.margin, 0.0]))
+    validity_weight, diversity_weight = params.weights
+    objective: PeopleObjective | PlanObjective
+    if params.objective == "people":
+        objective = PeopleObjective(
+            actions=problem.action_set,
+            unit=usual_change(problem.action_set.space),
+            validity=Guarantee.under(moments, context.certificate.ambiguity_radius, validity_weight),
+            proximity_weight=1.0,
+            diversity_weight=diversity_weight,
+            sides=sides,
+        )
+    else:
+        objective = PlanObjective(
+            x0=problem.x0,
+            validity=Margin.under(moments, validity_weight),
+            proximity_weight=1.0,
+            diversity_weight=diversity_weight,
+            sides=sides,
+        )
 
     def correct(plan_raw: Float[np.ndarray, "j p"], until: float) -> Float[np.ndarray, "j p"]:
         if params.correction == "none":
@@ -119,10 +183,10 @@ METHOD = Method(
     params=CopaParams,
     yields=Yields.PLAN,
     generate=generate,
-    weighs_costs=False,
+    weighs_costs=lambda params: params.objective == "people",
     summary=(
-        "Several different counterfactuals that stay valid together when the model is retrained, with proven bounds on "
-        "the probability of that. Minimises distance; cost weights do not affect the search."
+        "Several different ways that stay valid together when the model is retrained, with proven bounds on the "
+        "probability of that: cheap, with few changes each, and different in what they change."
     ),
     reference="Bui, Nguyen, Nguyen: Counterfactual Plans under Distributional Ambiguity, ICLR 2022",
 )

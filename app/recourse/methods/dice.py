@@ -1,9 +1,10 @@
 """DiCE (Mothilal et al. 2020): a diverse plan for the model as it is, the baseline of paper 4.
 
-``min mean_j max(0, 1 - f(x_j)) + w1 mean_j c(x_j, x0) - w2 det K``, ``f`` the logit of the favourable decision. Weights
-are those of its source code. Two things differ, so that `copa` differs in the objective alone: distances are L2 in
-encoded space, also between categories, and plans are searched on the local model, over legal records, by
-`app.recourse.plans.search`.
+With `objective: paper` ``min mean_j max(0, 1 - f(x_j)) + w1 mean_j c(x_j, x0) - w2 det K``, ``f`` the logit of the
+favourable decision. Weights are those of its source code. Two things differ, so that `copa` differs in the objective
+alone: distances are L2 in encoded space, also between categories, and plans are searched on the local model, over legal
+records, by `app.recourse.plans.search`. With `objective: people`, the default, the same form in people's terms
+(`app.recourse.plans.objective`).
 
 References
 ----------
@@ -17,9 +18,10 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
-from app.recourse.method import Method, MethodContext, MethodParams, PlanCandidates, Yields
+from app.recourse.candidates import PlanCandidates
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import LinearModel
-from app.recourse.plans.objective import HalfSpaces, PlanObjective
+from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective, PlanObjective, usual_change
 from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.local import local_linear, own_linear
@@ -29,12 +31,18 @@ from app.recourse.surrogate.local import local_linear, own_linear
 class DiceParams(MethodParams):
     """Parameters of DiCE."""
 
+    objective: Objective = "people"
+    """What the plan minimises. `people`: the cost of the changes and their number, against what the members change
+    differently; costs and cost weights steer it. `paper`: distances between encoded records, as in the baseline of
+    paper 4; cost weights do not affect it."""
     count: Annotated[int, Interval(ge=1, le=20)] = 5
     """Members of the plan."""
     proximity_weight: Annotated[float, Interval(ge=0, le=1000)] = 0.5
-    """Weight of the mean distance to the factual, against a mean hinge loss of 1."""
+    """Weight of the mean cost in usual changes (`people`) or the mean distance to the factual (`paper`), against a mean
+    hinge loss of 1."""
     diversity_weight: Annotated[float, Interval(ge=0, le=1000)] = 1.0
-    """Weight of the diversity of the members, a number between 0 and 1, against a mean hinge loss of 1."""
+    """Weight of the diversity of the members, a number between 0 and 1, against a mean hinge loss of 1: of the mean
+    share of a member's changes that no other member has (`people`), or of the determinant (`paper`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +73,25 @@ def generate(problem: RecourseProblem, params: DiceParams, context: MethodContex
     model = local_linear(problem, context.sample)
     scale = _logits_per_unit(problem, model)
     theta = np.append(model.w, model.c)
-    objective = PlanObjective(
-        x0=problem.x0,
-        validity=Hinge(scale * theta),
-        proximity_weight=params.proximity_weight,
-        diversity_weight=params.diversity_weight,
-        sides=HalfSpaces(theta[None], np.zeros(1)),
-    )
+    validity, sides = Hinge(scale * theta), HalfSpaces(theta[None], np.zeros(1))
+    objective: PeopleObjective | PlanObjective
+    if params.objective == "people":
+        objective = PeopleObjective(
+            actions=problem.action_set,
+            unit=usual_change(problem.action_set.space),
+            validity=validity,
+            proximity_weight=params.proximity_weight,
+            diversity_weight=params.diversity_weight,
+            sides=sides,
+        )
+    else:
+        objective = PlanObjective(
+            x0=problem.x0,
+            validity=validity,
+            proximity_weight=params.proximity_weight,
+            diversity_weight=params.diversity_weight,
+            sides=sides,
+        )
     return propose(problem, objective, params.count, extra_margin_unit=0.5 * context.sample.deviation)
 
 
@@ -88,10 +108,9 @@ METHOD = Method(
     params=DiceParams,
     yields=Yields.PLAN,
     generate=generate,
-    weighs_costs=False,
+    weighs_costs=lambda params: params.objective == "people",
     summary=(
-        "Several different counterfactuals for the present model; a baseline without robustness. Minimises distance; "
-        "cost weights do not affect the search."
+        "Several different ways for the present model, cheap and with few changes each; a baseline without robustness."
     ),
     reference=(
         "Mothilal, Sharma, Tan: Explaining Machine Learning Classifiers through Diverse Counterfactual Explanations, "

@@ -16,7 +16,8 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
-from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.candidates import Candidates
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.black_box import favourable
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.local_moves import SingleMoves

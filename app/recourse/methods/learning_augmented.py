@@ -16,12 +16,13 @@ from annotated_types import Interval
 from jaxtyping import Float
 
 from app.errors import Fault
+from app.recourse.candidates import Candidates
 from app.recourse.features import FeatureSpace, escape
-from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.methods.loss_and_cost import minimising
 from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import TradeOffReport
+from app.recourse.reports import TradeOffReport
 from app.recourse.robustness.adversarial_loss import LossAndCost
 from app.recourse.search.branching import QUICK
 from app.recourse.search.trade_off import TradeOff

@@ -8,9 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import DegenerateSurrogate
-from app.recourse.method import Candidates
+from app.recourse.candidates import Candidates
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import MethodReport, Relaxation, SurrogateReport
+from app.recourse.reports import MethodReport, SurrogateReport
+from app.recourse.result import Relaxation
 from app.recourse.search.branching import EXACT, QUICK
 from app.recourse.search.cheapest import Search
 from app.recourse.search.trade_off import TradeOff

@@ -32,8 +32,9 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from app.errors import DegenerateSurrogate, Fault
+from app.recourse.candidates import HAIR, Candidates
 from app.recourse.features import FeatureSpace
-from app.recourse.method import HAIR, Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.black_box import Meter
 from app.recourse.models.linear import LinearModel
 from app.recourse.models.tree_boxes import Boxes

@@ -13,7 +13,8 @@ from typing import Annotated
 
 from annotated_types import Interval
 
-from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.candidates import Candidates
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.methods.loss_and_cost import minimising
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.adversarial_loss import LossAndCost

@@ -28,7 +28,8 @@ from jaxtyping import Bool, Float
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
-from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.candidates import Candidates
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.legal_rows import nearest_legal
 from app.recourse.surrogate.boundary import SamplerParams

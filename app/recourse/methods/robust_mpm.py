@@ -16,12 +16,14 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
-from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.candidates import Candidates
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import SurrogateReport
+from app.recourse.reports import SurrogateReport
 from app.recourse.search.cheapest import Search, SearchKind
 from app.recourse.surrogate.boundary import SamplerParams
-from app.recourse.surrogate.mpm import Divergence, fit_sample
+from app.recourse.surrogate.divergences import Divergence
+from app.recourse.surrogate.mpm import fit_sample
 
 RUNGS = 24
 """Proposals below a margin that no record reaches, or that the black box refuses."""

@@ -20,7 +20,8 @@ from annotated_types import Interval
 from jaxtyping import Bool, Float
 
 from app.errors import DeadlineExceeded, SolverFailed
-from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.candidates import Candidates
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import LinearModel, homogeneous
 from app.recourse.numerics.solvers import cone_program
 from app.recourse.problem import RecourseProblem

@@ -18,7 +18,8 @@ from annotated_types import Interval
 from jaxtyping import Float
 
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.method import Candidates, Method, MethodContext, MethodParams, Yields
+from app.recourse.candidates import Candidates
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.methods.loss_and_cost import minimising
 from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem

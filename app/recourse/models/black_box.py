@@ -1,7 +1,7 @@
 """The black box: the core sees any model as one score per point.
 
 `score` is in logit space, favourable iff it is >= 0: ``logit(p) - logit(threshold)`` for a model that gives
-probabilities. A model that gives only labels scores +1 or -1.
+probabilities. A model that gives only labels scores +1 or -1, one that gives points their distance to the threshold.
 """
 
 import math
@@ -44,6 +44,22 @@ class Output(StrEnum):
     PROBABILITY = "probability"
     LOGIT = "logit"
     LABEL = "label"
+    POINTS = "points"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointScale:
+    """How points become a score: so many of them double the odds of the favourable class."""
+
+    pdo: float
+    """Points that double the odds; negative where fewer points are better."""
+    offset: float | None = None
+    """Logit of the favourable class at the threshold; None where points state no probability."""
+
+    @property
+    def slope(self) -> float:
+        """Score of one point."""
+        return math.log(2.0) / self.pdo
 
 
 def logit(probability: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
@@ -91,7 +107,10 @@ class BlackBox:
     input: Input = Input.ENCODED
     output: Output = Output.PROBABILITY
     threshold: float = 0.5
-    """Smallest favourable output: a probability in (0, 1), or a logit. Not used for labels."""
+    """Smallest favourable output: a probability in (0, 1), a logit, or points (the largest where fewer are better). Not
+    used for labels."""
+    points: PointScale | None = None
+    """For a model that gives points."""
     gradient: Predict | None = None
     linear: bool = False
     """Whether the score is a linear function of the encoded point, so that its gradient determines it."""
@@ -129,7 +148,7 @@ class BlackBox:
     @property
     def fractional(self) -> bool:
         """Whether the model can score points that are no legal record, such as half a category."""
-        return self.input is Input.ENCODED and (self.columns is None or self.columns.affine)
+        return takes_points(self)
 
     def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         """Scores of encoded points; NaN where the model gave no finite answer."""
@@ -148,8 +167,10 @@ class BlackBox:
         return favourable(scores) if settled else np.asarray(scores >= LAST_BITS)
 
     def probability(self, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"] | None:
-        """Probability of the favourable class for scores of this model; None for a model that gives labels."""
-        return None if self.output is Output.LABEL else sigmoid(scores + self.offset)
+        """Probability of the favourable class for scores of this model; None for labels, and points without odds."""
+        if self.output is Output.LABEL or (self.points is not None and self.points.offset is None):
+            return None
+        return sigmoid(scores + self.offset)
 
     def probability_of(self, score: float) -> float | None:
         """`probability` of one score; None also for a score of NaN."""
@@ -158,7 +179,9 @@ class BlackBox:
 
     @property
     def offset(self) -> float:
-        """Logit of the smallest favourable output."""
+        """Logit of the smallest favourable output; 0 where it is not known."""
+        if self.points is not None:
+            return self.points.offset or 0.0
         if self.output is not Output.PROBABILITY:
             return self.threshold
         return math.log(self.threshold) - math.log1p(-self.threshold)
@@ -192,12 +215,14 @@ class BlackBox:
                 score = logit(np.minimum(np.maximum(output, 0.0), 1.0)) - self.offset
             else:
                 with np.errstate(over="ignore"):
-                    beyond = output - self.threshold
+                    beyond = (output - self.threshold) * (1.0 if self.points is None else self.points.slope)
                 score = np.minimum(np.maximum(beyond, -LOGIT_LIMIT), LOGIT_LIMIT)
             # Rounding in the logit must not change a decision, so the model's own comparison decides.
-            turned = (score >= 0.0) != (output >= self.threshold)
+            fewer = self.points is not None and self.points.pdo < 0.0
+            accepted = output <= self.threshold if fewer else output >= self.threshold
+            turned = (score >= 0.0) != accepted
             if turned.any():
-                score[turned] = np.where(output[turned] >= self.threshold, 0.0, -np.finfo(float).tiny)
+                score[turned] = np.where(accepted[turned], 0.0, -np.finfo(float).tiny)
         if silent:
             score[~finite] = np.nan
         return score
@@ -220,14 +245,16 @@ class TakesInput(Protocol):
         """What the model takes, where that is not `space` itself."""
 
 
+def takes_points(model: TakesInput) -> bool:
+    """Whether a model can be asked about points that are no legal record."""
+    return model.input is Input.ENCODED and (model.columns is None or model.columns.affine)
+
+
 def input_of_points(model: TakesInput, X: Float[np.ndarray, "n d"]) -> np.ndarray:
     """What a model takes of encoded points; one that cannot take half a category gets the nearest legal rows."""
-    columns = model.columns
-    if model.input is Input.ENCODED and columns is None:
-        return X
-    if model.input is Input.ENCODED and columns is not None and columns.affine:
-        return columns.points(X)
-    return input_of_rows(model, model.space.decode(X))
+    if not takes_points(model):
+        return input_of_rows(model, model.space.decode(X))
+    return X if model.columns is None else model.columns.points(X)
 
 
 def input_of_rows(model: TakesInput, rows_raw: Float[np.ndarray, "n p"]) -> np.ndarray:

@@ -55,5 +55,17 @@ class Futures:
     """Takes part in no search; measures the validity of a record."""
     source: str
     """How the models came about: `retrained`, `command`, `supplied` or `stand_in`."""
+    trials: Calibration | None = None
+    """Correction of the measured validity, from trials on halves of the records; None where they call for none. It
+    belongs to the models, so searches aim at what is left after it."""
     calibration: Calibration | None = None
-    """Correction of the measured validity, from earlier versions; None where they call for none."""
+    """The same from earlier versions; it changes with what later versions keep, so no search depends on it."""
+
+    def asked_of_models(self, share: float) -> float:
+        """Share of the models that must accept a record so that `share` can be promised; 1 where none is enough."""
+        return share if self.trials is None else self.trials.needed(share)
+
+    @property
+    def most(self) -> float:
+        """Largest share that can be promised: what is left where all models accept a record."""
+        return 1.0 if self.trials is None else self.trials.corrected(1.0)

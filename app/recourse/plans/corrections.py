@@ -33,7 +33,8 @@ from app.recourse.actions.rules import LinearRule
 from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.numerics.linalg import project
 from app.recourse.numerics.solvers import cone_program
-from app.recourse.result import MemberOutcome, Relaxation
+from app.recourse.outcomes import MemberOutcome
+from app.recourse.result import Relaxation
 from app.recourse.robustness.gelbrich import PlanBounds, plan_bounds, validity_bounds
 from app.recourse.search.cheapest import Search
 from app.recourse.search.legal_rows import nearest_legal

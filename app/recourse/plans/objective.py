@@ -1,7 +1,18 @@
-"""The objective of a plan: distance to the factual, loss of validity, and lack of diversity (paper 4, section 4).
+"""The objective of a plan: effort, loss of validity, and lack of diversity, on the favourable side of hyperplanes.
 
+`PlanObjective` is that of paper 4, section 4, in encoded space:
 ``min  proximity mean_j c(x_j, x0) + validity(plan) - diversity det K,  K_ij = 1 / (1 + c(x_i, x_j))``, with ``c`` the
-L2 distance in encoded space, on the favourable side of given hyperplanes. Each method has its own `Validity`.
+L2 distance.
+
+`PeopleObjective` has the same form in the terms of people: the cost of the action set and a price of each change in
+place of the distance, and of the diversity of places the diversity of what is changed:
+``min  proximity mean_j (cost(x_j) / unit + price changes(x_j)) + validity(plan) - diversity mean_j (1 - max_i o_ij)``.
+``o_ij`` is the overlap of two members: ``sum_f min(m_if, m_jf) / min(sum_f m_if, sum_f m_jf)``, with ``m_if`` how far
+member ``i`` moves feature ``f``, in spreads or changes of category. It is 0 where the members share no feature, and 1
+where one of them does all that the other does, as a needless change more makes no other way, or where both change the
+same features. Cost weights are no part of it, so a larger weight of a feature never makes the best plan use more of it.
+
+Each method has its own `Validity`.
 
 References
 ----------
@@ -10,13 +21,18 @@ Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.features import Change, FeatureSpace
 from app.recourse.models.linear import homogeneous
 from app.recourse.numerics.linalg import SAME, distances
+
+Objective: TypeAlias = Literal["people", "paper"]
+"""`people`: what a plan costs and changes. `paper`: distances between encoded records."""
 
 PENALTY = 1e6
 """Penalty of a unit on the wrong side of a hyperplane."""
@@ -24,6 +40,10 @@ TWIN = 1e9
 """Penalty of two equal members."""
 SLACK = 1e-9
 """Tolerance of a hyperplane, for rounding."""
+MOST_OVERLAP = 0.8
+"""Members of a plan for people with a larger overlap are the same way."""
+CHANGE_PRICE = 0.1
+"""Price of a change of one more feature, in usual changes."""
 
 
 @runtime_checkable
@@ -33,11 +53,16 @@ class Validity(Protocol):
     def of(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
         """The number of each homogeneous point; larger is better."""
 
-    def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:
-        """Its gradient, given its `values`."""
-
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
         """The term of the members' numbers in the objective of a plan."""
+
+
+@runtime_checkable
+class SmoothValidity(Validity, Protocol):
+    """A validity with slopes, for descent."""
+
+    def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:
+        """The gradient of the number of each homogeneous point, given these `values`."""
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
         """A subgradient of the loss."""
@@ -55,6 +80,10 @@ class HalfSpaces:
         """Sum of the distances by which homogeneous points miss them."""
         return np.maximum(self.needs - points @ self.normals.T - SLACK, 0.0).sum(axis=-1)
 
+    def beyond(self, point: Float[np.ndarray, "m"]) -> "HalfSpaces":
+        """The same hyperplanes, moved so that none lies below a homogeneous point that the black box refuses."""
+        return replace(self, needs=np.maximum(self.needs, self.normals @ point))
+
     def with_extra_margin(self, extra_margin: float) -> "HalfSpaces":
         """The same hyperplanes, moved further into the favourable side."""
         return replace(self, needs=self.needs + extra_margin)
@@ -62,10 +91,10 @@ class HalfSpaces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanObjective:
-    """The objective of a plan, with penalties for missed half-spaces and equal members."""
+    """The objective of paper 4, with penalties for missed half-spaces and equal members."""
 
     x0: Float[np.ndarray, "d"]
-    validity: Validity
+    validity: SmoothValidity
     proximity_weight: float
     diversity_weight: float
     sides: HalfSpaces
@@ -126,6 +155,84 @@ class PlanObjective:
             )
 
         return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleObjective:
+    """The objective in people's terms, with penalties for missed half-spaces and members that are the same way."""
+
+    actions: ActionSet
+    unit: float
+    """Cost of a usual change."""
+    validity: Validity
+    proximity_weight: float
+    diversity_weight: float
+    sides: HalfSpaces
+
+    def value(self, plan_raw: Float[np.ndarray, "j p"]) -> float:
+        """Of a whole plan."""
+        return float(self.joined(plan_raw[:-1])(plan_raw[-1:])[0])
+
+    def joined(
+        self, others_raw: Float[np.ndarray, "k p"]
+    ) -> Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]:
+        """The value of the plan of `others_raw` and one more member, for raw rows as that member."""
+        k, points = len(others_raw), self._points(others_raw)
+        spent, missing = self.effort(others_raw).sum(), self.sides.shortfall(points).sum()
+        stats, amounts = self.validity.of(points), moved(self.actions, others_raw)
+        among = overlaps(amounts, amounts)
+        np.fill_diagonal(among, 0.0)
+        nearest = among.max(axis=1, initial=0.0)
+
+        def value(rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+            n, points = len(rows_raw), self._points(rows_raw)
+            all_stats = np.concatenate([np.broadcast_to(stats, (n, k)), self.validity.of(points)[:, None]], axis=1)
+            overlap = overlaps(moved(self.actions, rows_raw), amounts)
+            shared = np.maximum(overlap, nearest).sum(axis=1) + overlap.max(axis=1, initial=0.0)
+            twins = (overlap > MOST_OVERLAP).sum(axis=1)
+            return (
+                self.proximity_weight * (spent + self.effort(rows_raw)) / (k + 1)
+                + self.validity.loss(all_stats)
+                - self.diversity_weight * (1.0 - shared / (k + 1))
+                + PENALTY * (self.sides.shortfall(points) + missing)
+                + 2.0 * TWIN * twins
+            )
+
+        return value
+
+    def effort(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """Cost in usual changes, and the price of the number of changes."""
+        return self.actions.cost(rows_raw) / self.unit + CHANGE_PRICE * self.actions.changed(rows_raw)
+
+    def _points(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
+        return homogeneous(self.actions.space.encode(rows_raw))
+
+
+def usual_change(space: FeatureSpace) -> float:
+    """Cost of a usual change: one spread, or another category, of a feature of median cost in the schema.
+
+    Objectives count in it, so that their weights mean the same for every schema. The weights of a request are no part
+    of it: they steer.
+    """
+    costs = [feature.cost for feature in space.features if feature.change is not Change.NONE]
+    return float(np.median(costs)) if costs else 1.0
+
+
+def moved(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+    """How far a person moves each feature, in spreads; 1 for a change of category, 0 for what time changes."""
+    space = actions.space
+    amounts = np.where(actions.clock.passive, 0.0, np.abs(rows_raw - actions.factual_raw))
+    amounts[:, space.numeric] /= space.scale_raw
+    amounts[:, space.groups] = amounts[:, space.groups] > 0.0
+    return amounts
+
+
+def overlaps(one: Float[np.ndarray, "n p"], other: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "n k"]:
+    """Overlap of members, from what they have `moved`, in [0, 1]; 0 with a member that moves nothing."""
+    smaller = np.minimum(one.sum(axis=1)[:, None], other.sum(axis=1))
+    overlap = np.minimum(one[:, None, :], other).sum(axis=-1) / np.maximum(smaller, SAME)
+    same_features = ((one[:, None, :] > 0.0) == (other > 0.0)).all(axis=-1)
+    return np.where(same_features & (smaller > 0.0), 1.0, overlap)
 
 
 def _squares(X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:

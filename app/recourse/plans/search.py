@@ -27,10 +27,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.method import PlanCandidates
+from app.recourse.candidates import PlanCandidates
 from app.recourse.models.linear import LinearModel, homogeneous
 from app.recourse.numerics.linalg import project
-from app.recourse.plans.objective import PlanObjective
+from app.recourse.plans.members import SWEEPS, Joined, chosen, settled
+from app.recourse.plans.objective import PeopleObjective, PlanObjective
+from app.recourse.plans.people import PeopleSearch
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.cheapest import Search
 from app.recourse.search.local_moves import SingleMoves
@@ -40,12 +42,8 @@ FUNNEL = (8, 4, 2)
 by Adam and then, in the best plans, categories by single moves."""
 ITERATIONS = 60
 """Adam's steps per round."""
-RATE = 0.05
-"""Adam's first step along a column, as a share of the typical distance between reference records along it."""
-SWEEPS = 12
-"""Largest number of passes over all members by single moves."""
-STEPS = 4
-"""Single moves of one member before the next member is moved."""
+RATE = 0.1
+"""Adam's first step along a column, as a share of the median distance between reference records along it."""
 NEAR = 50
 """Favourable reference records behind the starts."""
 EXTRA_MARGINS = np.array([1.0, 3.0, 9.0])
@@ -54,7 +52,7 @@ EXTRA_MARGINS = np.array([1.0, 3.0, 9.0])
 
 def propose(
     problem: RecourseProblem,
-    objective: PlanObjective,
+    objective: PlanObjective | PeopleObjective,
     count: int,
     *,
     extra_margin_unit: float,
@@ -76,13 +74,20 @@ def propose(
     length = float(np.linalg.norm(normal[:-1]))
     model = LinearModel(normal[:-1], float(normal[-1])).unit()
     search = Search(model, problem.action_set, deadline=problem.deadline)
+    extra_margins = EXTRA_MARGINS * extra_margin_unit
     cheapest = search.rows(np.array([need / length]))
     rows_raw, wanted = cheapest, cheapest
-    plans = PlanSearch(problem, objective, count)
+    plans: PlanSearch | PeopleSearch
+    if isinstance(objective, PeopleObjective):
+        # The model refuses the factual, whatever its local models say.
+        sides = objective.sides.beyond(np.append(problem.x0, 1.0))
+        plans = PeopleSearch(problem, replace(objective, sides=sides), count, np.append(0.0, extra_margins))
+    else:
+        plans = PlanSearch(problem, objective, count)
     if len(cheapest):
-        plan = plans.best(cheapest[0])
-        wanted = adjust(plan, plans.until)
-        rows_raw = np.concatenate([wanted, plan, plans.further(wanted, EXTRA_MARGINS * extra_margin_unit)])
+        plan = plans.best(cheapest)
+        wanted = adjust(plan, plans.until) if len(plan) else plan
+        rows_raw = np.concatenate([wanted, plan, plans.further(wanted, extra_margins)])
         wanted, rows_raw = (problem.action_set.clock.settled(rows) for rows in (wanted, rows_raw))
         rows_raw = rows_raw[np.sort(np.unique(rows_raw, axis=0, return_index=True)[1])]
     return PlanCandidates(
@@ -106,13 +111,14 @@ class PlanSearch:
         now = time.monotonic()
         self.until = math.inf if problem.deadline is None else now + 0.5 * (problem.deadline - now)
 
-    def best(self, anchor_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "j p"]:
+    def best(self, cheapest_raw: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "j p"]:
         """The best plan found: legal raw rows, distinct where there are enough.
 
         Parameters
         ----------
-        anchor_raw : a legal row on the favourable side
+        cheapest_raw : legal rows on the favourable side; the first is the anchor
         """
+        anchor_raw = cheapest_raw[0]
         plans = [self._legal(rows, anchor_raw) for rows in self._starts(anchor_raw)]
         for kept in (*FUNNEL[1:], 1):
             if self._late():
@@ -140,21 +146,10 @@ class PlanSearch:
 
         Of several additions each is exchanged once for the best one given the others.
         """
-        X = self.encode(rows_raw)
-        chosen = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()][: self.count]
-        kept = len(chosen)
-        while len(chosen) < min(self.count, len(rows_raw)):
-            chosen.append(self._best_addition(X, chosen))
-        for place in range(kept, len(chosen)) if len(chosen) < len(rows_raw) else ():
-            others = chosen[:place] + chosen[place + 1 :]
-            chosen[place] = self._best_addition(X, others)
-        length = ((X[chosen] - self.problem.x0) ** 2).sum(axis=1)
-        return np.array(chosen, dtype=int)[length.argsort(kind="stable")]
-
-    def _best_addition(self, X: Float[np.ndarray, "n d"], chosen: list[int]) -> int:
-        values = self.objective.joined(X[chosen])(X)
-        values[chosen] = np.inf
-        return int(values.argmin())
+        kept = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()]
+        plan = chosen(rows_raw, self.count, self._joined(self.objective), kept, 1)
+        length = ((self.encode(rows_raw[plan]) - self.problem.x0) ** 2).sum(axis=1)
+        return np.array(plan, dtype=int)[length.argsort(kind="stable")]
 
     def _late(self) -> bool:
         return time.monotonic() >= self.until
@@ -236,7 +231,7 @@ class PlanSearch:
         fixed[..., columns] = 0.0
         rest = (need - (fixed @ normal[:-1] + normal[-1])).reshape(-1)
         reference = self.problem.reference
-        rate = RATE * reference.largest_distance / math.sqrt(reference.space.d)
+        rate = RATE * reference.median_distances[1] / math.sqrt(reference.space.d)
         first, second = np.zeros((*X.shape[:2], len(columns))), np.zeros((*X.shape[:2], len(columns)))
         at, best, best_value = X.copy(), X.copy(), np.full(len(X), np.inf)
         for step in range(1, ITERATIONS + 2):
@@ -267,18 +262,11 @@ class PlanSearch:
         levels_only: bool = False,
         objective: PlanObjective | None = None,
     ) -> Float[np.ndarray, "j p"]:
-        """The plan after single moves of its members, in turn, while they improve it."""
-        objective, plan = objective or self.objective, plan_raw.copy()
-        for _ in range(sweeps):
-            before = plan.copy()
-            for j in range(len(plan)):
-                if self._late():
-                    return plan
-                value = _of_rows(objective.joined(self.encode(np.delete(plan, j, axis=0))), self.encode)
-                plan[j] = self.moves.descend(plan[j], value, steps=STEPS, until=self.until, levels_only=levels_only)
-            if (plan == before).all():
-                break
-        return plan
+        joined = self._joined(objective or self.objective)
+        return settled(plan_raw, joined, self.moves, until=self.until, sweeps=sweeps, levels_only=levels_only)
+
+    def _joined(self, objective: PlanObjective) -> Joined:
+        return lambda others_raw: _of_rows(objective.joined(self.encode(others_raw)), self.encode)
 
 
 def _of_rows(

@@ -7,8 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.models.calibration import Calibration
+from app.recourse.models.committee import Futures
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import CorrectedFuture, Counterfactual, FutureCertificate, PlanFutureCertificate
+from app.recourse.result import Basis, CorrectedFuture, Counterfactual, FutureCertificate, PlanFutureCertificate
 from app.recourse.robustness.invalidation import clopper_pearson
 
 
@@ -18,30 +19,35 @@ def future_certificates(
     """What the held-back future models say about each raw row; None where there are no future models."""
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
-    held_back = problem.futures.held_back
-    accepted = problem.held_back.about(rows_raw).sum(axis=1)
+    futures, models = problem.futures, problem.futures.held_back.count
     return [
         FutureCertificate(
-            probability=count / held_back.count,
-            interval=clopper_pearson(count, held_back.count),
-            models=held_back.count,
-            source=problem.futures.source,
+            probability=count / models,
+            interval=clopper_pearson(count, models),
+            models=models,
+            source=futures.source,
             asked=problem.future_validity,
-            corrected=_corrected(problem.futures.calibration, count / held_back.count),
+            corrected=_corrected(futures, count / models),
         )
-        for count in accepted.tolist()
+        for count in problem.held_back.about(rows_raw).sum(axis=1).tolist()
     ]
 
 
-def _corrected(calibration: Calibration | None, probability: float) -> CorrectedFuture | None:
-    if calibration is None or (corrected := calibration.corrected(probability)) >= probability:
-        return None
-    return CorrectedFuture(
-        probability=corrected,
-        by=probability - corrected,
-        promises=calibration.promises,
-        retrainings=calibration.retrainings,
-    )
+def _corrected(futures: Futures, probability: float) -> CorrectedFuture | None:
+    """The lower of the two corrections."""
+    corrections: dict[Basis, Calibration | None] = {"versions": futures.calibration, "trials": futures.trials}
+    found = [
+        CorrectedFuture(
+            probability=corrected,
+            by=probability - corrected,
+            basis=basis,
+            promises=calibration.promises,
+            retrainings=calibration.retrainings,
+        )
+        for basis, calibration in corrections.items()
+        if calibration is not None and (corrected := calibration.corrected(probability)) < probability
+    ]
+    return min(found, key=lambda one: one.probability, default=None)
 
 
 def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) -> list[Counterfactual]:
@@ -51,17 +57,20 @@ def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) ->
 
 
 def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> PlanFutureCertificate | None:
-    """What the held-back future models say about all raw rows together; None where there are no future models."""
+    """What the held-back future models say about raw rows together; None where there are no future models.
+
+    Of any raw rows: members of a plan, or several ways of one person.
+    """
     if problem.futures is None:
         return None
-    held_back = problem.futures.held_back
-    accepted = problem.held_back.about(rows_raw)
-    together = int(accepted.all(axis=0).sum())
+    models, accepted = problem.futures.held_back.count, problem.held_back.about(rows_raw)
+    every, some = int(accepted.all(axis=0).sum()), int(accepted.any(axis=0).sum())
     return PlanFutureCertificate(
-        all=together / held_back.count,
-        all_interval=clopper_pearson(together, held_back.count),
-        any=float(accepted.any(axis=0).mean()),
-        models=held_back.count,
+        all=every / models,
+        all_interval=clopper_pearson(every, models),
+        any=some / models,
+        any_interval=clopper_pearson(some, models),
+        models=models,
         source=problem.futures.source,
         asked=problem.future_validity,
     )

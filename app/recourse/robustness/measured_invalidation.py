@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from app.recourse.models.black_box import Meter
 from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import InvalidationReport
+from app.recourse.reports import InvalidationReport
 from app.recourse.robustness.invalidation import (
     NoiseLaw,
     clopper_pearson,

@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 
 from app.errors import SolverFailed
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.beginning import without_inclusion
 from app.recourse.models.linear import LinearModel
 from app.recourse.result import Relaxation
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
@@ -227,7 +228,8 @@ class Search:
 
         Ignores rules, and that changes share time.
         """
-        options = [(Search(self.model, one.actions).reach, one) for one in self.action_set.relaxed()]
+        relaxed = [*self.action_set.relaxed(), *without_inclusion(self.action_set)]
+        options = [(Search(self.model, one.actions).reach, one) for one in relaxed]
         options = [option for option in options if option[0] > self.reach and not _close(option[0], self.reach)]
         if not options:
             return None

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, SolverFailed
-from app.recourse.actions.action_set import ActionSet, lattice_points
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.advice_ranges import lattice_points
 from app.recourse.search.mixed_integer import ActionProgram
 
 

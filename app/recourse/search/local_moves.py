@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from jaxtyping import Float, Int
 
-from app.recourse.actions.action_set import ActionSet, lattice_points
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.advice_ranges import lattice_points
 
 STRIDES = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001])
 """Moves of a number, as shares of its scale."""
+FAR_STRIDES = np.array([3.0, 2.0])
+"""Further ones where one change may be replaced by another."""
 LEAST_GAIN = 1e-9
 """Smaller improvements are rounding."""
 CHUNK = 500_000
@@ -22,17 +25,24 @@ CHUNK = 500_000
 
 
 class SingleMoves:
-    """The legal neighbours of raw rows in one action set."""
+    """The legal neighbours of raw rows in one action set.
 
-    def __init__(self, action_set: ActionSet) -> None:
+    Parameters
+    ----------
+    swaps : whether one change may be replaced by another below a cap on changes, too
+    """
+
+    def __init__(self, action_set: ActionSet, *, swaps: bool = False) -> None:
         self.actions = A = action_set
+        self.swaps = swaps
         space = A.space
+        shares = np.concatenate([FAR_STRIDES, STRIDES]) if swaps else STRIDES
         feature: list[int] = []
         target: list[float] = []
         delta: list[float] = []
         for j, scale in zip(space.numeric.tolist(), space.scale_raw.tolist(), strict=True):
             if A.movable[j]:
-                strides = np.append(STRIDES * scale, A.step_raw[j]) if A.step_raw[j] > 0.0 else STRIDES * scale
+                strides = np.append(shares * scale, A.step_raw[j]) if A.step_raw[j] > 0.0 else shares * scale
                 strides = np.unique(np.maximum(strides, A.step_raw[j]))
                 ends = {A.lower_raw[j], A.below_raw[j], A.factual_raw[j], A.above_raw[j], A.upper_raw[j]}
                 finite = sorted(end for end in ends if np.isfinite(end))
@@ -75,7 +85,7 @@ class SingleMoves:
         A = self.actions
         bases = [row_raw]
         changed = np.flatnonzero((row_raw != A.factual_raw) & ~A.clock.passive)
-        if A.max_changes is not None and len(changed) >= A.max_changes:
+        if self.swaps or (A.max_changes is not None and len(changed) >= A.max_changes):
             for j in changed:
                 bases.append(np.where(np.arange(len(row_raw)) == j, A.factual_raw, row_raw))
         for base in bases:

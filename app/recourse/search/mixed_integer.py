@@ -98,10 +98,12 @@ class ActionProgram:
         for j in np.unique(self.feature):  # one direction or level at a time
             constrain((self.feature == j).astype(float), np.zeros(n), 0.0, 1.0)
         if A.max_changes is not None:
-            constrain(np.ones(n), np.zeros(n), 0.0, float(A.max_changes))
+            further = ~np.isin(self.feature, list(A.begun))
+            constrain(further.astype(float), np.zeros(n), 0.0, float(A.max_changes - len(A.begun)))
         if A.clock.is_shared:
             once, per_unit = A.clock.months_once[self.feature], A.clock.months_per_unit[self.feature]
-            constrain(once + per_unit * self.first, per_unit * self.per, -math.inf, A.clock.months)
+            left = A.clock.months - float(A.clock.changes(self.start_raw[None])[0])
+            constrain(once + per_unit * self.first, per_unit * self.per, -math.inf, left)
         for rule in A.rules:
             if isinstance(rule, LogicRule):
                 continue

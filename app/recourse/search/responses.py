@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.actions.ranges import tick_slack
+from app.recourse.actions.advice_ranges import lattice_point, tick_slack
 from app.recourse.robustness.adversarial_loss import LossAndCost
 from app.recourse.search.simplicial import Point
 
@@ -151,4 +151,4 @@ def legal(A: ActionSet, j: int, value_raw: float, rounding: Callable[[float], in
     ticks = (value_raw - A.anchor_raw[j]) / step
     near = round(ticks)
     ticks = float(near if abs(ticks - near) <= tick_slack(ticks) else rounding(ticks))
-    return float(A.anchor_raw[j] + (ticks / round(1.0 / step) if step < 1.0 else ticks * step))
+    return lattice_point(ticks, float(A.anchor_raw[j]), step)

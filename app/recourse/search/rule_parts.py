@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.actions.ranges import lattice_point, tick_slack
+from app.recourse.actions.advice_ranges import lattice_point, tick_slack
 from app.recourse.actions.rules import AllOf, AnyOf, Comparison, Condition, LevelTest
 from app.recourse.search.enclosures import Enclosure, Quotient, Quotients, Range, Unbounded, Variable
 

@@ -117,6 +117,11 @@ class BoundarySample:
         return self.X if len(self.free) == self.X.shape[1] else self.X.take(self.free, axis=1)
 
     @cached_property
+    def machines(self) -> dict[object, object]:
+        """Machines of these samples that have been fitted, for further questions about the same applicant."""
+        return {}
+
+    @cached_property
     def classes(self) -> Classes:
         """The two decisions in the free columns; every machine of these samples is made of them."""
         return class_moments(self.X_free, self.favourable)

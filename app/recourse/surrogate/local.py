@@ -10,7 +10,7 @@ from app.errors import DegenerateSurrogate
 from app.recourse.models.black_box import LOGIT_LIMIT, BlackBox, Meter, Output, favourable, input_of_points
 from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import SurrogateReport
+from app.recourse.reports import SurrogateReport
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.linear_fits import SurrogateKind, direction
 from app.recourse.surrogate.weight_moments import surrogate

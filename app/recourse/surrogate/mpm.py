@@ -5,7 +5,7 @@ the sample means and whose class covariances lie within a radius of the sample c
 
     minimise tau+(w) + tau-(w)  subject to  a.w = 1,    b = w.mean+ - kappa tau+(w),    kappa = 1 / (tau+ + tau-)
 
-where ``tau(w)`` is the largest standard deviation along ``w`` in the ambiguity set (`spread`).
+where ``tau(w)`` is the largest standard deviation along ``w`` in the ambiguity set (`divergences.spread`).
 
 ================  ==========================================================
 symbol            name
@@ -27,19 +27,16 @@ Lanckriet et al., "A Robust Minimax Approach to Classification", JMLR 2002.
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import lambertw
 
 from app.errors import DegenerateSurrogate
 from app.recourse.models.linear import LinearModel
 from app.recourse.numerics.linalg import DiagonalPair, diagonalise_pair
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import Classes
-
-Divergence: TypeAlias = Literal["none", "quadratic", "bures", "fisher_rao", "logdet"]
+from app.recourse.surrogate.divergences import Divergence, Spread, spread
 
 TINY = 1e-30
 """Replaces zero in logarithms; far below rounding errors."""
@@ -51,20 +48,6 @@ DESCENT_TOLERANCE = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """``tau(w) = scale * sqrt(w' covariance w) + norm * |w|_2``: the largest deviation in an ambiguity set."""
-
-    covariance: Float[np.ndarray, "d d"]
-    scale: float = 1.0
-    norm: float = 0.0
-
-    def __call__(self, w: Float[np.ndarray, "d"]) -> float:
-        """Largest standard deviation along `w`."""
-        deviation = self.scale * math.sqrt(max(w @ self.covariance @ w, 0.0))
-        return deviation + self.norm * float(np.linalg.norm(w)) if self.norm else deviation
-
-
-@dataclass(frozen=True, slots=True)
 class MinimaxMachine:
     """A fitted surrogate."""
 
@@ -72,29 +55,6 @@ class MinimaxMachine:
     """Unit-norm weights; favourable iff the score is >= 0."""
     worst_case_accuracy: float
     """In [0, 1]: accuracy on every distribution in the ambiguity sets is at least this."""
-
-
-def spread(covariance: Float[np.ndarray, "d d"], divergence: Divergence, radius: float) -> Spread:
-    """The worst-case deviation of an ambiguity set; `radius` is the rho of the divergence's own definition."""
-    if divergence == "quadratic":
-        return Spread(covariance + math.sqrt(radius) * np.eye(len(covariance)))
-    if divergence == "bures":
-        return Spread(covariance, norm=math.sqrt(radius))
-    if divergence == "fisher_rao":
-        return Spread(covariance, scale=math.exp(min(radius, 1400.0) / 2.0))
-    if divergence == "logdet":
-        return Spread(covariance, scale=math.sqrt(_logdet_factor(radius)))
-    return Spread(covariance)
-
-
-def _logdet_factor(radius: float) -> float:
-    """The root ``c >= 1`` of ``c - log c - 1 = radius``, i.e. ``-W_{-1}(-exp(-radius - 1))``."""
-    if radius <= 700.0:
-        return max(1.0, -float(lambertw(-math.exp(-radius - 1.0), -1).real))
-    c = radius
-    for _ in range(50):  # the argument of W underflows; c = 1 + radius + log c contracts quickly for large c
-        c = 1.0 + radius + math.log(c)
-    return c
 
 
 def fit(
@@ -215,10 +175,16 @@ def _minimise_three(a: Float[np.ndarray, "d"], plus: Spread, minus: Spread) -> F
 def fit_sample(
     sample: BoundarySample, divergence: Divergence, *, radius_favourable: float, radius_unfavourable: float
 ) -> MinimaxMachine:
-    """The machine of a boundary sample; columns that the person cannot change get weight 0."""
+    """The machine of a boundary sample, fitted once; columns that the person cannot change get weight 0."""
+    key = (divergence, radius_favourable, radius_unfavourable)
+    known = sample.machines.get(key)
+    if isinstance(known, MinimaxMachine):
+        return known
     machine = fit(
         sample.classes, divergence, radius_favourable=radius_favourable, radius_unfavourable=radius_unfavourable
     )
     w = np.zeros(sample.X.shape[1])
     w[sample.free] = machine.model.w
-    return MinimaxMachine(LinearModel(w, machine.model.c), machine.worst_case_accuracy)
+    found = MinimaxMachine(LinearModel(w, machine.model.c), machine.worst_case_accuracy)
+    sample.machines[key] = found
+    return found

@@ -5,8 +5,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 
+from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.fallback import FALLBACK_WARNING, NEAREST_WARNING, fallback_rows
-from app.recourse.method import Candidates, PlanCandidates
 from app.recourse.models.black_box import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Counterfactual, Relaxation
@@ -26,6 +26,8 @@ class Draft:
         self._calls_before, self._rows_before = meter.calls, meter.rows
         self.rounds = 1
         """Calls left for verification; a method's own calls do not count."""
+        self.is_further = False
+        """Whether the applicant has an answer already, and one more call is allowed."""
         self.factual_score = math.nan
         self.sample: BoundarySample | None = None
         self.candidates: Candidates | PlanCandidates | None = None
@@ -59,12 +61,14 @@ class Draft:
         return self.meter.rows - self._rows_before
 
     def scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """The black box's scores of legal records that change something, in one call.
+        """The black box's scores of legal records that differ from the applicant's own, in one call.
 
         NaN for other records, and for all but the first of equal neighbours.
         """
         self.rounds -= 1
-        legal = self.actions.contains(rows_raw) & (rows_raw != self.problem.factual_raw).any(axis=1)
+        legal = self.actions.contains(rows_raw)
+        if not self.actions.begun:
+            legal &= (rows_raw != self.problem.factual_raw).any(axis=1)
         legal[1:] &= (rows_raw[1:] != rows_raw[:-1]).any(axis=1)
         scores = np.full(len(rows_raw), np.nan)
         if legal.any():
@@ -106,6 +110,14 @@ class Draft:
         if not isinstance(self.candidates, Candidates) or self.candidates.nearest is None:
             return others
         return np.concatenate([self.candidates.nearest(), others])
+
+    @property
+    def misses(self) -> bool:
+        """Whether the single counterfactual that was found is known to miss the method's own constraint."""
+        if not (self.found and self.fallback and isinstance(self.candidates, Candidates)):
+            return False
+        row_raw = self.found[0].row_raw
+        return not self.candidates.meets(row_raw[None])[0] or self.candidates.how_far(row_raw) is not None
 
     def note_how_far(self) -> None:
         """Mark a single counterfactual that misses the method's own constraint, with a warning of how far it gets."""

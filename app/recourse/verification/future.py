@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.method import Candidates, Method, MethodParams, PlanCandidates
+from app.recourse.candidates import Candidates, PlanCandidates
+from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import LAST_BITS
-from app.recourse.models.committee import FutureModels
+from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.result import Counterfactual, Reason
 from app.recourse.search.committee import CommitteeSearch, Reached
 from app.recourse.verification.draft import Draft
@@ -28,7 +29,7 @@ def verify_committee(
     draft: Draft,
     method: Method,
     params: MethodParams,
-    futures: FutureModels,
+    futures: Futures,
     share: float,
     known: Sequence[Counterfactual] = (),
 ) -> Reason:
@@ -40,17 +41,26 @@ def verify_committee(
 
     Parameters
     ----------
+    share : what is promised, which takes more of the models where trials broke more than these say
     known : records of earlier answers to this applicant, as further candidates
     """
     draft.aimed = True
     known_raw = [one.row_raw for one in (*draft.found, *known)]
     proposals = np.array(known_raw).reshape(-1, draft.actions.space.p)
     draft.found, draft.fallback = [], False
-    stage = _Committee(draft, method, params, futures, share, min((one.cost for one in known), default=math.inf))
+    at_most = min((one.cost for one in known), default=math.inf)
+    stage = _Committee(draft, method, params, futures.search, futures.asked_of_models(share), at_most)
     if isinstance(draft.candidates, PlanCandidates):
         stage.plan(draft.candidates, proposals)
     else:
         stage.one(proposals)
+    if draft.found and futures.most < share:
+        draft.nearest, draft.found = draft.found[0], []
+        draft.sentence = (
+            f"No more than {futures.most:.0%} can be promised for this model, whatever the record: in trials, models "
+            "of other records kept fewer promises than future models said. The nearest record is accepted by all "
+            "future models that the search asks."
+        )
     return Reason.TARGET_NOT_REACHED
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-from app.recourse.method import PlanCandidates
+from app.recourse.candidates import PlanCandidates
 from app.recourse.result import Reason
 from app.recourse.verification.draft import Draft
 

@@ -6,12 +6,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.method import HAIR, Candidates
+from app.recourse.candidates import HAIR, Candidates
 from app.recourse.result import Counterfactual, Reason
 from app.recourse.verification.draft import Draft
 
 LADDER = np.array([0.0, HAIR, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0])
 """Extra margins of the proposals that are verified together, in the method's own unit."""
+FIRST_RUNGS = 1
+"""Of these, how many are verified first where one more model call is allowed: mostly the model accepts the first."""
 BETWEEN = 7
 """Proposals between a refused and an accepted rung."""
 
@@ -41,13 +43,21 @@ def verify_fallback(draft: Draft) -> None:
 def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
     """Verify a ladder of proposals together, then proposals between the last refused and the first accepted one."""
     extra_margins = LADDER * candidates.extra_margin_unit
-    rungs = candidates.propose(extra_margins)
+    few = draft.is_further and draft.rounds > 2
+    rungs = candidates.propose(extra_margins[:FIRST_RUNGS] if few else extra_margins)
+    begun = draft.actions.factual_raw[None] if draft.actions.begun else rungs[:0]
+    if len(begun) and candidates.meets(begun)[0]:  # what the person does anyway may be enough
+        rungs, extra_margins = np.concatenate([begun, rungs]), np.concatenate([[0.0], extra_margins])
     if not len(rungs):
         draft.relax = candidates.relax()
         draft.gave_up = not candidates.proves_infeasible
         return Reason.INFEASIBLE_CONSTRAINTS if candidates.proves_infeasible else Reason.TARGET_NOT_REACHED
     last_call = draft.rounds <= 1
     accepted = best.verify(rungs, fallback=draft.fallback_rows() if last_call else None)
+    if few and not accepted.any():
+        others = candidates.propose(extra_margins)[len(rungs) :]
+        if len(others):
+            rungs, accepted = np.concatenate([rungs, others]), np.concatenate([accepted, best.verify(others)])
     first = int(accepted.argmax())
     if not accepted[first]:
         draft.relax = candidates.relax()

@@ -15,7 +15,7 @@ from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.actions.rules import LinearRule
 from app.recourse.features import Advice, Change, Feature, FeatureSpace, FeatureType, MaxChange
 from tests.recourse import oracle
-from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, numbers, questions
+from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, numbers, questions, without
 
 pytestmark = CHECKED_AT_RANDOM
 
@@ -283,24 +283,11 @@ def test_each_relaxation_is_the_set_without_one_constraint_of_the_request(
     question, rows_raw = drawn
     found = question.action_set
     for one in found.relaxed():
-        looser = drop(question, one.feature, one.constraint).action_set
+        looser = without(question, one.constraint, one.feature).action_set
         assert one.actions.contains(rows_raw).tolist() == looser.contains(rows_raw).tolist()
         assert one.actions.contains(rows_raw)[found.contains(rows_raw)].all()
         feature = next((f for f in question.space.features if f.name == one.feature), None)
         assert feature is None or not feature.is_fixed
-
-
-def drop(question: Question, name: str | None, constraint: str) -> Question:
-    """The same question without one constraint."""
-    c = question.constraints
-    if constraint == "horizon_months":
-        return replace(question, timing=replace(question.timing, horizon_months=None))
-    if constraint == "max_changes":
-        return replace(question, constraints=replace(c, max_changes=None))
-    if constraint == "immutable":
-        return replace(question, constraints=replace(c, immutable=tuple(one for one in c.immutable if one != name)))
-    left = {key: value for key, value in getattr(c, constraint).items() if key != name}
-    return replace(question, constraints=replace(c, **{constraint: left}))
 
 
 def test_what_the_lender_has_fixed_is_never_named() -> None:

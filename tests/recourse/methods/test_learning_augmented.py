@@ -15,7 +15,7 @@ from app.recourse.methods.learning_augmented import (
     faults,
 )
 from app.recourse.models.linear import LinearModel
-from app.recourse.result import TradeOffReport
+from app.recourse.reports import TradeOffReport
 from app.recourse.robustness.adversarial_loss import LossAndCost
 from app.recourse.search.trade_off import TradeOff
 from app.recourse.solve import solve

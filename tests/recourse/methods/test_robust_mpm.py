@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from app.recourse.candidates import Candidates
 from app.recourse.certificate import CertificateParams
-from app.recourse.method import Candidates, MethodContext
+from app.recourse.method import MethodContext
 from app.recourse.methods import METHODS
 from app.recourse.methods.robust_mpm import RobustMpmParams, generate
 from app.recourse.models.black_box import Meter

@@ -17,9 +17,10 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.correct import Correction, CorrectionStatus, correct
 from app.recourse.features import Change, FeatureSpace
 from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.outcomes import MemberOutcome
 from app.recourse.plans.corrections import CorrectionParams, Corrector, corrected, keep_better
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import MemberOutcome, Reason
+from app.recourse.result import Reason
 from app.recourse.robustness.gelbrich import plan_bounds
 from tests.recourse import oracle
 from tests.recourse.certified import FACTUAL, W, curved, linear, linear_score, rows, space

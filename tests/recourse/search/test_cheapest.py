@@ -18,7 +18,7 @@ from app.recourse.models.linear import LinearModel
 from app.recourse.result import Relaxation
 from app.recourse.search.cheapest import Search
 from tests.recourse import oracle
-from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, eighths, examples, questions
+from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, eighths, examples, questions, without
 
 pytestmark = CHECKED_AT_RANDOM
 
@@ -295,19 +295,6 @@ def test_changes_in_turn_share_the_time() -> None:
 
 
 # --- relaxations -----------------------------------------------------------------------------------------------------
-
-
-def without(question: Question, constraint: str, name: str | None) -> Question:
-    """The same question without one constraint."""
-    c = question.constraints
-    if constraint == "horizon_months":
-        return replace(question, timing=replace(question.timing, horizon_months=None))
-    if constraint == "max_changes":
-        return replace(question, constraints=replace(c, max_changes=None))
-    if constraint == "immutable":
-        return replace(question, constraints=replace(c, immutable=tuple(one for one in c.immutable if one != name)))
-    kept = {key: value for key, value in getattr(c, constraint).items() if key != name}
-    return replace(question, constraints=replace(c, **{constraint: kept}))
 
 
 def single_constraints(question: Question) -> list[tuple[str, str | None]]:

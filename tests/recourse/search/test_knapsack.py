@@ -249,6 +249,7 @@ def test_a_least_move_is_made_in_full_or_by_another_item() -> None:
     assert cover([cheap], 1.0, 1)[0] == pytest.approx([2.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [10, 500])
 def test_hundreds_of_items_that_leap_are_no_matter(count: int) -> None:
     rng = np.random.default_rng(count)

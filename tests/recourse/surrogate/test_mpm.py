@@ -16,7 +16,8 @@ from scipy.optimize import minimize
 from app.errors import DegenerateSurrogate
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import RIDGE, Classes, Moments, class_moments
-from app.recourse.surrogate.mpm import Divergence, fit, fit_sample, spread
+from app.recourse.surrogate.divergences import Divergence, spread
+from app.recourse.surrogate.mpm import fit, fit_sample
 
 Matrix: TypeAlias = Float[np.ndarray, "d d"]
 Vector: TypeAlias = Float[np.ndarray, "d"]

@@ -57,6 +57,7 @@ def test_one_refit_is_scikit_learns() -> None:
     np.testing.assert_allclose(theta, np.append(fitted.coef_[0], fitted.intercept_), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threshold", [0.0, 0.8])
 def test_the_covariance_is_that_of_training_on_as_many_new_records(threshold: float) -> None:
     """A half varies twice as much, and drawing without replacement takes half of that away."""

@@ -13,11 +13,15 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from app.recourse.actions.constraints import Bounds, Constraints
-from app.recourse.features import Change, Feature, MaxChange
+from app.recourse.actions.timing import distance_within
+from app.recourse.actions.wishes import Exclude, excluded_values
+from app.recourse.features import Change, Feature, FeatureSpace, MaxChange
 
 LEAST_SHARE = 0.02
 """Share of the person's own value, and of the spread between people, by which a number changes at least where nobody
@@ -31,8 +35,8 @@ class Limit:
     """One limit of what is proposed for one feature."""
 
     name: str
-    """`immutable`, `direction`, `bounds`, `max_change`, `least_change` or `horizon_months` of the request, or a limit
-    of the model."""
+    """`immutable`, `direction`, `bounds`, `max_change`, `least_change`, `horizon_months` or `exclude` of the request,
+    or a limit of the model."""
     asked: bool
     """Whether the request or the person set it, and not the lender."""
     low: float = -math.inf
@@ -40,6 +44,8 @@ class Limit:
     high: float = math.inf
     least: float = 0.0
     """Smallest change."""
+    without: tuple[int, ...] = ()
+    """Categories that are not proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ def limits_of(
     distance: float = math.inf,
     horizon_is_asked: bool = False,
     least_share: float = 0.0,
+    exclude: Exclude | None = None,
 ) -> list[Limit]:
     """Every limit of one feature of one person; none where the model never proposes a change of it.
 
@@ -97,6 +104,8 @@ def limits_of(
             asked=horizon_is_asked)  # fmt: skip
     if feature.name in constraints.immutable:
         add("immutable", (fact, fact))
+    if exclude is not None:
+        found += _excluded(feature, fact, exclude)
     if feature.name in constraints.direction:
         add("direction", one_way[Change(constraints.direction[feature.name].value)])
     if feature.name in constraints.bounds:
@@ -112,6 +121,43 @@ def limits_of(
         widest = min((max(limit.high - fact, fact - limit.low) for limit in found), default=math.inf)
         # A tighter limit says that smaller changes count.
         found.append(Limit(name="least_change", asked=False, least=least if least <= widest else 0.0))
+    return found
+
+
+def limits_of_all(
+    space: FeatureSpace,
+    factual_raw: Float[np.ndarray, "p"],
+    constraints: Constraints,
+    months: float,
+    exclude: Exclude,
+    *,
+    horizon_is_asked: bool = False,
+    least_share: float = 0.0,
+) -> list[list[Limit]]:
+    """The limits of each feature, as `limits_of`."""
+    return [
+        limits_of(
+            feature, fact, constraints, distance=distance_within(feature, months), horizon_is_asked=horizon_is_asked,
+            least_share=least_share, exclude=exclude,
+        )
+        for feature, fact in zip(space.features, factual_raw.tolist(), strict=True)
+    ]  # fmt: skip
+
+
+def _excluded(feature: Feature, fact: float, exclude: Exclude) -> list[Limit]:
+    """What the person rules out for one feature."""
+    if feature.name in exclude.features:
+        return [Limit(name="exclude", asked=True, low=fact, high=fact)]
+    values = excluded_values(feature, fact, exclude)
+    if feature.is_group:
+        levels = tuple(int(value) for value in values)
+        return [Limit(name="exclude", asked=True, without=levels)] if levels else []
+    found = []
+    for value in values:
+        beside = 1e-3 * feature.lattice_raw[0]  # far enough that it is not taken for rounding
+        low = math.nextafter(value + beside, math.inf) if value < fact else -math.inf
+        high = math.nextafter(value - beside, -math.inf) if value > fact else math.inf
+        found.append(Limit(name="exclude", asked=True, low=low, high=high))
     return found
 
 
@@ -141,6 +187,7 @@ def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
     least = max(limit.least for limit in limits)
     if feature.is_group:
         levels = proposed_levels(feature, int(fact)) if low < high else [int(fact)]
+        levels = [level for level in levels if not any(level in limit.without for limit in limits)]
         every = len(levels) == len(feature.levels)
         return Range(min(levels), fact, fact, max(levels), None if every else tuple(levels))
     lower, below = _part(feature, fact, low, high, least, -1)
@@ -191,6 +238,14 @@ def lattice_point(tick: float, anchor: float, step: float) -> float:
     return float(anchor + (tick / round(1.0 / step) if step < 1.0 else tick * step))
 
 
+def lattice_points(
+    ticks: Float[np.ndarray, "*n"], anchor: Float[np.ndarray, "*p"] | float, step: Float[np.ndarray, "*p"] | float
+) -> Float[np.ndarray, "*n"]:
+    """`lattice_point` of arrays."""
+    per_unit = np.maximum(np.rint(np.divide(1.0, step)), 1.0)
+    return anchor + np.where(np.less(step, 1.0), ticks / per_unit, ticks * step)
+
+
 def tick_slack(ticks: np.ndarray | float) -> np.ndarray:
     """Largest distance between ticks and a whole number that counts as rounding; grows with the ticks."""
     return np.asarray(1e-6 + 4.0 * np.finfo(float).eps * np.abs(ticks))
@@ -228,3 +283,16 @@ def _bounded(feature: Feature, bounds: Bounds) -> tuple[float, float]:
 def number_of(feature: Feature, value: float | str) -> float:
     """The raw number of a bound."""
     return float(value) if feature.is_number else float(feature.levels.index(value))
+
+
+def arrays_of(space: FeatureSpace, ranges: Sequence[Range]) -> dict[str, Any]:
+    """Ranges and lattices of all features as the fields of an `ActionSet`."""
+    ends = np.array([(one.lower, one.below, one.above, one.upper) for one in ranges], dtype=float)
+    lower, below, above, upper = ends.reshape(-1, 4).T
+    movable = np.array([one.is_open for one in ranges], dtype=bool)
+    step, anchor = (np.where(movable, part, 0.0) for part in space.lattice_raw)
+    return {
+        "lower_raw": lower, "below_raw": below, "above_raw": above, "upper_raw": upper, "movable": movable,
+        "step_raw": step, "anchor_raw": anchor,
+        "restricted": {j: one.levels for j, one in enumerate(ranges) if one.levels is not None},
+    }  # fmt: skip

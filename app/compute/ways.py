@@ -1,0 +1,68 @@
+"""How an answer tells several ways apart, and in which order the changes of one help most."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.sentences import FeatureChange
+from app.recourse.answer_part import AnswerPart
+from app.recourse.result import AssessedCounterfactual, Counterfactual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference(AnswerPart):
+    """How one way differs from those before it."""
+
+    features: tuple[str, ...]
+    """What it changes and no earlier one does."""
+    overlap: float
+    """Share of its changed features that the earlier way with the largest overlap changes too; in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeStep(AnswerPart):
+    """One change, made after those of the steps before it, and the model's decision then."""
+
+    feature: str
+    text: str
+    """What to do, as a sentence."""
+    probability: float | None
+    score: float | None
+    favourable: bool
+
+
+def difference(
+    action_set: ActionSet,
+    found: Counterfactual | AssessedCounterfactual,
+    before: Sequence[Counterfactual | AssessedCounterfactual],
+) -> Difference | None:
+    """What sets a record apart from those before it; features of which nothing is said are not named."""
+    if not before:
+        return None
+    features = action_set.space.features
+    earlier = {j for one in before for j in one.changed}
+    new = [features[j] for j in found.changed if j not in earlier]
+    shared = max(len(set(found.changed) & set(one.changed)) for one in before)
+    return Difference(
+        features=tuple(feature.name for feature in new),
+        overlap=shared / len(found.changed) if found.changed else 0.0,
+    )
+
+
+def steps(
+    action_set: ActionSet, found: Counterfactual | AssessedCounterfactual, made: Sequence[FeatureChange]
+) -> tuple[ChangeStep, ...] | None:
+    """The steps of a record, with the sentences of its changes."""
+    if found.steps is None:
+        return None
+    texts = {change.feature: change.text for change in made}
+    return tuple(
+        ChangeStep(
+            feature=(name := action_set.space.names[step.feature]),
+            text=texts[name],
+            probability=step.probability,
+            score=step.score,
+            favourable=step.score is not None and step.score >= 0.0,
+        )
+        for step in found.steps
+    )

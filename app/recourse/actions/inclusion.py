@@ -1,0 +1,69 @@
+"""Whether one applicant can make the changes that the wishes include."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from app.errors import Fault, InvalidRequest
+from app.recourse.actions.advice_ranges import Limit, Range
+from app.recourse.actions.wishes import Wishes
+from app.recourse.features import MISSING, Feature, FeatureSpace
+
+
+def check_inclusion(
+    space: FeatureSpace,
+    wishes: Wishes,
+    factual_raw: Float[np.ndarray, "p"],
+    ranges: Sequence[Range],
+    limits: Sequence[Sequence[Limit]],
+    each_is_legal: Callable[[Float[np.ndarray, "n p"]], Bool[np.ndarray, "n p"]],
+) -> None:
+    """Check that this applicant can make each included change.
+
+    Parameters
+    ----------
+    ranges, limits : of each feature
+    each_is_legal : as of the `ActionSet`
+
+    Raises
+    ------
+    InvalidRequest : with every fault; pointers begin with ``/must_include``
+    """
+
+    def faults() -> Iterator[Fault]:
+        for i, (name, to) in enumerate(wishes.included()):
+            j = space.index(name)
+            assert j is not None  # checked before
+            feature, fact = space.features[j], float(factual_raw[j])
+            if feature.provide and fact == MISSING:
+                continue  # the value that the person states is any
+            if not ranges[j].is_open:
+                yield Fault(f"/must_include/{i}", f"cannot change for this applicant: {_why_fixed(limits[j])}")
+            elif to is not None:
+                row_raw = factual_raw.copy()
+                row_raw[j] = feature.parse(to)
+                if row_raw[j] == fact:
+                    yield Fault(f"/must_include/{i}/to", "is the applicant's own value, so nothing changes")
+                elif not each_is_legal(row_raw[None])[0, j]:
+                    possible = _possible(feature, fact, ranges[j])
+                    yield Fault(f"/must_include/{i}/to", f"cannot be proposed here; possible: {possible}")
+
+    if found := list(faults()):
+        raise InvalidRequest(faults=found)
+
+
+def _why_fixed(limits: Sequence[Limit]) -> str:
+    asked = dict.fromkeys(limit.name for limit in limits if limit.asked)
+    return (
+        f"{' and '.join(asked)} of the request leaves no other value" if asked else "the model proposes no other value"
+    )
+
+
+def _possible(feature: Feature, fact: float, own: Range) -> str:
+    """The values that may be proposed, as a caller writes them."""
+    if feature.is_number:
+        ends = [(own.lower, own.below), (own.above, own.upper)]
+        return " or ".join(f"{low:g} to {high:g}" for low, high in ends if low < fact or high > fact)
+    levels = own.levels or range(int(own.lower), int(own.upper) + 1)
+    return ", ".join(str(feature.levels[level]) for level in levels if level != fact)

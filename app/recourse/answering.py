@@ -1,0 +1,299 @@
+"""Answer one question about one applicant with one method: `answer_with`, and what several questions share.
+
+survey -> sample -> generate -> verify -> repair and polish -> verdict. Methods propose; only
+`app.recourse.verification` asks the black box about the records that are returned. At most `SEARCH_CALLS` model calls:
+
+1. survey: the factual, and a grid towards its nearest favourable neighbours
+2. the crossings, refined
+3. samples around them (a second time where nearly all of them have the same decision)
+4. verify: a ladder of proposals with growing extra margins beyond the method's own constraint
+5. repair and polish: proposals between the last refused rung and the first accepted one, and the accepted record with
+   one change undone or halved; or, where every rung was refused, records that no method proposed
+   (`app.recourse.fallback`)
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+
+from app.errors import (
+    BoundaryNotFound,
+    BudgetExceeded,
+    DeadlineExceeded,
+    DegenerateSurrogate,
+    Fault,
+    InvalidRequest,
+    RecourseError,
+    SolverFailed,
+)
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.candidates import PlanCandidates
+from app.recourse.certificate import CertificateParams, certify, certify_plan, local_model
+from app.recourse.fallback import relaxation
+from app.recourse.method import Method, MethodContext, MethodParams, Yields
+from app.recourse.models.black_box import Meter
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import (
+    NOTHING_PROPOSED,
+    PROMISE_NOT_KEPT,
+    SENTENCES,
+    Counterfactual,
+    Diagnostics,
+    PlanCertificate,
+    Reason,
+    RecourseResult,
+    Status,
+    Verdict,
+)
+from app.recourse.robustness.future_validity import certify_future
+from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, Survey, sample_boundary, survey
+from app.recourse.verification import Draft, verify_committee, verify_fallback, verify_one, verify_plan
+
+MOST_ROUNDS = 2
+"""Calls of one answer that verify proposals."""
+SEARCH_CALLS = 5
+"""Model calls of the search for one record."""
+MAX_CALLS = SEARCH_CALLS + 1
+"""Model calls of an answer with one record, the order of its changes included; a remote model is paid per call."""
+WEIGHTS_WARNING = "Cost weights affect the reported cost but not this method's search, which minimises distance."
+BUDGET_WARNING = (
+    "The model's request budget was used up before the search ended. The model accepts this answer, but a better one "
+    "may exist."
+)
+UNSEEN_WARNING = "The model's decisions about such records may be unreliable."
+NO_FUTURES = Fault("/future_validity", "needs future models, and this model has none: rehearse its retraining first")
+NOT_AIMED_WARNING = (
+    "Time or budget ran out before the search asked the future models; `validity.future` says how many of them accept "
+    "this record."
+)
+
+
+class Shared:
+    """Survey, samples and earlier answers that several questions about one applicant share."""
+
+    def __init__(self, problem: RecourseProblem) -> None:
+        self.problem = problem
+        self.meter = Meter(problem.black_box, problem.deadline)
+        self.known: list[Counterfactual] = []
+        """Earlier answers; candidates for the next one."""
+        self._surveys: dict[tuple[object, ...], Survey] = {}
+        self._samples: dict[tuple[object, ...], BoundarySample | RecourseError] = {}
+        self._whole = problem
+        """What is surveyed and sampled: with all legal records, and nothing done yet of what the person does anyway."""
+
+    def narrowed(self, actions: ActionSet) -> "Shared":
+        """What a question about fewer legal records of the same applicant shares with this one."""
+        other = Shared(replace(self.problem, action_set=actions))
+        other.meter, other._surveys, other._samples = self.meter, self._surveys, self._samples
+        other._whole = self._whole
+        other.known = [one for one in self.known if actions.contains(one.row_raw[None])[0]]
+        return other
+
+    def survey(self, sampler: SamplerParams) -> Survey:
+        """As `surrogate.boundary.survey`; of a narrowed question, with neighbours that it can reach."""
+        key = _key(sampler)
+        if key not in self._surveys:
+            self._surveys[key] = survey(self._whole, self.meter, sampler)
+        seen = self._surveys[key]
+        if self._whole is self.problem:
+            return seen
+        actions, space = self.problem.action_set, self.problem.reference.space
+        return replace(seen, ends=space.encode(actions.snap(space.decode(seen.ends))))
+
+    def sample(self, sampler: SamplerParams) -> BoundarySample:
+        """As `surrogate.boundary.sample_boundary`."""
+        key = _key(sampler)
+        if key not in self._samples:
+            try:
+                self.survey(sampler)
+                found = sample_boundary(self._whole, self.meter, sampler, self._surveys[key])
+            except (BoundaryNotFound, DegenerateSurrogate) as error:
+                self._samples[key] = error
+                raise
+            self._samples[key] = found
+        known = self._samples[key]
+        if isinstance(known, RecourseError):
+            raise known
+        return known
+
+    def sampled(self, sampler: SamplerParams) -> BoundarySample | None:
+        """The sample, if there is one already."""
+        known = self._samples.get(_key(sampler))
+        return known if isinstance(known, BoundarySample) else None
+
+
+def _key(sampler: SamplerParams) -> tuple[object, ...]:
+    return tuple(getattr(sampler, field.name) for field in fields(SamplerParams))
+
+
+def sampler_of(params: MethodParams) -> SamplerParams:
+    """How the boundary is sampled for a method."""
+    return params if isinstance(params, SamplerParams) else SamplerParams()
+
+
+def answer_with(
+    shared: Shared,
+    method: Method,
+    params: MethodParams,
+    certificate: CertificateParams | None = None,
+    *,
+    future_validity: float | None = None,
+    further: bool = False,
+) -> RecourseResult:
+    """As `solve`, for another question about the same applicant; the diagnostics count this answer's own calls.
+
+    There are no certificates yet: `certified` adds them.
+
+    Parameters
+    ----------
+    certificate : chooses the moments of retrained models for methods that use them
+    future_validity : in place of the problem's own
+    further : whether the applicant has an answer already; then one more model call may save most of the search
+    """
+    started = time.perf_counter()
+    problem, meter = shared.problem, shared.meter
+    if future_validity is not None:
+        problem = replace(problem, future_validity=future_validity)
+    if problem.future_validity is not None and problem.futures is None:
+        raise InvalidRequest(faults=[NO_FUTURES])
+    draft = Draft(problem, meter)
+    draft.is_further = further
+    own = problem.action_set.beginning or problem.action_set
+    draft.warnings += [f"{sentence} {UNSEEN_WARNING}" for sentence in problem.reference.unseen(own.factual_raw)]
+    reason: Reason | None
+    try:
+        reason = _derive(draft, shared, method, params, certificate or CertificateParams())
+    except DeadlineExceeded:
+        reason = Reason.DEADLINE
+    except BudgetExceeded:
+        reason = Reason.BUDGET
+        if draft.found:
+            draft.warnings.append(BUDGET_WARNING)
+    except BoundaryNotFound:
+        reason = Reason.BOUNDARY_NOT_FOUND
+    if draft.found and problem.future_validity is not None and not draft.aimed:
+        draft.warnings.append(NOT_AIMED_WARNING)
+    if meter.silent:
+        draft.warnings.append(
+            f"The model gave no finite score for {meter.silent} of the {meter.rows} points it was asked about; they "
+            "count as unfavourable."
+        )
+    draft.found = certify_future(problem, draft.found)
+    status = Status.FOUND if draft.found else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
+    return RecourseResult(
+        status=status,
+        factual_score=None if math.isnan(draft.factual_score) else draft.factual_score,
+        factual_probability=problem.black_box.probability_of(draft.factual_score),
+        counterfactuals=tuple(draft.found),
+        verdict=_verdict(draft, reason) if status is Status.NOT_FOUND else None,
+        fallback=draft.fallback,
+        misses=draft.misses,
+        surrogate=draft.candidates.surrogate if draft.candidates else None,
+        diagnostics=Diagnostics(
+            model_calls=draft.calls, model_rows=draft.rows, elapsed_ms=1e3 * (time.perf_counter() - started)
+        ),
+        warnings=(*([draft.fallback_warning] if draft.fallback and draft.found else []), *draft.warnings),
+    )
+
+
+def _derive(
+    draft: Draft, shared: Shared, method: Method, params: MethodParams, certificate: CertificateParams
+) -> Reason | None:
+    """Fill the draft; the reason to give if nothing is found, None where the factual is favourable."""
+    problem, meter = draft.problem, draft.meter
+    sampler = sampler_of(params)
+    seen = shared.survey(sampler)
+    draft.factual_score = seen.factual_score
+    if math.isnan(seen.factual_score):
+        return Reason.MODEL_OUTPUT_INVALID
+    if seen.factual_score >= 0.0:
+        return None
+    failed: SolverFailed | None = None
+    try:
+        draft.sample = shared.sample(sampler)
+        draft.rounds = min(SEARCH_CALLS - draft.calls, MOST_ROUNDS + draft.is_further)
+        context = MethodContext(
+            sample=draft.sample,
+            factual_score=seen.factual_score,
+            neighbours=seen.ends,
+            certificate=certificate,
+            meter=meter,
+        )
+        draft.candidates = candidates = method.generate(problem, params, context)
+        if isinstance(candidates, PlanCandidates):
+            reason = verify_plan(draft, candidates)
+            if draft.found and problem.action_set.reweighted and not method.weighs_costs(params):
+                draft.warnings.append(WEIGHTS_WARNING)
+        else:
+            reason = verify_one(draft, candidates, shared.known)
+    except (DegenerateSurrogate, SolverFailed) as error:
+        reason = Reason.DEGENERATE_SURROGATE
+        failed = error if isinstance(error, SolverFailed) else None
+        if draft.candidates is None and method.promise is not None:
+            draft.candidates = method.promise(problem, params, meter)
+    if not draft.found and draft.rounds > 0:
+        verify_fallback(draft)
+    if problem.future_validity is not None:
+        assert problem.futures is not None  # checked at the beginning
+        known = () if method.yields is Yields.PLAN else shared.known
+        reason = verify_committee(draft, method, params, problem.futures, problem.future_validity, known)
+    if not draft.found and not (draft.relax and draft.relax.sufficient):
+        draft.relax = relaxation(problem) or draft.relax
+        if draft.relax and reason is Reason.DEGENERATE_SURROGATE:
+            reason = Reason.INFEASIBLE_CONSTRAINTS  # all decisions agree because features that cannot change decide
+    if failed and not draft.found:
+        raise failed
+    return reason
+
+
+def certified(
+    shared: Shared,
+    params: MethodParams,
+    certificate: CertificateParams,
+    found: Sequence[Counterfactual],
+    *,
+    together: Sequence[Counterfactual] = (),
+    plan_s: float = math.inf,
+) -> tuple[list[Counterfactual], PlanCertificate | None, list[str]]:
+    """The counterfactuals of an answer with a certificate each, a joint one, and warnings.
+
+    Without certificates where the decisions around the applicant determine no local model.
+
+    Parameters
+    ----------
+    together : what the joint certificate is about; none for none
+    plan_s : seconds for the joint bounds; where they take longer, a bracket is returned
+    """
+    sampler = sampler_of(params)
+    sample = shared.sampled(sampler)
+    if not found or sample is None:
+        return list(found), None, []
+    problem, rows_raw = shared.problem, np.array([one.row_raw for one in found])
+    scores, plan, warnings = np.array([one.score for one in found]), None, list[str]()
+    try:
+        local = local_model(problem, sample, certificate)
+        factual_score = shared.survey(sampler).factual_score
+        certificates, warnings = certify(problem, shared.meter, local, factual_score, rows_raw, scores, certificate)
+        found = [replace(one, certificate=c) for one, c in zip(found, certificates, strict=True)]
+        if together:
+            plan = certify_plan(problem, local[1], np.array([one.row_raw for one in together]), certificate, plan_s)
+    except (DegenerateSurrogate, DeadlineExceeded, BudgetExceeded) as error:
+        warnings = [*warnings, f"There is no certificate. {error.detail}"]
+    return list(found), plan, warnings
+
+
+def _verdict(draft: Draft, reason: Reason | None) -> Verdict:
+    """Why nothing was found, the nearest record, and the constraint whose removal helps most."""
+    assert reason is not None
+    sentence, nearest = draft.sentence or SENTENCES[reason], draft.nearest
+    if reason is Reason.TARGET_NOT_REACHED:
+        if draft.missed:
+            sentence, nearest = PROMISE_NOT_KEPT, draft.missed[1]
+        elif draft.gave_up:
+            sentence = NOTHING_PROPOSED
+    if nearest is not None:
+        (nearest,) = certify_future(draft.problem, [nearest])
+    return Verdict(reason=reason, sentence=sentence, nearest=nearest, relax=draft.relax)

@@ -1,0 +1,137 @@
+"""Plans for people: members that cost little, change few features, and differ in what they change.
+
+The search starts from a pool of cheap sparse records: the cheapest record that a linear model accepts, then the
+cheapest without one of the features that it changes, or without all of them, and so on, each for several margins. Plans
+are put together from it by exchanging members, from several first members, and in the best of them members take the
+single moves that improve the whole plan.
+"""
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from app.errors import DeadlineExceeded, SolverFailed
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.models.linear import LinearModel, homogeneous
+from app.recourse.plans.members import chosen, settled
+from app.recourse.plans.objective import MOST_OVERLAP, PeopleObjective, moved, overlaps
+from app.recourse.problem import RecourseProblem
+from app.recourse.search.cheapest import Search
+from app.recourse.search.local_moves import SingleMoves
+
+SEARCHES = 24
+"""Sets of features left alone for which cheapest records are searched, at most, for each hyperplane."""
+PASSES = 4
+"""How often each member is exchanged for the best record of the pool."""
+FIRST = 4
+"""Records of the pool that a plan is begun with."""
+SETTLED = 2
+"""Plans whose members take single moves."""
+POOL_SHARE = 0.5
+"""Share of the remaining time that the pool may take, for each hyperplane."""
+
+
+class PeopleSearch:
+    """Searches plans for one applicant.
+
+    Parameters
+    ----------
+    margins : >= 0, increasing; how far records of the pool lie beyond a hyperplane, encoded units
+    """
+
+    def __init__(
+        self, problem: RecourseProblem, objective: PeopleObjective, count: int, margins: Float[np.ndarray, "k"]
+    ) -> None:
+        self.problem, self.objective, self.count, self.margins = problem, objective, count, margins
+        self.actions: ActionSet = problem.action_set
+        self.moves = SingleMoves(self.actions, swaps=True)
+        # Half of the time: verification and certificates need the rest.
+        now = time.monotonic()
+        self.until = math.inf if problem.deadline is None else now + 0.5 * (problem.deadline - now)
+        self.pool_raw: Float[np.ndarray, "n p"] = np.empty((0, self.actions.space.p))
+
+    def best(self, cheapest_raw: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "j p"]:
+        """The best plan found: legal raw rows, distinct where there are enough.
+
+        Parameters
+        ----------
+        cheapest_raw : the cheapest records of the person, by margin
+        """
+        self.pool_raw = pool = self._pool(cheapest_raw)
+        if not len(pool):
+            return pool
+        joined = self.objective.joined
+        alone = joined(pool[:0])(pool).argsort(kind="stable")[:FIRST].tolist()
+        firsts = [[], *([k] for k in alone)]
+        chosen_sets = {tuple(sorted(chosen(pool, self.count, joined, kept, PASSES))) for kept in firsts}
+        plans = sorted((pool[list(one)] for one in sorted(chosen_sets)), key=self.objective.value)
+        plans = [settled(plan, joined, self.moves, until=self.until) for plan in plans[:SETTLED]]
+        return self._finished(min(plans, key=self.objective.value))
+
+    def further(
+        self, plan_raw: Float[np.ndarray, "j p"], extra_margins: Float[np.ndarray, "k"]
+    ) -> Float[np.ndarray, "n p"]:
+        """The plan's members further on the favourable side, for each extra margin, and the pool."""
+        rows = []
+        for extra in extra_margins.tolist():
+            objective = replace(self.objective, sides=self.objective.sides.with_extra_margin(extra))
+            plan_raw = settled(plan_raw, objective.joined, self.moves, until=self.until, sweeps=1)
+            rows.append(plan_raw)
+        return self._finished(np.concatenate([*rows, self.pool_raw]))
+
+    def choose(self, rows_raw: Float[np.ndarray, "n p"], wanted_raw: Float[np.ndarray, "j p"]) -> Int[np.ndarray, "k"]:
+        """The best plan among rows, cheapest member first: the proposed ones among them, and the best additions."""
+        kept = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()]
+        plan = np.array(chosen(rows_raw, self.count, self.objective.joined, kept, PASSES), dtype=int)
+        plan = plan[self.actions.cost(rows_raw[plan]).argsort(kind="stable")]
+        amounts = moved(self.actions, rows_raw[plan])
+        different: list[int] = []
+        for k in range(len(plan)):
+            if overlaps(amounts[k : k + 1], amounts[different]).max(initial=0.0) <= MOST_OVERLAP:
+                different.append(k)
+        return plan[different]
+
+    def _finished(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+        """The rows with changes that stop just before an end made in full, where that is legal and favourable."""
+        rows = self.actions.clock.settled(self.actions.finished(rows_raw))
+        points = homogeneous(self.actions.space.encode(rows))
+        good = self.actions.contains(rows) & (self.objective.sides.shortfall(points) <= 0.0)
+        return np.where(good[:, None], rows, rows_raw)
+
+    def _pool(self, cheapest_raw: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "n p"]:
+        """Different legal records: the cheapest for each hyperplane and margin, without some of the features."""
+        A, sides = self.actions, self.objective.sides
+        found = [cheapest_raw]
+        for normal, need in zip(sides.normals, sides.needs.tolist(), strict=True):
+            if normal[:-1].any():
+                model, length = LinearModel(normal[:-1], float(normal[-1])), float(np.linalg.norm(normal[:-1]))
+                found += self._cheapest(model.unit(), need / length + self.margins)
+        rows = A.clock.settled(np.concatenate(found))
+        changes = (rows != A.factual_raw).any(axis=1)
+        rows = rows[A.contains(rows) & (changes | bool(A.begun))]
+        return rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
+
+    def _cheapest(self, model: LinearModel, margins: Float[np.ndarray, "k"]) -> list[Float[np.ndarray, "m p"]]:
+        """The cheapest records for each margin without some of the features: those that earlier ones change."""
+        A, found = self.actions, []
+        now = time.monotonic()
+        deadline = None if math.isinf(self.until) else now + POOL_SHARE * (self.until - now)
+        waiting: list[frozenset[int]] = [frozenset()]
+        for done in range(SEARCHES):
+            if done >= len(waiting) or (deadline is not None and time.monotonic() >= deadline):
+                break
+            alone = waiting[done]
+            try:
+                rows = Search(model, A.frozen(alone), deadline=deadline).rows(margins, exact_up_to=-math.inf)
+            except DeadlineExceeded:
+                break
+            except SolverFailed:  # the other sets of features remain
+                continue
+            found.append(rows)
+            changed = next((one for row in rows if (one := A.changes(row))), ())
+            parts = [alone | {j} for j in changed] + [alone | set(changed)]
+            waiting += [one for one in dict.fromkeys(parts) if one not in waiting]
+        return found

@@ -1,0 +1,113 @@
+"""The changes of each counterfactual in the order in which each helps most, by the model's own score after each.
+
+One model call scores the records in between for all counterfactuals of an answer: after every combination of changes
+where these are few, else after the first changes of one order. Records that break a rule, or that no derived feature
+allows, are avoided where another order does.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import BudgetExceeded, DeadlineExceeded
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.models.black_box import Meter
+from app.recourse.result import Counterfactual, Step
+
+MOST = 7
+"""Changes up to which every combination is scored: 126 records."""
+
+Made = frozenset[int]
+"""The features whose changes have been made."""
+
+
+def with_steps(actions: ActionSet, meter: Meter, found: Sequence[Counterfactual]) -> list[Counterfactual]:
+    """The same counterfactuals, each of several changes with its steps, in at most one model call.
+
+    Without steps where time or budget are used up.
+
+    Parameters
+    ----------
+    actions : of the applicant, missing values as they are
+    """
+    orders = [_Order(actions, one) if len(one.changed) > 1 else None for one in found]
+    rows = [row_raw for order in orders if order for row_raw in order.rows_raw.values()]
+    if not rows:
+        return list(found)
+    try:
+        scores = meter.score_raw(np.array(rows)).tolist()
+    except (BudgetExceeded, DeadlineExceeded):
+        return list(found)
+    probability_of, with_them = meter.black_box.probability_of, list[Counterfactual]()
+    for one, order in zip(found, orders, strict=True):
+        if order is not None:
+            own, scores = scores[: len(order.rows_raw)], scores[len(order.rows_raw) :]
+            one = replace(one, steps=order.steps(own, probability_of))
+        with_them.append(one)
+    return with_them
+
+
+class _Order:
+    """The records in between for one counterfactual."""
+
+    def __init__(self, actions: ActionSet, one: Counterfactual) -> None:
+        self.one, self.whole = one, frozenset(one.changed)
+        some = self._combinations(actions)
+        self.rows_raw = dict(zip(some, self._rows(actions, some), strict=True))
+        rows = np.array(list(self.rows_raw.values()))
+        legal = np.logical_and.reduce([np.ones(len(rows), dtype=bool), *(rule.holds(rows) for rule in actions.rules)])
+        if actions.space.derived is not None:
+            legal &= actions.space.derives_legally(rows)
+        self.legal = dict(zip(self.rows_raw, legal.tolist(), strict=True))
+
+    def _combinations(self, actions: ActionSet) -> list[Made]:
+        """The combinations of changes that are scored, all of them not included; smaller ones first."""
+        changed = sorted(self.whole)
+        if len(changed) <= MOST:
+            return [frozenset(some) for k in range(1, len(changed)) for some in combinations(changed, k)]
+        space, row_raw = actions.space, self.one.row_raw
+        single = np.where(np.eye(space.p, dtype=bool)[changed], row_raw, actions.factual_raw)
+        order = [changed[k] for k in actions.cost(single).argsort(kind="stable")[::-1]]
+        return [frozenset(order[:k]) for k in range(1, len(order))]
+
+    def _rows(self, actions: ActionSet, combined: Sequence[Made]) -> Float[np.ndarray, "n p"]:
+        fact, row_raw, passive = actions.factual_raw, self.one.row_raw, actions.clock.passive
+        rows = np.tile(fact, (len(combined), 1))
+        for row, made in zip(rows, combined, strict=True):
+            row[list(made)] = row_raw[list(made)]
+        if (row_raw[passive] != fact[passive]).any():  # time has passed in the counterfactual, so it passes here
+            rows = actions.clock.settled(rows)
+        return rows
+
+    def steps(self, scores: Sequence[float], probability_of: Callable[[float], float | None]) -> tuple[Step, ...]:
+        """The steps, from the scores of the records in between."""
+        known = dict(zip(self.rows_raw, scores, strict=True))
+        broken: dict[Made, int] = {self.whole: 0}
+        for some in sorted(self.rows_raw, key=len, reverse=True):
+            onward = [broken[more] for more in broken if len(more) == len(some) + 1 and some < more]
+            broken[some] = min(onward) + (not self.legal[some])
+        found, made = list[Step](), frozenset[int]()
+        while made != self.whole:
+            options = [some for some in broken if len(some) == len(made) + 1 and made < some]
+            after = min(options, key=lambda some: (broken[some], -_finite(known.get(some, 0.0)), sorted(some)))
+            (feature,) = after - made
+            row_raw, score = (
+                (self.one.row_raw, self.one.score) if after == self.whole else (self.rows_raw[after], known[after])
+            )
+            finite = bool(np.isfinite(score))
+            found.append(
+                Step(
+                    feature=feature, row_raw=row_raw, score=score if finite else None,
+                    probability=probability_of(score) if finite else None,
+                )
+            )  # fmt: skip
+            made = after
+        return tuple(found)
+
+
+def _finite(score: float) -> float:
+    """For comparison: a record without a score comes last."""
+    return score if np.isfinite(score) else -np.inf
