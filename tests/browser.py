@@ -83,3 +83,10 @@ def ask(page: Page) -> None:
 def text(page: Page, selector: str) -> str:
     """What is to be read there."""
     return " ".join(page.inner_text(selector).split())
+
+
+def violations(page: Page) -> list[str]:
+    """What axe finds against the page as it is."""
+    axe = library("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page).response["violations"]
+    return [f"{fault['id']}: {node['html'][:120]}" for fault in found for node in fault["nodes"]]

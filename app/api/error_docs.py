@@ -24,6 +24,7 @@ QUESTION = (
     errors.InvalidRecord,
     errors.UnknownModel,
     errors.ModelUnusable,
+    errors.ModelQuarantined,
     errors.ModelOutputInvalid,
     errors.ModelUnavailable,
     *LANE,

@@ -55,6 +55,12 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         415, "Unsupported media type", "Set the header Content-Type: application/json."
     ),
     errors.BodyTooLarge: Meaning(413, "Body too large", "Send fewer records at once."),
+    errors.MalformedHttp: Meaning(400, "Malformed HTTP", "Send a request of HTTP/1.1, without TLS."),
+    errors.AddressTooLong: Meaning(414, "Address too long", "Send what is long in the body, as /docs describes it."),
+    errors.HeadersTooLarge: Meaning(431, "Headers too large", "Send fewer or shorter headers."),
+    errors.RequestTimeout: Meaning(
+        408, "Request timed out", "Send the head of a request within 10 seconds, and its body without long pauses."
+    ),
     errors.IdempotencyKeyReused: Meaning(
         422, "Idempotency-Key used before", "Give each request an Idempotency-Key of its own, such as a UUID."
     ),
@@ -96,6 +102,11 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         "Model unusable",
         "The operator has to restore the model's files as they were registered, or install the library they need.",
     ),
+    errors.ModelQuarantined: Meaning(
+        503,
+        "Model in quarantine",
+        "The operator has to examine the model; `recourse models release` or a restart of the service tries it again.",
+    ),
     errors.ModelOutputInvalid: Meaning(
         502,
         "Invalid output of the model",
@@ -126,6 +137,7 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         421, "Misdirected request", "Use the address http://localhost or http://127.0.0.1, or make an API key."
     ),
     errors.Overloaded: Meaning(503, "Overloaded", _LATER),
+    errors.TooManyConnections: Meaning(503, "Too many connections", _LATER + " Use one connection for many requests."),
     errors.NotReady: Meaning(
         503, "Not ready", "Wait until GET /health/ready answers 200; right after a start that takes a few seconds."
     ),
@@ -140,6 +152,7 @@ RETRY_AFTER_S = 1
 
 LATER = (
     errors.Overloaded,
+    errors.TooManyConnections,
     errors.NotReady,
     errors.JobUnfinished,
     errors.ModelUnavailable,

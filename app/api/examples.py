@@ -42,6 +42,20 @@ RECOURSE_EXAMPLES: Any = {
             "seed": 7,
         },
     },
+    "ways": {
+        "summary": "Three ways that differ in what they change; the applicant adds to the savings anyway",
+        "value": {
+            "model": DEMO_MODEL,
+            "applicant": APPLICANT,
+            "count": 3,
+            "exclude": {
+                "features": ["term"],
+                "changes": [{"feature": "amount", "to": 5000}],
+                "sets": [["monthly_debt", "guarantor"]],
+            },
+            "must_include": ["savings"],
+        },
+    },
     "robust": {
         "summary": "Robust to larger shifts of the data",
         "value": {

@@ -15,7 +15,9 @@ from typing import Any, cast
 from fastapi import Request
 from starlette.responses import JSONResponse, Response
 
-from app.api.media_type import JSON, media_type
+from app.api.json_body import READ_AT_ONCE
+from app.api.media_type import JSON, NDJSON, media_type
+from app.api.spool import spooled
 from app.errors import Fault, InvalidRequest, NotReady
 from app.jobs.ids import RECOURSE_ID, counting_from, new_number
 from app.jobs.job import JOB_ID
@@ -24,9 +26,6 @@ from app.service import Service
 from app.store.idempotent_answers import LEASE, Attempt, IdempotentAnswer, IdempotentAnswers
 
 HEADER = "Idempotency-Key"
-
-LARGEST_READ = 100_000
-"""Bytes of a body up to which it does not matter how its JSON was written; to read more takes too long."""
 
 _KEY = r'[!#-~]{1,255}|"[ !#-~]{1,255}"'
 """Bare, or in quotes as the draft wants it."""
@@ -37,7 +36,7 @@ PARAMETER: dict[str, Any] = {
     "required": False,
     "description": "A name for this request that no other request has, such as a UUID. Sent again within 24 hours, the "
     "request is not carried out again: it gets the first answer, with `Idempotent-Replayed: true`. Up to "
-    f"{LARGEST_READ:,} bytes it does not matter how the same JSON is written.",
+    f"{READ_AT_ONCE:,} bytes it does not matter how the same JSON is written.",
     "schema": {"type": "string", "pattern": f"^(?:{_KEY})$"},
 }
 
@@ -120,8 +119,13 @@ async def _renewed(service: Service, attempt: Attempt) -> AsyncIterator[None]:
 
 
 async def _canonical(request: Request) -> bytes:
-    """The body, however its JSON was written; as it is where it is large or something else, whatever it says it is."""
-    if media_type(request) != JSON or len(await request.body()) > LARGEST_READ:
+    """The body, however its JSON was written; as it is where it is large or something else, whatever it says it is.
+
+    Of lines their digest.
+    """
+    if media_type(request) == NDJSON:
+        return (await asyncio.to_thread(hashlib.file_digest, await spooled(request), "sha256")).digest()
+    if media_type(request) != JSON or len(await request.body()) > READ_AT_ONCE:
         return await request.body()
     try:
         value = await request.json()

@@ -1,5 +1,6 @@
 """The application as FastAPI sees it, and its description: `openapi.json` is generated from here and checked in."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -85,12 +86,20 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
     app.mount(workbench.STATIC, workbench.static)
     errors.install(app, further_faults)
     # The last one added is the outermost.
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes, larger={batch.PATH: settings.max_batch_bytes})
+    app.add_middleware(
+        BodyLimit,
+        max_bytes=settings.max_body_bytes,
+        larger=batch.limits(settings.max_batch_bytes),
+        all_bytes=settings.max_bodies_bytes,
+    )
     if settings.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, **CORS)
     app.add_middleware(Head)
     app.add_middleware(RequestContext, metrics=Metrics() if service is None else service.metrics)
     app.state.service = service
+    # What is read of a body may take 50 times the memory of its text, so not many are read at once.
+    app.state.large_body = asyncio.Lock()
+    app.state.batch = asyncio.Lock()
     app.openapi = lambda: _description(app)  # type: ignore[method-assign]
     return app
 

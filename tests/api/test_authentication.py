@@ -12,6 +12,7 @@ from app.settings import Settings
 from app.store.keys import Keys, Scope, parts
 from app.store.migrate import opened
 from tests.api.asking import problem, question
+from tests.api.test_large_bodies import head_alone
 from tests.api.test_openapi import OPERATIONS
 from tests.conftest import NO_TLS, Running, run, until
 
@@ -63,7 +64,7 @@ def test_a_key_opens_what_its_scope_is_for(locked: Running) -> None:
         until(lambda: let_in(client))
         assert client.post("/recourse", json=question()).status_code == 200
         response = client.get("/models")
-        problem(response, 403, "insufficient-scope")
+        assert "the scope models." in problem(response, 403, "insufficient-scope")["detail"]
         assert response.headers["www-authenticate"] == (
             'Bearer realm="recourse", error="insufficient_scope", scope="models"'
         )
@@ -74,6 +75,7 @@ def test_a_key_opens_what_its_scope_is_for(locked: Running) -> None:
         assert client.get("/jobs").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_revoked_key_soon_opens_nothing(locked: Running) -> None:
     key = make_key(locked, Scope.RECOURSE)
     with asking(locked, key) as client:
@@ -105,6 +107,7 @@ def test_every_operation_says_which_scopes_open_it(locked: Running) -> None:
     assert description["paths"]["/models/{id}/audits"]["post"]["security"] == [{"key": ["audit"]}]
 
 
+@pytest.mark.slow
 def test_a_service_on_loopback_is_open_until_there_is_a_key(loan_store: Path) -> None:
     settings = Settings(models_store=loan_store, lanes_sync=1, port=0)
     for running in run(settings):
@@ -120,6 +123,7 @@ def test_a_service_on_loopback_is_open_until_there_is_a_key(loan_store: Path) ->
         problem(get(f"{running.url}/methods"), 401, "key-required")
 
 
+@pytest.mark.slow
 def test_the_page_of_another_site_reads_nothing_of_an_open_service(client: httpx.Client) -> None:
     """Its name points here by now (DNS rebinding), so to its browser these requests are of the same origin."""
     given = client.post("/recourse", json=question(reference="case-7")).json()["id"]
@@ -138,6 +142,7 @@ def test_whoever_has_a_key_may_use_any_name(locked: Running) -> None:
         assert client.get("/recourse", headers={"Host": "credit.example"}).status_code == 200
 
 
+@pytest.mark.slow
 def test_who_asks_too_often_is_told_when_to_come_back(loan_store: Path) -> None:
     for running in run(Settings(models_store=loan_store, lanes_sync=1, port=0, rate_limit=3)):
         answers = [get(f"{running.url}/methods") for _ in range(4)]
@@ -148,3 +153,8 @@ def test_who_asks_too_often_is_told_when_to_come_back(loan_store: Path) -> None:
         problem(answers[-1], 429, "too-many-requests")
         assert 1 <= int(answers[-1].headers["retry-after"]) <= 20
         assert get(f"{running.url}/health/ready").status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path"), [one for one in OPERATIONS if one[0] == "post"])
+def test_no_body_is_read_for_a_caller_without_a_key(locked: Running, method: str, path: str) -> None:
+    assert head_alone(locked.url, method, path) == b"HTTP/1.1 401 Unauthorized"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.access import FRESH_S
-from app.api.idempotency import LARGEST_READ
+from app.api.idempotency import READ_AT_ONCE
 from app.errors import LedgerUnavailable
 from app.store.ledger import NewRecord
 from tests.api.asking import APPLICANT, faults, problem, question
@@ -51,7 +51,7 @@ def test_how_the_json_was_written_makes_no_difference(client: httpx.Client, key:
 def test_a_large_body_is_not_read_to_compare_it(client: httpx.Client, key: str) -> None:
     """To read it would hold up everybody else, so another way to write the same is another request."""
     written = json.dumps({"model": "loan", "applicants": [{"applicant": APPLICANT}] * 900})
-    assert len(written) > LARGEST_READ
+    assert len(written) > READ_AT_ONCE
     headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
     first, again, other = (
         client.post("/recourse/batch", content=body, headers=headers) for body in (written, written, f" {written}")
@@ -95,6 +95,7 @@ def test_who_comes_while_the_first_is_answered_is_asked_to_wait(
     assert ask(client, key, **slow).content == first.result().content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "status"),
     [({"model": "nobody"}, 404), ({"model": "odd", "applicant": {**APPLICANT, "age": DIES}}, 500), ({"x": 1}, 422)],

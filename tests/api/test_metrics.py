@@ -89,12 +89,13 @@ def documented() -> str:
 def known() -> set[str]:
     """Names of all metrics, each with one sample."""
     state = LaneState(busy=0, idle=0, warming=0, waiting=0, ended={})
-    metrics = Metrics(lambda: {"sync": state})
+    metrics = Metrics(lambda: {"sync": state}, lambda: ["loan@1"])
     metrics.request("GET", "/", 200, 0.1)
     metrics.answer("probe", {"status": "found"}, 0.1)
     metrics.job("audit", "succeeded", 0.1)
     metrics.asked("loan", {"diagnostics": {"model_calls": 1, "model_rows": 1}})
     metrics.audited("loan", "1", 0)
+    metrics.connection_refused("headers-too-large")
     families = text_string_to_metric_families(metrics.render({("audit", "queued"): 1}, {"jobs": True}).decode())
     return {sample.name for family in families for sample in family.samples}
 

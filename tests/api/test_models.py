@@ -129,6 +129,7 @@ def test_a_model_that_never_answers_is_stopped_at_the_default_deadline(store: Pa
             problem(predict(client, LOOPS), 504, "lane-timeout")
 
 
+@pytest.mark.slow
 def test_what_happens_in_the_store_is_seen_at_once(loans: Path, tmp_path: Path) -> None:
     for running in run(Settings(models_store=loans, lanes_sync=1)):
         registry = Registry(loans)
@@ -156,6 +157,7 @@ def test_a_model_whose_files_changed_is_unusable_and_not_answered_with(loans: Pa
             assert "loan@1" in warning
 
 
+@pytest.mark.slow
 def test_models_that_workers_cannot_load_are_warned_of(store: Path) -> None:
     artifact = store / "loan" / "1" / Registry(store).find("loan").manifest.file.path
     artifact.write_bytes(artifact.read_bytes().replace(b"-0.5", b"-0.4"))

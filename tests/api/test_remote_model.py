@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.recourse.solve import MAX_CALLS
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import APPLICANT, problem, question
@@ -58,13 +59,14 @@ def test_an_answer_is_found_in_five_requests_and_confirmed(
     answer = ask(client, model=model)
     assert answer["status"] == "found"
     asked = server.asked()
-    assert len(asked) == answer["diagnostics"]["model_calls"] <= 5
+    assert len(asked) == answer["diagnostics"]["model_calls"] <= MAX_CALLS
     assert len({request["from"] for request in asked}) == 1
     (found,) = answer["counterfactuals"]
     said = client.post(f"/models/{model}/predict", json={"records": [APPLICANT, found["applicant"]]}).json()
     assert [one["favourable"] for one in said["predictions"]] == [False, True]
 
 
+@pytest.mark.slow
 def test_starting_the_service_asks_nothing(remote: Running, server: ModelServer, tmp_path: Path) -> None:
     for running in run(remote.service.settings):
         assert httpx.get(f"{running.url}/health/ready").status_code == 200

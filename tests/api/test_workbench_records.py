@@ -9,7 +9,7 @@ import pytest
 
 from app.registry.registry import Registry
 from app.settings import Settings
-from tests.browser import Open, Page, chromium, text, workbench_of
+from tests.browser import Open, Page, text, workbench_of
 from tests.conftest import Running, run
 from tests.registry.loan import WEIGHTS, ModelDirectory, make_linear
 
@@ -57,12 +57,6 @@ def lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     yield from run(Settings(models_store=registry.root, lanes_sync=1, port=0))
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
 def page(browser: Any, lender: Running) -> Iterator[Page]:
     """The page with that model, and `RECORD` in its form."""
@@ -99,6 +93,7 @@ def tick(page: Page, name: str, words: str) -> None:
     ).check()
 
 
+@pytest.mark.slow
 def test_a_missing_number_is_sent_as_null(page: Page) -> None:
     body = sent(page, lambda: tick(page, "income", "missing"))
     assert body["records"] == [RECORD | {"income": None}]
@@ -109,6 +104,7 @@ def test_a_missing_number_is_sent_as_null(page: Page) -> None:
     assert back["records"] == [RECORD]
 
 
+@pytest.mark.slow
 def test_levels_may_be_missing_too(page: Page) -> None:
     page.select_option("#f-housing", label="missing")
     body = sent(page, lambda: page.select_option("#f-savings", label="missing"))
@@ -116,6 +112,7 @@ def test_levels_may_be_missing_too(page: Page) -> None:
     assert text(page, "#f-guarantor") == "choose no yes"
 
 
+@pytest.mark.slow
 def test_a_code_is_a_state_with_a_name(page: Page) -> None:
     assert sent(page, lambda: tick(page, "debts", "no usable trades"))["records"][0]["debts"] == -8
     body = sent(page, lambda: tick(page, "debts", "no bureau record"))
@@ -125,6 +122,7 @@ def test_a_code_is_a_state_with_a_name(page: Page) -> None:
     assert page.is_hidden("#limit-debts .track b")  # a state has no place on the track
 
 
+@pytest.mark.slow
 def test_who_types_a_code_means_its_state(page: Page) -> None:
     page.fill("#f-debts", "-9")
     page.press("#f-debts", "Tab")
@@ -134,6 +132,7 @@ def test_who_types_a_code_means_its_state(page: Page) -> None:
     assert text(page, "#f-income-hint") == "Income must be at least 0 EUR."
 
 
+@pytest.mark.slow
 def test_an_empty_field_is_not_a_missing_value(page: Page) -> None:
     page.fill("#f-income", "")
     page.click("#ask")
@@ -141,6 +140,7 @@ def test_an_empty_field_is_not_a_missing_value(page: Page) -> None:
     page.wait_for_function("() => document.querySelector('#f-burden').innerText === ''")
 
 
+@pytest.mark.slow
 def test_derived_features_are_computed_and_not_sent(page: Page) -> None:
     assert text(page, "#f-burden") == "0.4"
     assert text(page, "#f-burden-hint") == "computed: Debt payments / Income"
@@ -151,6 +151,7 @@ def test_derived_features_are_computed_and_not_sent(page: Page) -> None:
     page.wait_for_function("() => document.querySelector('#f-burden').innerText === 'missing'")
 
 
+@pytest.mark.slow
 def test_the_form_says_what_is_never_advice(page: Page) -> None:
     assert text(page, "#f-age-hint") == "18 to 100 years · protected, never part of advice"
     assert text(page, "#f-months_in_job-hint") == "from 0 months · moves with time, never part of advice"
@@ -159,6 +160,7 @@ def test_the_form_says_what_is_never_advice(page: Page) -> None:
         assert page.locator(f"#limit-{name}").count() == 0
 
 
+@pytest.mark.slow
 def test_an_answer_says_what_follows_and_how_long_it_takes(page: Page) -> None:
     page.click("#limits summary")
     for name in ("amount", "savings", "guarantor", "housing", "debts"):
@@ -176,6 +178,7 @@ def test_an_answer_says_what_follows_and_how_long_it_takes(page: Page) -> None:
     assert "It takes about 3 months." in text(page, "#answer-body")
 
 
+@pytest.mark.slow
 def test_more_time_can_be_allowed(page: Page) -> None:
     page.click("#limits summary")
     for name in ("amount", "savings", "guarantor", "housing", "debts"):
@@ -189,6 +192,7 @@ def test_more_time_can_be_allowed(page: Page) -> None:
     assert page.input_value("#months") == "120"
 
 
+@pytest.mark.slow
 def test_an_answer_to_a_person_without_numbers_has_words(page: Page) -> None:
     tick(page, "income", "missing")
     sent(page, lambda: tick(page, "debts", "no bureau record"))

@@ -208,4 +208,4 @@ def _event_id(job: Job) -> str:
 )
 async def cancel_job(job_id: JobId, service: ServiceDep) -> JSONResponse:
     """Cancels a job and stops its computation, also within native code. Idempotent."""
-    return JSONResponse(described(await service.jobs.cancel(job_id)))
+    return JSONResponse(described(await service.cancel(job_id)))

@@ -6,9 +6,9 @@ from starlette.responses import Response
 from app import errors
 from app.api.error_docs import refusals
 from app.api.etag import UNCHANGED, IfNoneMatch, if_changed
-from app.api.schemas.methods import CHOICES, DEFAULT_METHOD, Methods
+from app.api.schemas.methods import CHOICES, Methods
 from app.api.strict_route import guarded
-from app.recourse.solve import METHODS
+from app.recourse.solve import DEFAULT_METHOD, METHODS
 from app.store.keys import Scope
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))

@@ -69,7 +69,7 @@ async def get_model(name: ModelName, service: ServiceDep, if_none_match: IfNoneM
     ),
 )
 async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: IfNoneMatch = None) -> Response:
-    """The features with their limits and how each may change, and a sample record that the model refuses."""
+    """The features with their limits and how each may change, and sample records that the model refuses."""
     return if_changed(await service.models.schema(name), if_none_match)
 
 

@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool, WithJsonSchema
 from app.api.json_body import read_json, validated
 from app.api.schemas.models import Record
 from app.api.schemas.problem import Problem
-from app.api.schemas.recourse import RecourseQuestion, Reference
+from app.api.schemas.recourse import RecourseQuestion, Reference, SeveralWays
 from app.api.schemas.strict import Strict
 from app.compute.answers import Json
 from app.errors import InvalidRequest, RecourseError
@@ -25,7 +25,7 @@ class BatchRow(Strict):
 AnyRow = Annotated[Any, WithJsonSchema(BatchRow.model_json_schema())]
 
 
-class BatchCommon(RecourseQuestion):
+class BatchCommon(RecourseQuestion, SeveralWays):
     """What the applicants of a batch have in common; row `i`, from 0, has the seed `seed + i` (0 follows 2^53 - 1)."""
 
     store: StrictBool = True

@@ -14,7 +14,8 @@ class Live(Described):
 class Ready(Described):
     """Requests can be answered."""
 
-    status: Literal["ready"]
+    status: Literal["ready", "degraded"]
+    """`degraded`: a model is in quarantine, named in `warnings`; all others are answered."""
     models: int
     """Active models."""
     workers: int

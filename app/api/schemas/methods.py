@@ -11,8 +11,6 @@ from app.api.schemas.described import Described
 from app.api.schemas.strict import Strict, derive
 from app.recourse.solve import METHODS
 
-DEFAULT_METHOD = next(iter(METHODS))
-
 CHOICES: dict[str, type[Strict]] = {
     name: derive(method.params, name=(Literal[name], Field(description="Selects the method.")))
     for name, method in METHODS.items()

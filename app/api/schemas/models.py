@@ -8,7 +8,7 @@ from pydantic import Field, WithJsonSchema
 from app.api.schemas.described import Described, describe
 from app.api.schemas.strict import FEW, MOST_ENTRIES, Strict
 from app.compute import answers
-from app.recourse.features import Advice, Change, FeatureType, RawValue
+from app.recourse.features import Advice, Change, FeatureType, MaxChange, RawValue, Takes
 
 VALUE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
 
@@ -24,6 +24,8 @@ Record = Annotated[
 ModelVersion: Any = describe(answers.ModelVersion)
 Decision: Any = describe(answers.Decision)
 ProposedValues: Any = describe(Advice)
+ChangeTime: Any = describe(Takes)
+LargestChange: Any = describe(MaxChange)
 
 
 class FuturesStatus(Described):
@@ -127,6 +129,14 @@ class FeatureDescription(Described):
     """How far time moves the value by itself in a year; it is never advice. Null for most features."""
     advice: ProposedValues
     """What advice may propose; null where that is what a record may hold."""
+    provide_cost: float | None
+    """Cost of providing a missing value; null where advice does not propose that."""
+    takes: ChangeTime
+    """How long a change takes."""
+    max_change: LargestChange | None
+    """How far a number may move at most."""
+    least_change: float | None
+    """Smallest change of a number that is worth advising."""
 
 
 class ModelSchema(Described):
@@ -138,6 +148,8 @@ class ModelSchema(Described):
     """Relations between features that every counterfactual satisfies."""
     sample: dict[str, RawValue] | None
     """A reference record that the model refuses; null if it refuses none."""
+    samples: list[dict[str, RawValue]]
+    """Up to five different ones, `sample` first."""
 
 
 class PredictRequest(Strict):

@@ -1,30 +1,46 @@
 """A question about one applicant, and its answer."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from app.api.schemas.described import describe
-from app.api.schemas.methods import CHOICES, DEFAULT_METHOD, MethodChoice
+from app.api.schemas.methods import CHOICES, MethodChoice
 from app.api.schemas.models import Record
 from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive, to_record
 from app.compute import use_cases
 from app.compute.messages import Question
+from app.errors import Fault, InvalidRequest
 from app.jobs.batch.lines import SEEDS
 from app.recourse.actions.constraints import CHEAPEST, DEAREST, Constraints
 from app.recourse.actions.timing import Timing
+from app.recourse.actions.wishes import Exclude, Wishes
 from app.recourse.certificate import CertificateParams
+from app.recourse.method import MethodParams, Yields
 from app.recourse.problem import Robustness
-from app.recourse.solve import METHODS
+from app.recourse.solve import DEFAULT_METHOD, METHODS
 from app.service import Terms
 
 LONGEST_DEADLINE_MS = 60_000
+
+MOST_WAYS = 10
+"""Alternatives of one answer."""
+Count = Annotated[int, Field(ge=1, le=MOST_WAYS), NUMBER]
+AnswerId = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+ExcludedIds: Any = Annotated[tuple[AnswerId, ...], Field(max_length=MOST_ENTRIES), FEW]
+IDS_SENTENCE = (
+    "Earlier answers of this model from the ledger: none of the sets of features that their counterfactuals change is "
+    "changed again. The id of an answer, or with `/2` that of its counterfactual of this rank."
+)
 
 ConstraintsRequest: Any = derive(Constraints)
 CertificateRequest: Any = derive(CertificateParams)
 TimingRequest: Any = derive(Timing)
 RobustnessRequest: Any = derive(Robustness)
+WishesRequest: Any = derive(Wishes)
+ExcludeRequest: Any = derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE)))
 
 
 def printable(text: str) -> str:
@@ -61,7 +77,7 @@ class ModelQuestion(Strict):
     """The same request with the same seed has the same answer."""
 
 
-class RecourseQuestion(ModelQuestion, TimingRequest):  # type: ignore[misc]
+class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ignore[misc]
     """A question about recourse, apart from the applicant."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)  # which derived schemas do not need
@@ -74,6 +90,8 @@ class RecourseQuestion(ModelQuestion, TimingRequest):  # type: ignore[misc]
     """What changes cost this applicant."""
     robustness: RobustnessRequest = Field(default_factory=RobustnessRequest)
     """What the answer must withstand."""
+    exclude: ExcludeRequest = Field(default_factory=ExcludeRequest)
+    """What is not proposed."""
 
 
 class ApplicantQuestion(RecourseQuestion):
@@ -84,7 +102,16 @@ class ApplicantQuestion(RecourseQuestion):
     """Your own name for this case; returned in the answer."""
 
 
-class RecourseRequest(ApplicantQuestion):
+class SeveralWays(Strict):
+    """How many alternatives."""
+
+    count: Count = 1
+    """Alternatives, up to this many, that differ in what is changed; the cheapest first. None changes all features that
+    an earlier one changes. With a method that returns a plan it is the number of its members, in the place of the
+    method's own `count`."""
+
+
+class RecourseRequest(ApplicantQuestion, SeveralWays):
     """What an applicant could change so that the model accepts the record, and whether to keep the answer."""
 
     store: StrictBool = True
@@ -93,12 +120,16 @@ class RecourseRequest(ApplicantQuestion):
     erases both."""
 
 
+WISHES = TypeAdapter(Wishes)
 RecourseAnswer: Any = describe(use_cases.RecourseAnswer)
 
 
 def question_of(request: RecourseQuestion) -> Question:
     """The question of a request, without its record."""
     method = METHODS[request.method.name]
+    params, count = to_record(method.params, request.method), getattr(request, "count", 1)
+    if "count" in request.model_fields_set and method.yields is Yields.PLAN:
+        params = _with_count(params, count, given="count" in request.method.model_fields_set)
     return Question(
         constraints=to_record(Constraints, request.constraints),
         cost_weights=request.cost.weights,
@@ -106,9 +137,22 @@ def question_of(request: RecourseQuestion) -> Question:
         certificate=to_record(CertificateParams, request.certificate),
         seed=request.seed,
         method=method.name,
-        params=to_record(method.params, request.method),
+        params=params,
         robustness=to_record(Robustness, request.robustness),
+        wishes=WISHES.validate_python(
+            request.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}})
+        ),
+        count=count,
     )
+
+
+def _with_count(params: MethodParams, count: int, *, given: bool) -> MethodParams:
+    """The parameters of a method that returns a plan, with the members that the request asks for."""
+    counted: dict[str, Any] = {"count": count}
+    if given and getattr(params, "count") != count:  # noqa: B009 - every plan has one
+        detail = f"is {count}, but the count of the method is {getattr(params, 'count')}: give one of them"  # noqa: B009
+        raise InvalidRequest(faults=[Fault("/count", detail)])
+    return replace(params, **counted)
 
 
 def terms_of(request: ModelQuestion) -> Terms:
@@ -118,4 +162,5 @@ def terms_of(request: ModelQuestion) -> Terms:
         reference=getattr(request, "reference", None),
         deadline_ms=request.deadline_ms,
         store=getattr(request, "store", False),
+        exclude_ids=request.exclude.ids if isinstance(request, RecourseQuestion) else (),
     )

@@ -2,20 +2,23 @@
 /** An answer to the question: changes that lead to a yes, a yes already, or why no way was found. */
 
 import { futureEntry } from "./certificate.js";
-import { changeCount, changeList, counterfactualParts } from "./counterfactual.js";
+import { changeCount, changeList, wayParts } from "./counterfactual.js";
 import { chance, scale } from "./decision.js";
 import { $, fill, h } from "./dom.js";
 import { counted, formatDate, formatNumber, formatShort, inHundred } from "./format.js";
 import { readyFutures } from "./future.js";
 import { storeForm } from "./ledger.js";
-import { followBounds, planParts } from "./plan.js";
+import { followBounds } from "./plan.js";
 import { featureNamed } from "./state.js";
+import { waysParts } from "./ways.js";
 
-/** @import { Asked, Relaxation } from "./types.d.ts" */
+/** @import { Asked, Relaxation, Wish } from "./types.d.ts" */
 
 /**
- * @typedef {{removeLimit: (relaxation: Relaxation) => void, takeLonger: () => void}} Actions
- *   of the buttons in an answer
+ * @typedef {object} Actions of the buttons in an answer
+ * @property {(relaxation: Relaxation) => void} removeLimit
+ * @property {() => void} takeLonger
+ * @property {(wish: Wish) => void} wish
  */
 
 /** @param {any} answer @param {Asked} asked the request behind it @param {Actions} actions */
@@ -29,17 +32,20 @@ export function showAnswer(answer, asked, actions) {
 
 /** @param {any} answer @param {Asked} asked @param {Actions} actions @returns {any[]} */
 function answerParts(answer, asked, actions) {
-  if (answer.status === "found") return [...foundParts(answer), storeForm(answer, asked)];
+  if (answer.status === "found") return [...foundParts(answer, actions), storeForm(answer, asked)];
   if (answer.status === "not_found") return notFoundParts(answer, actions);
   return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale([answer.factual.probability])];
 }
 
-/** @param {any} answer */
-function foundParts(answer) {
+/** @param {any} answer @param {Actions} actions */
+function foundParts(answer, { wish }) {
   const { counterfactuals, factual } = answer;
-  if (counterfactuals.length > 1) return planParts(answer);
+  if (counterfactuals.length > 1) return waysParts(answer, wish);
   const [way] = counterfactuals;
-  return [h("h3", {}, `${changeCount(way.changes)} to a yes`), ...counterfactualParts(way, factual)];
+  return [
+    h("h3", {}, `${changeCount(way.changes)} to a yes`),
+    h("div.way", {}, ...wayParts(way, factual, wish)),
+  ];
 }
 
 /** @param {any} answer @param {Actions} actions */
@@ -56,6 +62,10 @@ const OBSTACLES = {
   immutable: "has to stay as it is",
   direction: "may move one way only",
   bounds: "has to keep within a range",
+  max_change: "may move only so far",
+  least_change: "has to move so far, if it moves",
+  exclude: "is ruled out, or some of its changes are",
+  must_include: "has to change as you said",
 };
 
 /** The constraint whose removal helps most. @param {Relaxation} relax @param {() => void} remove */
@@ -67,7 +77,7 @@ function obstacleNote({ constraint, feature, sufficient }, remove) {
   };
   const limit =
     limits[/** @type {"max_changes"} */ (constraint)] ??
-    `“${label}” ${OBSTACLES[/** @type {"bounds"} */ (constraint)]}`;
+    `${feature === null ? "what" : `“${label}”`} ${OBSTACLES[/** @type {"bounds"} */ (constraint)]}`;
   return h(
     "div.note",
     {},

@@ -3,7 +3,7 @@
 
 import { fetchJson } from "./api.js";
 import { $, fill, h } from "./dom.js";
-import { counted, inHundred, lowerBound } from "./format.js";
+import { counted, inHundred, lowerBound, readable } from "./format.js";
 import { RESPOND_ASYNC, runJob } from "./jobs.js";
 import { versionText } from "./ledger.js";
 import { problemNote } from "./problem.js";
@@ -11,7 +11,7 @@ import { fullName, state } from "./state.js";
 
 /** Offer every version of every model. */
 export function offerVersions() {
-  const options = state.models.map((m) => h("option", { value: fullName(m) }, `${m.title}, ${versionText(m)}`));
+  const options = state.models.map((m) => h("option", { value: fullName(m) }, `${readable(versionText(m))} of ${m.title}`));
   fill("candidate", ...options);
 }
 
@@ -21,7 +21,7 @@ export async function audit() {
   const path = `models/${encodeURIComponent(version.split("@")[0])}/audits`;
   try {
     const job = await fetchJson(path, { body: { model: version }, prefer: RESPOND_ASYNC });
-    const result = await runJob(job, $("audit-job"));
+    const result = await runJob(job, $("audit-job"), { shown: true });
     if (result) fill("audited", ...auditParts(result));
   } catch (problem) {
     fill("audited", problemNote(problem));
@@ -38,9 +38,9 @@ function auditParts({ promises, still_valid: kept, broken, promised_lower: lower
       "p",
       { role: "status" },
       `Of ${counted(promises, "promise")}, `,
-      h("b.yes", {}, `${kept} kept`),
+      h(kept > 0 ? "b.yes" : "b", {}, `${kept} kept`),
       " and ",
-      h("b.no", {}, `${broken} broken`),
+      h(broken > 0 ? "b.no" : "b", {}, `${broken} broken`),
       ` by this version: ${inHundred(share)} kept.`,
       lower !== null && ` Mean worst-case bound under shift when they were given: ${lowerBound(lower)}.`,
     ),

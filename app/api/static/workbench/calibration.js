@@ -17,23 +17,15 @@ const TICKS = [0, 0.25, 0.5, 0.75, 1];
 /** @type {any} the calibration on the page */
 let shown = null;
 
-/** It reads the whole ledger, so it is asked for once the reader comes near it. */
-const near = new IntersectionObserver((entries) => {
-  if (!entries.some((entry) => entry.isIntersecting)) return;
-  near.disconnect();
-  loadCalibration();
-});
-
-/** Show the calibration of the chosen model once the reader comes to the ledger; nothing where there is none. */
+/** Show the calibration of the chosen model; it reads the whole ledger, so not before the reader opens that. */
 export function watchCalibration() {
   shown = null;
   $("calibration").hidden = true;
-  near.disconnect();
-  near.observe($("ledger"));
+  if ($("ledger").open) loadCalibration();
 }
 
 /** Load and show it; nothing is shown where it has no bins, or cannot be had. */
-export async function loadCalibration() {
+async function loadCalibration() {
   const { id } = chosenModel();
   const found = await fetchJson(`models/${encodeURIComponent(id)}/calibration`).catch(() => null);
   if (id !== chosenModel().id || !found?.bins.length) return;

@@ -1,9 +1,9 @@
 // @ts-check
-/** The certificate of a counterfactual: what future models say, its bounds under shift and noise, and their sources. */
+/** The certificate of a counterfactual: what future models say; for specialists, its bounds under shift and noise. */
 
 import { h } from "./dom.js";
 import { confidence, formatNumber, formatShort, inHundred, lowerBound } from "./format.js";
-import { futureSource, futureText } from "./future.js";
+import { correctedText, futureSource, futureText } from "./future.js";
 
 /** @import { FutureCertificate } from "./types.d.ts" */
 
@@ -26,14 +26,22 @@ export function estimateText({ gelbrich: { moments }, estimated }) {
 /** Share of noisy copies that get a no: measured, else from the model's slope, else null. @param {any} noise */
 export const invalidationRate = (noise) => noise.monte_carlo ?? noise.closed_form;
 
-/** @param {any} counterfactual @param {number | null} agreement of the future models with the model, if it is known */
-export function certificate({ validity: { noise, shift, joint, future }, report }, agreement = null) {
+/**
+ * What is promised about retraining; null where nothing is.
+ * @param {FutureCertificate | null} future @param {number | null} agreement of the future models with the model, if it is
+ *   known
+ */
+export const promise = (future, agreement) =>
+  future && h("dl.certificate.promise", {}, ...futureEntry(future, agreement));
+
+/** The bounds and estimates, with their sources. @param {any} counterfactual */
+export function certificate({ validity: { noise, shift, joint, future }, report }) {
   const estimate = shift && estimateText(shift);
   const entries = [
-    ...futureEntry(future, agreement),
-    ...(shift ? shiftEntry(shift.gelbrich, estimate) : []),
+    ...(future ? [h("dt", {}, "How retraining is measured"), h("dd", {}, futureSource(future))] : []),
     ...noiseEntry(noise),
-    ...jointEntry(joint, estimate),
+    ...(shift ? shiftEntry(shift.gelbrich, estimate) : []),
+    ...(shift ? jointEntry(joint, shift.gelbrich.lower, estimate) : []),
     ...reportEntry(report),
   ];
   return h("div.way", {}, entries.length > 0 && h("dl.certificate", {}, ...entries), !shift && NO_SURROGATE());
@@ -46,17 +54,15 @@ const NO_SURROGATE = () =>
     "No bounds: the decisions near this applicant show no clear boundary, so there is no local surrogate.",
   );
 
-/** @param {FutureCertificate | null} future @param {number | null} agreement */
+/** @param {FutureCertificate} future @param {number | null} agreement */
 export const futureEntry = (future, agreement) =>
-  future
-    ? entry(
-        "If the lender trains its model again",
-        future.probability,
-        futureText(future, agreement),
-        futureSource(future),
-        future.interval,
-      )
-    : [];
+  entry(
+    "If the lender trains its model again",
+    future.corrected?.probability ?? future.probability,
+    futureText(future, agreement),
+    correctedText(future),
+    future.corrected ? undefined : future.interval,
+  );
 
 /** @param {any} gelbrich @param {string} estimate */
 const shiftEntry = ({ lower, radius }, estimate) =>
@@ -64,9 +70,16 @@ const shiftEntry = ({ lower, radius }, estimate) =>
     "If the model shifts",
     lower,
     `Worst-case bound under shift (${estimate}): ${lowerBound(lower)}.`,
-    `Least probability of a yes over all weight distributions within ${formatShort(radius)} of the estimate. ` +
+    (lower > 0 ? "" : "Zero does not mean a no: this bound is too wide to say anything. ") +
+      `Least probability of a yes over all weight distributions within ${formatShort(radius)} of the estimate. ` +
       "Not a measured share of retrained models.",
   );
+
+/**
+ * The interval of the accepted share, from that of the refused one.
+ * @param {[number, number]} refused @returns {[number, number]}
+ */
+const accepted = ([low, high]) => [1 - high, 1 - low];
 
 /** @param {any} noise null where nothing is known about it */
 function noiseEntry(noise) {
@@ -76,21 +89,25 @@ function noiseEntry(noise) {
   return entry(
     "If the targets are missed a little",
     1 - rate,
-    `${capitalised(inHundred(rate))} inexact copies of this record get a no.`,
+    `${capitalised(inHundred(1 - rate))} inexact copies of this record get a yes.`,
     noise.monte_carlo === null
       ? `Estimated from the slope of the model. ${size}`
-      : `Measured on the model. ${confidence(noise.interval)}. ${size}`,
+      : `Measured on the model. ${confidence(accepted(noise.interval))}. ${size}`,
   );
 }
 
-/** @param {any} joint null where the model offers no slope @param {string} estimate */
-function jointEntry(joint, estimate) {
-  if (!joint) return [];
-  const [lower] = joint.interval;
+/**
+ * @param {any} joint null where the model offers no slope
+ * @param {number} shift the bound under shift alone: where that is 0, no more is claimed of both
+ * @param {string} estimate
+ */
+function jointEntry(joint, shift, estimate) {
+  if (!joint || shift <= 0) return [];
+  const lower = Math.max(0, Math.min(joint.interval[0], shift));
   return entry(
     "If both happen",
     lower,
-    `Worst-case bound under noise and shift (${estimate}): ${lowerBound(Math.max(0, lower))}.`,
+    `Worst-case bound under noise and shift (${estimate}): ${lowerBound(lower)}.`,
     "Lower end of a 95% confidence interval, from random draws of the noise.",
   );
 }
@@ -100,10 +117,10 @@ function reportEntry(report) {
   if (report?.kind !== "invalidation") return [];
   const { rate, target, interval, samples } = report;
   return entry(
-    "Invalidation rate of the method",
+    "What the method measured",
     1 - rate,
-    `${capitalised(inHundred(rate))} inexact copies get a no; the target is at most ${inHundred(target)}.`,
-    `Measured on the model with ${formatNumber(samples)} copies. ${confidence(interval)}.`,
+    `${capitalised(inHundred(1 - rate))} inexact copies get a yes; the target is at least ${inHundred(1 - target)}.`,
+    `Measured on the model with ${formatNumber(samples)} copies. ${confidence(accepted(interval))}.`,
   );
 }
 
@@ -119,7 +136,7 @@ const entry = (term, share, text, source, interval) => [
     {},
     shareBar(Math.max(0, share), interval),
     text,
-    h("small.hint", {}, ` ${source}`),
+    source && h("small.hint", {}, ` ${source}`),
   ),
 ];
 

@@ -53,9 +53,11 @@ function verdict({ favourable, probability }) {
   const needed = at === null ? "" : `; a yes needs ${Math.round(100 * at)}`;
   const predicted =
     probability !== null && `${inHundred(probability)} is the predicted chance of a good outcome${needed}.`;
-  const word = h(favourable ? "b.yes" : "b.no", {}, favourable ? "yes" : "no");
-  return ["The model says ", word, ". ", h("span.hint", {}, predicted)];
+  return ["The model says ", outcome(favourable), ". ", h("span.hint", {}, predicted)];
 }
+
+/** @param {boolean} favourable */
+export const outcome = (favourable) => h(favourable ? "b.yes" : "b.no", {}, favourable ? "yes" : "no");
 
 /** A decision in a few words. @param {any} decision */
 export const chance = ({ favourable, probability }) =>

@@ -1,7 +1,7 @@
 // @ts-check
 /** What the model's schema allows for one feature: its range, and how it can change. */
 
-import { formatNumber, formatValue, meaningOf } from "./format.js";
+import { counted, formatNumber, formatShort, formatValue, meaningOf } from "./format.js";
 import { featureNamed } from "./state.js";
 
 /** @import { Feature, Value } from "./types.d.ts" */
@@ -26,6 +26,27 @@ function adviceText(feature) {
   if (!isAdvice(feature)) return "";
   if (categories) return `advice: ${categories.join(", ")}`;
   return min === null && max === null ? "" : `advice: ${between(feature, min, max)}`;
+}
+
+/** What limits the changes of a feature by the schema, in words; empty where nothing does. @param {Feature} feature */
+export function schemaLimits(feature) {
+  const { takes, max_change: most, least_change: least, provide_cost: provide, unit } = feature;
+  const largest = most && [
+    most.relative !== null && `${formatShort(100 * most.relative)}% of its value`,
+    most.absolute !== null && formatValue(feature, most.absolute),
+  ];
+  const time = [
+    takes.months > 0 && counted(takes.months, "month"),
+    takes.months_per_unit > 0 && `${formatShort(takes.months_per_unit)} months for each ${unit ?? "unit"}`,
+    takes.months_per_level > 0 && `${formatShort(takes.months_per_level)} months for each level`,
+  ];
+  const parts = [
+    largest && `moves by at most ${largest.filter(Boolean).join(" and ")}`,
+    least !== null && `by at least ${formatValue(feature, least)} if it moves`,
+    time.some(Boolean) && `takes ${time.filter(Boolean).join(" and ")}`,
+    provide !== null && `can be provided where it is missing, at cost ${formatShort(provide)}`,
+  ];
+  return parts.filter(Boolean).join(" · ");
 }
 
 /** @param {Feature} feature @param {number | null} min @param {number | null} max */

@@ -2,14 +2,14 @@
 /** The frontier: one question at several values of a knob, as a curve and as a table. */
 
 import { invalidationRate } from "./certificate.js";
-import { changeCount, counterfactualParts } from "./counterfactual.js";
+import { changeCount, wayParts } from "./counterfactual.js";
 import { curveDrawing } from "./curve.js";
 import { $, fill, h } from "./dom.js";
 import { formatNumber, formatShort, lowerBound, outOfHundred, readable } from "./format.js";
 import { FUTURE_VALIDITY, countOf, futureNoun } from "./future.js";
 import { submit } from "./jobs.js";
 import { problemNote } from "./problem.js";
-import { question } from "./request.js";
+import { frontierRequest } from "./request.js";
 import { knobName, knobValue, knobValues } from "./slider.js";
 import { state } from "./state.js";
 
@@ -20,8 +20,8 @@ const MEASURES = { future: "share that says yes", shift: "worst-case bound", noi
 export async function askFrontier() {
   $("draw").disabled = true;
   const knob = $("knob").value;
-  const body = { ...question(), sweep: { parameter: knob, values: knobValues(knob) } };
   try {
+    const body = frontierRequest(knob, knobValues(knob));
     const frontier = await submit("recourse/frontier", body, $("frontier-job"), {
       background: $("background").checked,
     });
@@ -70,7 +70,7 @@ export function drawFrontier() {
   fill(
     "curve",
     h("div.beside", {}, figure, table(state.curve)),
-    h("div", { id: "chosen", role: "status" }, heading, ...counterfactualParts(counterfactual, factual)),
+    h("div", { id: "chosen", role: "status" }, heading, h("div.way", {}, ...wayParts(counterfactual, factual))),
   );
   const measure = MEASURES[/** @type {"shift"} */ (against)];
   figure.prepend(curveDrawing(found.map(mark), measure, figure.clientWidth));
@@ -118,7 +118,7 @@ function table({ points, parameter, chosen }) {
     title("Cost"),
     future && title(`${readable(futureNoun(future.source))} that say yes`),
     title("Worst-case bound under shift"),
-    h("th", { scope: "col", class: future && "spare" }, "Refused under noise, of 100"),
+    h("th", { scope: "col", class: future && "spare" }, "Accepted under noise, of 100"),
     h("td", {}),
   );
   const rows = points.map((point, i) => row(point, i, { chosen: i === chosen, future: Boolean(future) }));
@@ -130,9 +130,9 @@ function table({ points, parameter, chosen }) {
 }
 
 /** @param {any} noise */
-function refusedOfHundred(noise) {
+function acceptedOfHundred(noise) {
   const rate = noise && invalidationRate(noise);
-  return rate === null ? "unknown" : outOfHundred(rate);
+  return rate === null ? "unknown" : outOfHundred(1 - rate);
 }
 
 /** @param {any} point @param {number} i @param {{chosen: boolean, future: boolean}} shown */
@@ -145,7 +145,7 @@ function row({ step, value, cost, counterfactual }, i, { chosen, future }) {
     h("td", {}, counterfactual ? formatShort(cost) : "none found"),
     future && h("td", {}, validity && countOf(validity.future.probability, validity.future.models)),
     h("td", {}, validity?.shift && lowerBound(validity.shift.gelbrich.lower)),
-    h("td", { class: future && "spare" }, validity && refusedOfHundred(validity.noise)),
+    h("td", { class: future && "spare" }, validity && acceptedOfHundred(validity.noise)),
     h("td", {}, counterfactual && showButton(step, i, chosen)),
   );
 }

@@ -33,11 +33,13 @@ export const countOf = (share, models) => `${Math.round(share * models)} of ${mo
  * @param {FutureCertificate} future @param {number | null} agreement of stand-in models with the model, if it is known
  * @param {string} [what] they say yes to
  */
-export function futureText({ probability, interval, models, source }, agreement, what = "") {
+export function futureText({ probability, interval, models, source, corrected }, agreement, what = "") {
   const agreeing = source === "stand_in" && agreement !== null;
   const which = agreeing ? `, which agree with this model on ${percent(agreement)} of records,` : "";
   const say = Math.round(probability * models) === 1 ? "says" : "say";
-  return `${countOf(probability, models)} ${futureNoun(source)}${which} ${say} yes${what}; with ${boundText(interval)}.`;
+  // Where less is promised than they say, their interval would promise too much.
+  const bound = corrected ? "" : `; with ${boundText(interval)}`;
+  return `${countOf(probability, models)} ${futureNoun(source)}${which} ${say} yes${what}${bound}.`;
 }
 
 /** The end of a 95% confidence interval that says more. @param {[number, number]} interval */
@@ -48,13 +50,20 @@ function boundText([low, high]) {
 }
 
 /** What the answer was to withstand, and which models this is measured with. @param {FutureCertificate} future */
-export function futureSource({ asked, source, corrected }) {
+export function futureSource({ asked, source }) {
   const search = asked === null ? "" : `; it required a yes from ${inHundred(asked)} other ${futureNoun(source)}`;
-  const lower = corrected
-    ? ` Earlier versions kept fewer promises than their answers told, so count on ${inHundred(corrected.probability)}.`
-    : "";
-  return `None of them took part in the search${search}.${lower}`;
+  return `None of these models took part in the search${search}.`;
 }
+
+/** Why less is promised than the future models say. @type {Record<"versions" | "trials", string>} */
+const BROKEN = {
+  versions: "Earlier versions kept fewer promises than their answers told",
+  trials: "In trials, models trained on other records kept fewer promises than such models say",
+};
+
+/** How much less can be promised; empty where the future models are to be believed. @param {FutureCertificate} future */
+export const correctedText = ({ corrected }) =>
+  corrected ? `${BROKEN[corrected.basis]}, so count on ${inHundred(corrected.probability)}.` : "";
 
 /** @param {number} share from 0 to 1 */
 const percent = (share) => `${Math.round(share * 100)}%`;

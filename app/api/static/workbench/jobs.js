@@ -25,20 +25,22 @@ export async function submit(path, body, place, { background = false, signal } =
   const sent = background ? { ...body, deadline_ms: BACKGROUND_DEADLINE } : body;
   const response = await send(path, { body: sent, signal, prefer: background ? RESPOND_ASYNC : undefined });
   const result = await response.json();
-  return response.status === 202 ? runJob(result, place, signal) : result;
+  return response.status === 202 ? runJob(result, place, { signal, shown: true }) : result;
 }
 
 /**
  * Show the progress of a job until it ends.
  * @param {Job} job @param {HTMLElement} place
- * @param {AbortSignal} [signal] aborts the watching, not the job
+ * @param {{signal?: AbortSignal, shown?: boolean}} [options] the signal aborts the watching, not the job; `shown` moves
+ *   the page so that the progress can be seen
  * @returns {Promise<any>} its result; null if it was cancelled
  */
-export async function runJob(job, place, signal) {
+export async function runJob(job, place, { signal, shown = false } = {}) {
   const watching = new AbortController();
   signal?.addEventListener("abort", () => watching.abort());
   const { element, show } = progressBar(job);
   place.replaceChildren(element);
+  if (shown) element.scrollIntoView({ block: "nearest" });
   try {
     const ended = await follow(job, show, watching.signal);
     if (ended.status === "failed") throw new Problem(ended.error);

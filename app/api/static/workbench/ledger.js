@@ -1,9 +1,13 @@
 // @ts-check
-/** The ledger: store an answer, find stored ones, and verify them against other versions of the model. */
+/**
+ * The ledger: store an answer, find stored ones, and verify them against other versions of the model.
+ *
+ * The applicant of a stored answer that is shown is handed on by the event `applicant` of `#found`, whose `resolve` says
+ * whether the form has it.
+ */
 
 import { fetchJson } from "./api.js";
-import { certificate } from "./certificate.js";
-import { changeList } from "./counterfactual.js";
+import { wayParts } from "./counterfactual.js";
 import { chance } from "./decision.js";
 import { $, fill, h } from "./dom.js";
 import { formatDate } from "./format.js";
@@ -11,7 +15,7 @@ import { submit } from "./jobs.js";
 import { problemNote } from "./problem.js";
 import { fullName, state } from "./state.js";
 
-/** @import { Asked, Model } from "./types.d.ts" */
+/** @import { Applicant, Asked, Model } from "./types.d.ts" */
 
 /**
  * A form that stores an answer; null if it is stored already.
@@ -40,6 +44,7 @@ export function storeForm(answer, asked) {
       const stored = await submit("recourse", body, place, { background: asked.background });
       if (stored === null) return;
       form.replaceWith(storedNote(stored, stored.status === answer.status));
+      $("ledger").open = true;
       findStored();
     } catch (problem) {
       form.append(problemNote(problem));
@@ -112,11 +117,30 @@ function storedActions({ id, model }, result) {
 /** @param {Model} model */
 export const versionText = ({ version, active }) => `version ${version}${active ? "" : ", inactive"}`;
 
-/** The counterfactuals of a stored answer. @param {string} id @returns {Promise<Node[]>} */
+/**
+ * The counterfactuals of a stored answer, whose applicant enters the form.
+ * @param {string} id
+ * @returns {Promise<Node[]>}
+ */
 async function storedWays(id) {
-  const { counterfactuals } = await fetchJson(`recourse/${id}`);
-  return counterfactuals.map((/** @type {any} */ way) => h("div.way", {}, changeList(way.changes), certificate(way)));
+  const answer = await fetchJson(`recourse/${id}`);
+  const { counterfactuals, factual } = answer;
+  const filled = await new Promise((resolve) => {
+    const detail = { model: fullName(answer.model), applicant: originalOf(counterfactuals[0]), resolve };
+    $("found").dispatchEvent(new CustomEvent("applicant", { detail }));
+  });
+  const note = filled
+    ? "The applicant of this answer is in the form now."
+    : "This version of the model is no longer in use, so the form stays as it is.";
+  const ways = counterfactuals.map((/** @type {any} */ way) => h("article.card", {}, ...wayParts(way, factual)));
+  return [h("p.hint", {}, note), h("div.cards", {}, ...ways)];
 }
+
+/** The record from which a counterfactual starts. @param {any} counterfactual @returns {Applicant} */
+const originalOf = ({ applicant, changes }) => ({
+  ...applicant,
+  ...Object.fromEntries(changes.map((/** @type {any} */ { feature, from }) => [feature, from])),
+});
 
 /**
  * The decision of a version of the model on a stored answer.

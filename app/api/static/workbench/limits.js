@@ -3,8 +3,8 @@
 
 import { faultOf, valueOf } from "./applicant.js";
 import { $, h } from "./dom.js";
-import { along, changeText, isAdvice, track } from "./feature.js";
-import { formatValue } from "./format.js";
+import { along, changeText, isAdvice, schemaLimits, track } from "./feature.js";
+import { formatValue, readable } from "./format.js";
 import { featureNamed, state } from "./state.js";
 
 /** @import { Feature, Relaxation } from "./types.d.ts" */
@@ -25,7 +25,7 @@ function waysOf(feature) {
 export function limitRow(feature, onChange) {
   if (!isAdvice(feature)) return null;
   const { name, label } = feature;
-  const ends = track(feature);
+  const limits = schemaLimits(feature);
   const ways = Object.entries(waysOf(feature)).map(([way, text], i) =>
     h(
       "label",
@@ -34,28 +34,113 @@ export function limitRow(feature, onChange) {
       h("span", {}, text),
     ),
   );
-  const handle = (/** @type {"min" | "max"} */ end, /** @type {string} */ text) =>
+  return h(
+    "fieldset.limit",
+    { id: `limit-${name}` },
+    h("legend", {}, label),
+    limits && h("p.hint", {}, `By the model’s schema it ${limits}.`),
+    h("div.ways", {}, ...ways),
+    ...rangeParts(feature, onChange),
+    isNumber(feature) && changeLimits(feature, onChange),
+  );
+}
+
+/** @param {Feature} feature */
+const isNumber = ({ type }) => type === "continuous" || type === "integer";
+
+/**
+ * The range to keep within: two handles on a track, and the same typed.
+ * @param {Feature} feature @param {() => void} onChange
+ */
+function rangeParts(feature, onChange) {
+  const ends = track(feature);
+  if (!ends && !isNumber(feature)) return [];
+  const { name, label } = feature;
+  const texts = { min: "not below", max: "not above" };
+  const handle = (/** @type {"min" | "max"} */ end) =>
     h("input", {
       type: "range",
       id: `${end}-${name}`,
       ...ends,
       value: ends?.[end],
-      "aria-label": `${label}: ${text}`,
-      oninput: () => (showBounds(feature, end), onChange()),
+      "aria-label": `${label}: ${texts[end]}`,
+      oninput: () => (followHandle(feature, end), showBounds(feature, end), onChange()),
     });
-  return h(
-    "fieldset.limit",
-    { id: `limit-${name}` },
-    h("legend", {}, label),
-    h("div.ways", {}, ...ways),
-    ends &&
-      h("div.track", {}, h("i"), h("b", { hidden: true }), handle("min", "not below"), handle("max", "not above")),
+  const typed = (/** @type {"min" | "max"} */ end) => {
+    const id = `typed-${end}-${name}`;
+    const change = () => (followTyped(feature, end), showBounds(feature, end), onChange());
+    const common = { id, "aria-label": `${label}: ${texts[end]}, typed`, onchange: change };
+    return h("label.typed", {}, readable(texts[end]), typedControl(feature, end, common));
+  };
+  return [
+    ends && h("div.track", {}, h("i"), h("b", { hidden: true }), handle("min"), handle("max")),
+    h("div.pair", {}, typed("min"), typed("max")),
     ends && h("output.hint", {}, ""),
+  ];
+}
+
+/** @param {Feature} feature @param {"min" | "max"} end @param {Record<string, any>} common attributes */
+function typedControl(feature, end, common) {
+  const { categories } = feature;
+  if (!categories)
+    return h("input", { ...common, type: "number", step: "any", inputmode: "decimal", placeholder: "any" });
+  const free = end === "min" ? 0 : categories.length - 1;
+  return h("select", common, ...categories.map((c, i) => h("option", { value: i, selected: i === free }, String(c))));
+}
+
+/** How far a number moves, at most and at least. @param {Feature} feature @param {() => void} onChange */
+function changeLimits(feature, onChange) {
+  const { name, label, unit } = feature;
+  const field = (/** @type {string} */ id, /** @type {string} */ text, /** @type {string | null} */ unitText) =>
+    h(
+      "label.typed",
+      {},
+      text,
+      h(
+        "span.with-unit",
+        {},
+        h("input", {
+          type: "number",
+          id: `${id}-${name}`,
+          min: 0,
+          step: "any",
+          inputmode: "decimal",
+          placeholder: "any",
+          "aria-label": `${label}: ${text.toLowerCase()}${unitText ? `, in ${unitText}` : ""}`,
+          oninput: onChange,
+        }),
+        unitText && h("span", {}, unitText),
+      ),
+    );
+  return h(
+    "div.pair",
+    {},
+    field("largest", "Moves by at most", "% of its value"),
+    field("least", "If at all, by at least", unit),
   );
 }
 
+/** Let the typed end take the place of its handle. @param {Feature} feature @param {"min" | "max"} end */
+function followHandle(feature, end) {
+  const ends = track(feature);
+  const [typed, handle] = [$(`typed-${end}-${feature.name}`), $(`${end}-${feature.name}`)];
+  const free = !feature.categories && Number(handle.value) === ends?.[end];
+  typed.value = free ? "" : handle.value;
+}
+
+/** Let the handle take the place that was typed. @param {Feature} feature @param {"min" | "max"} end */
+function followTyped(feature, end) {
+  const ends = track(feature);
+  const [typed, handle] = [$(`typed-${end}-${feature.name}`), $(`${end}-${feature.name}`)];
+  if (!ends) return;
+  if (typed.value !== "" && !feature.categories) {
+    typed.value = Math.min(ends.max, Math.max(ends.min, Number(typed.value)));
+  }
+  handle.value = typed.value === "" ? ends[end] : typed.value;
+}
+
 /**
- * Show the range of a feature in words, and keep its two handles in order.
+ * Show the range of a feature in words, and keep its two ends in order.
  * @param {Feature} feature @param {"min" | "max"} [moved]
  */
 export function showBounds(feature, moved) {
@@ -65,18 +150,27 @@ export function showBounds(feature, moved) {
   if (!row || !ends) return;
   const [low, high] = ENDS.map((end) => $(`${end}-${name}`));
   if (Number(low.value) > Number(high.value)) {
-    if (moved === "min") high.value = low.value;
-    else low.value = high.value;
+    const [from, to] = moved === "min" ? [low, high] : [high, low];
+    to.value = from.value;
+    followHandle(feature, moved === "min" ? "max" : "min");
   }
-  const text = (/** @type {any} */ handle) =>
-    formatValue(feature, categories ? categories[Number(handle.value)] : Number(handle.value));
-  for (const handle of [low, high]) handle.setAttribute("aria-valuetext", text(handle));
+  const text = (/** @type {"min" | "max"} */ end) => {
+    const at = endOf(feature, end) ?? ends[end];
+    return formatValue(feature, categories ? categories[at] : at);
+  };
+  ENDS.forEach((end) => $(`${end}-${name}`).setAttribute("aria-valuetext", text(end)));
   const share = (/** @type {any} */ handle) => `${(100 * (handle.value - ends.min)) / (ends.max - ends.min)}%`;
   row.style.setProperty("--low", share(low));
   row.style.setProperty("--high", share(high));
   row.querySelector("output").textContent = boundsOf(feature)
-    ? `Kept between ${text(low)} and ${text(high)}`
-    : `Anything from ${text(low)} to ${text(high)}`;
+    ? `Kept between ${text("min")} and ${text("max")}`
+    : `Anything from ${text("min")} to ${text("max")}`;
+}
+
+/** One end of the chosen range; null where nothing narrows it. @param {Feature} feature @param {"min" | "max"} end */
+function endOf(feature, end) {
+  const { value } = $(`typed-${end}-${feature.name}`) ?? { value: "" };
+  return value === "" || Number(value) === track(feature)?.[end] ? null : Number(value);
 }
 
 /** Show on its track where the applicant is now. @param {Feature} feature */
@@ -91,14 +185,20 @@ export function markCurrent(feature) {
 
 /** The chosen range, if it is narrower than the schema's. @param {Feature} feature */
 function boundsOf(feature) {
-  const { name, categories } = feature;
-  const ends = track(feature);
-  if (!ends || !$(`min-${name}`)) return null;
-  const [low, high] = ENDS.map((end) => Number($(`${end}-${name}`).value));
-  const value = (/** @type {number} */ at) => (categories ? categories[at] : at);
-  const bounds = { ...(low > ends.min && { min: value(low) }), ...(high < ends.max && { max: value(high) }) };
+  const [min, max] = ENDS.map((end) => endOf(feature, end));
+  const value = (/** @type {number} */ at) => feature.categories?.[at] ?? at;
+  const bounds = { ...(min !== null && { min: value(min) }), ...(max !== null && { max: value(max) }) };
   return Object.keys(bounds).length > 0 ? bounds : null;
 }
+
+/**
+ * A typed number for each feature that has one and may change.
+ * @param {"largest" | "least"} id @returns {[string, number][]}
+ */
+const typedNumbers = (id) =>
+  state.features
+    .filter((feature) => wayOf(feature) !== "none" && $(`${id}-${feature.name}`)?.value)
+    .map(({ name }) => [name, Number($(`${id}-${name}`).value)]);
 
 /** @param {Feature} feature @returns {string} the chosen direction */
 const wayOf = ({ name }) =>
@@ -112,6 +212,8 @@ export function constraints() {
     immutable: ways.filter(([, way]) => way === "none").map(([name]) => name),
     direction: Object.fromEntries(ways.filter(([, way]) => way === "increase" || way === "decrease")),
     bounds: Object.fromEntries(bounds.filter(([, bound]) => bound)),
+    max_change: Object.fromEntries(typedNumbers("largest").map(([name, share]) => [name, { relative: share / 100 }])),
+    least_change: Object.fromEntries(typedNumbers("least")),
     ...($("most").value && { max_changes: Number($("most").value) }),
   };
 }
@@ -131,7 +233,20 @@ export function removeLimit({ constraint, feature: name }) {
   if (constraint === "horizon_months") $("months").value = TEN_YEARS;
   const feature = featureNamed(name);
   if (!feature) return;
-  if (constraint === "bounds") for (const end of ENDS) $(`${end}-${name}`).value = track(feature)?.[end];
-  else /** @type {any} */ (document.querySelector(`input[name="way-${CSS.escape(feature.name)}"]`)).checked = true;
+  if (constraint === "max_change") $(`largest-${name}`).value = "";
+  if (constraint === "least_change") $(`least-${name}`).value = "";
+  if (constraint === "bounds") freeBounds(feature);
+  if (constraint === "immutable" || constraint === "direction") {
+    /** @type {any} */ (document.querySelector(`input[name="way-${CSS.escape(feature.name)}"]`)).checked = true;
+  }
+}
+
+/** @param {Feature} feature */
+function freeBounds(feature) {
+  for (const end of ENDS) {
+    const typed = $(`typed-${end}-${feature.name}`);
+    typed.value = feature.categories ? track(feature)?.[end] : "";
+    followTyped(feature, end);
+  }
   showBounds(feature);
 }

@@ -11,16 +11,18 @@ import { audit, offerVersions } from "./audit.js";
 import { drawCalibration, watchCalibration } from "./calibration.js";
 import { decide, decideSoon } from "./decision.js";
 import { $, debounce, fill, h } from "./dom.js";
+import { formatDate } from "./format.js";
 import { askFrontier, drawFrontier } from "./frontier.js";
 import { forgetKey, storedKey } from "./key.js";
 import { findStored } from "./ledger.js";
 import { limitRow, markCurrent, showBounds } from "./limits.js";
-import { offerMethods, offerParameters } from "./method.js";
+import { offerMethods, offerParameters, wayCount } from "./method.js";
 import { problemNote } from "./problem.js";
 import { ask, askAgain, markOutdated } from "./question.js";
 import { refreshModel, showFutures } from "./rehearsal.js";
-import { STANDARD_SHARE, followSlider, offerKnobs } from "./slider.js";
+import { STANDARD_SHARE, followSlider, followTyped, offerKnobs } from "./slider.js";
 import { chosenModel, fullName, state } from "./state.js";
+import { clearWishes } from "./wishes.js";
 
 /** @import { Applicant, Feature, Model } from "./types.d.ts" */
 
@@ -28,17 +30,19 @@ import { chosenModel, fullName, state } from "./state.js";
 async function chooseModel() {
   const name = $("model").value;
   const path = `models/${encodeURIComponent(name)}/schema`;
-  const [{ features, rules, sample }] = await Promise.all([fetchJson(path), refreshModel(name)]);
+  const [{ features, rules, samples }] = await Promise.all([fetchJson(path), refreshModel(name)]);
   if (name !== $("model").value) return;
-  Object.assign(state, { features, sample, answer: null, share: STANDARD_SHARE });
-  $("about").textContent = chosenModel().description ?? "";
+  Object.assign(state, { features, samples, answer: null, share: STANDARD_SHARE });
+  clearWishes();
+  showAbout();
   $("rules").textContent = rules.length > 0 ? `Every answer keeps to: ${rules.join("; ")}.` : "";
   // The button lets the Enter key submit the form.
   fill("fields", ...features.map(fieldOf), h("button.unseen", { tabindex: -1 }, "Ask"));
   fill("limit-rows", ...features.map((/** @type {Feature} */ feature) => limitRow(feature, askAgain)));
   for (const feature of features) showBounds(feature);
   for (const id of ["limits", "how"]) $(id).hidden = false;
-  $("example").disabled = sample === null;
+  $("example").disabled = samples.length === 0;
+  $("example").textContent = "Fill in an example";
   $("ask").disabled = false;
   chooseMethod();
   showFutures(() => (offerKnobs(), askAgain()));
@@ -60,11 +64,38 @@ function chooseMethod() {
   markOutdated();
 }
 
+/** What is known about the chosen version. */
+function showAbout() {
+  const { description, registered_at: registered, ...model } = chosenModel();
+  fill("about", h("b", {}, fullName(model)), `, registered on ${formatDate(registered)}. ${description ?? ""}`);
+}
+
+/** Fill in one example after the other. */
 function fillExample() {
-  fillApplicant(/** @type {Applicant} */ (state.sample));
+  const [next, ...others] = state.samples;
+  state.samples = [...others, next];
+  if (others.length > 0) $("example").textContent = "Fill in another example";
+  startWith(next);
+}
+
+/** Let another person be the applicant. @param {Applicant} applicant */
+function startWith(applicant) {
+  fillApplicant(applicant);
+  clearWishes();
   state.features.forEach(markCurrent);
   markOutdated();
   decide();
+}
+
+/** Fill in the applicant of a stored answer, with its version of the model if that is in use. @param {any} event */
+async function followStored({ detail: { model, applicant, resolve } }) {
+  const offered = [...$("model").options].some(({ value }) => value === model);
+  if (offered && $("model").value !== model) {
+    $("model").value = model;
+    await guarded(chooseModel)();
+  }
+  if (offered) startWith(applicant);
+  resolve(offered);
 }
 
 /** Work whose failure is shown where the decision would be. @param {() => Promise<void>} work */
@@ -86,11 +117,15 @@ function listen() {
   $("example").onclick = fillExample;
   $("fields").onsubmit = onSubmit(ask);
   $("ask").onclick = () => ask();
-  for (const id of ["most", "months", "sequential"]) $(id).oninput = askAgain;
+  for (const id of ["most", "months", "sequential", "count"]) $(id).oninput = askAgain;
+  $("count").onchange = () => ($("count").value = wayCount() ?? "");
   $("slider").oninput = () => (followSlider(), askAgain());
+  $("slider-value").onchange = () => (followTyped(), askAgain());
+  $("found").addEventListener("applicant", followStored);
   $("draw").onclick = askFrontier;
   $("against").onchange = drawFrontier;
   $("calibrated").onchange = drawCalibration;
+  $("ledger").ontoggle = watchCalibration;
   $("find").onsubmit = onSubmit(findStored);
   $("audit").onsubmit = onSubmit(audit);
   $("forget").onclick = forgetKey;
@@ -101,7 +136,8 @@ function listen() {
 /** Offer the models in use; the newest version of the first one is chosen. @param {Model[]} active */
 function offerModels(active) {
   if (active.length === 0) throw new Problem({ title: "No model", detail: "This service has no active model." });
-  const options = active.map((m) => h("option", { value: fullName(m) }, `${m.title}, version ${m.version}`));
+  // The version comes first: a narrow field cuts off the end.
+  const options = active.map((m) => h("option", { value: fullName(m) }, `Version ${m.version} of ${m.title}`));
   const newest = /** @type {Model} */ (active.filter((m) => m.id === active[0].id).at(-1));
   fill("model", ...options);
   $("model").value = fullName(newest);

@@ -10,6 +10,9 @@ import { removeLimit } from "./limits.js";
 import { problemNote } from "./problem.js";
 import { recourseRequest } from "./request.js";
 import { state } from "./state.js";
+import { addWish, removeWishes, showWishes } from "./wishes.js";
+
+/** @import { Relaxation, Wish } from "./types.d.ts" */
 
 let pending = new AbortController();
 
@@ -25,16 +28,24 @@ export async function ask(requested = true) {
   }
   pending.abort();
   const mine = (pending = new AbortController());
-  $("answer").setAttribute("aria-busy", "true");
+  busy(true);
   $("answer-status").textContent = "Asking";
+  if (requested) bringUp($("answer"));
   try {
     await answer(mine.signal);
   } catch (problem) {
     if (!isAborted(problem)) fill("answer-body", problemNote(problem));
   } finally {
-    if (mine === pending) $("answer").removeAttribute("aria-busy");
+    if (mine === pending) busy(false);
   }
   if (requested) bringUp($("answer"));
+}
+
+/** @param {boolean} asking */
+function busy(asking) {
+  $("answer").setAttribute("aria-busy", String(asking));
+  $("answer").classList.add("asked");
+  $("ask").classList.toggle("asking", asking);
 }
 
 /** @param {AbortSignal} signal */
@@ -49,9 +60,24 @@ async function answer(signal) {
   $("frontier").hidden = $("knob").options.length === 0 || found.status === "already_favourable";
 }
 
+/** Ask again without a limit that blocks. @param {Relaxation} relaxation */
+function askWithout(relaxation) {
+  const { constraint, feature } = relaxation;
+  if (constraint === "exclude" || constraint === "must_include") removeWishes(constraint, feature);
+  else removeLimit(relaxation);
+  askAsWished();
+}
+
+/** Ask again after the wishes have changed. */
+function askAsWished() {
+  showWishes(askAsWished);
+  ask();
+}
+
 const ACTIONS = {
-  removeLimit: (/** @type {any} */ relaxation) => (removeLimit(relaxation), ask()),
+  removeLimit: askWithout,
   takeLonger: () => (($("background").checked = true), ask()),
+  wish: (/** @type {Wish} */ wish) => (addWish(wish), askAsWished()),
 };
 
 /** Move the reader to a section. @param {HTMLElement} section */

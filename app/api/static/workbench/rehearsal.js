@@ -101,7 +101,7 @@ async function follow(job, model, onChange) {
   const { signal } = watching;
   const bar = h("div");
   fill("futures-job", bar, h("p.hint", {}, "Job ", jobLink(job)));
-  const failure = await runJob(job, bar, signal).then(
+  const failure = await runJob(job, bar, { signal }).then(
     () => null,
     (problem) => problem,
   );

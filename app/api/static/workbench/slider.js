@@ -53,6 +53,8 @@ export function offerKnobs() {
   fill("knob", ...all.map((knob) => h("option", { value: knob }, knobName(knob))));
   fill("against", ...Object.entries(measures).map(([value, text]) => h("option", { value }, text)));
   $("slider-panel").hidden = all.length === 0;
+  // Nothing can be varied, so there is no curve.
+  if (all.length === 0) $("frontier").hidden = true;
   if (all.length > 0) followParameter(all[0]);
 }
 
@@ -81,8 +83,22 @@ export function followSlider() {
   describe(knob, value);
 }
 
+/** Let the knob take the number that was typed; out of range or none, it stays. */
+export function followTyped() {
+  const [knob] = knobs();
+  const { value, validity } = $("slider-value");
+  const number = Number(value);
+  if (value !== "" && !validity.badInput && knob !== FUTURE_VALIDITY) $(`p-${knob}`).value = value;
+  if (knob === FUTURE_VALIDITY && number >= 1 && number <= 100) state.share = number / 100;
+  followParameter(knob);
+}
+
 /** @param {string} knob @param {number} value */
 function describe(knob, value) {
+  const share = knob === FUTURE_VALIDITY;
+  $("slider-value").value = share ? Number((100 * value).toFixed(4)) : value;
+  $("slider-value").setAttribute("aria-label", share ? "Share asked for, of 100" : readable(knob));
+  $("slider-unit").textContent = share ? "in 100" : "";
   const position = `Step ${Number($("slider").value) + 1} of ${Number($("slider").max) + 1}`;
   const future = knob === FUTURE_VALIDITY && `at least ${shareText(value)}`;
   $("slider").setAttribute("aria-valuetext", future || position);

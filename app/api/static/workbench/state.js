@@ -3,15 +3,16 @@
 
 import { $ } from "./dom.js";
 
-/** @import { Applicant, Asked, Curve, Feature, Method, Model } from "./types.d.ts" */
+/** @import { Applicant, Asked, Curve, Feature, Method, Model, Wish } from "./types.d.ts" */
 
 export const state = {
   /** @type {Model[]} */ models: [],
   /** @type {Method[]} */ methods: [],
   /** @type {Feature[]} of the chosen model */ features: [],
-  /** @type {Applicant | null} the example applicant of the chosen model */ sample: null,
+  /** @type {Applicant[]} example applicants of the chosen model, the next one first */ samples: [],
   /** @type {Applicant} the record in the form with what follows from it, once known */ whole: {},
   /** share of the future models that an answer is asked for */ share: 0,
+  /** @type {Wish[]} what the person rules out, or will do anyway */ wishes: [],
   /** @type {any} the latest answer */ answer: null,
   /** @type {Asked | null} the request behind it */ asked: null,
   /** @type {Curve | null} the frontier that is shown */ curve: null,
@@ -35,9 +36,9 @@ export const derivedFeatures = () => state.features.filter((feature) => feature.
 /** @param {string | null} name @returns {Feature | undefined} */
 export const featureNamed = (name) => state.features.find((feature) => feature.name === name);
 
-/** The least favourable probability for a yes; null where the model gives no probability. */
+/** The least favourable probability for a yes; null where it is not known, as of a model that gives points. */
 export function threshold() {
   const { output, threshold: at } = chosenModel();
-  if (at === null || output === "label") return null;
+  if (at === null || output === "label" || output === "points") return null;
   return output === "logit" ? 1 / (1 + Math.exp(-at)) : at;
 }

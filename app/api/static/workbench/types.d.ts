@@ -26,6 +26,19 @@ export interface Feature {
   moves_with_time: number | null;
   /** What advice may propose, where that is less than a record may hold. */
   advice: { min: number | null; max: number | null; categories: string[] | null };
+  /** Cost of providing a missing value; null where that is no advice. */
+  provide_cost: number | null;
+  takes: { months: number; months_per_unit: number; months_per_level: number };
+  max_change: { relative: number | null; absolute: number | null } | null;
+  least_change: number | null;
+}
+
+/** What the person rules out (a change, or all changes of a feature) or will do anyway. */
+export interface Wish {
+  kind: "feature" | "change" | "must";
+  feature: string;
+  from?: Value;
+  to?: Value;
 }
 
 export interface Model {
@@ -34,6 +47,7 @@ export interface Model {
   title: string;
   description: string | null;
   active: boolean;
+  registered_at: string;
   output: string;
   threshold: number | null;
   futures: Futures;
@@ -59,7 +73,7 @@ export interface FutureCertificate {
   source: string;
   asked: number | null;
   /** Where earlier versions kept fewer promises than their answers told. */
-  corrected?: { probability: number } | null;
+  corrected?: { probability: number; basis: "versions" | "trials" } | null;
 }
 
 export interface Method {

@@ -1,0 +1,56 @@
+// @ts-check
+/** Several ways to a yes as cards side by side, each with what sets it apart from those before it. */
+
+import { changedFeatures, changeCount, wayParts } from "./counterfactual.js";
+import { h } from "./dom.js";
+import { counted } from "./format.js";
+import { planBounds } from "./plan.js";
+import { featureNamed, state } from "./state.js";
+
+/** @import { Wish } from "./types.d.ts" */
+
+/** @param {any} answer with several counterfactuals @param {(wish: Wish) => void} onWish */
+export function waysParts({ method, counterfactuals, factual, plan }, onWish) {
+  // The members of a plan have an order of their own.
+  const isPlan = state.methods.some(({ name, yields }) => name === method.name && yields === "plan");
+  const ways = isPlan ? [...counterfactuals].sort((a, b) => a.cost.total - b.cost.total) : counterfactuals;
+  const cardOf = (/** @type {any} */ way, /** @type {number} */ i) => card(way, ways.slice(0, i), factual, onWish);
+  return [
+    h("h3", {}, `${counted(ways.length, "way")} to a yes`),
+    h("div.cards", {}, ...ways.map(cardOf)),
+    plan && planBounds(plan, ways),
+  ];
+}
+
+/**
+ * @param {any} way @param {any[]} before those that are shown before it
+ * @param {any} factual @param {(wish: Wish) => void} onWish
+ */
+function card(way, before, factual, onWish) {
+  const number = before.length + 1;
+  const id = `way-${number}`;
+  return h(
+    "article.card",
+    { "aria-labelledby": id },
+    h("h4.part", { id }, `Way ${number}`, h("small.hint", {}, ` · ${changeCount(way.changes)}`)),
+    h("p.part.apart", {}, before.length === 0 ? "The lowest cost" : differenceText(way, before)),
+    ...wayParts(way, factual, onWish),
+  );
+}
+
+/** What sets a way apart from the most similar one before it. @param {any} way @param {any[]} before */
+function differenceText(way, before) {
+  const own = changedFeatures(way.changes);
+  const others = before.map(({ changes }) => changedFeatures(changes));
+  const shared = others.map((names) => names.filter((name) => own.includes(name)).length);
+  const k = shared.indexOf(Math.max(...shared));
+  const added = labels(own.filter((name) => !others[k].includes(name)));
+  const left = labels(others[k].filter((name) => !own.includes(name)));
+  if (shared[k] === 0) return "Changes nothing that the ways before it change";
+  if (added && left) return `Unlike way ${k + 1}: ${added}, not ${left}`;
+  if (added) return `As way ${k + 1}, and ${added}`;
+  return left ? `As way ${k + 1}, without ${left}` : `As way ${k + 1}, to other values`;
+}
+
+/** @param {string[]} names of features */
+const labels = (names) => names.map((name) => `“${featureNamed(name)?.label ?? name}”`).join(", ");

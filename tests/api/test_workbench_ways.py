@@ -1,0 +1,194 @@
+"""Several ways on the workbench: side by side, with what the person rules out and what they will do anyway."""
+
+from typing import Any
+
+import pytest
+
+from tests.browser import Open, Page, ask, text, violations
+
+
+def second_example(open_page: Open, **options: Any) -> tuple[Page, dict[str, Any]]:
+    """The page with the answer for an applicant who has three ways, and that answer."""
+    page = open_page(**options)
+    page.wait_for_selector("#example:enabled")
+    page.click("#example")
+    with page.expect_response("**/recourse") as answered:
+        ask(page)
+    return page, asked(answered)
+
+
+def asked(answered: Any) -> dict[str, Any]:
+    """The answer to a request, with its body."""
+    answer: dict[str, Any] = answered.value.json()
+    return answer | {"body": answered.value.request.post_data_json}
+
+
+def press(page: Page, words: str, nth: int = 0) -> dict[str, Any]:
+    """Press one of the buttons of a change, and wait until its answer is shown."""
+    with page.expect_response("**/recourse") as answered:
+        page.get_by_role("button", name=words).nth(nth).click()
+    page.wait_for_selector("#answer[aria-busy=false]")
+    return asked(answered)
+
+
+def names(way: dict[str, Any]) -> list[str]:
+    return [change["feature"] for change in way["changes"]]
+
+
+@pytest.mark.slow
+def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
+    page, answer = second_example(workbench, bypass_csp=True, reduced_motion="reduce")
+    ways = answer["counterfactuals"]
+    assert answer["body"]["count"] == len(ways) == page.locator(".card").count() == 3
+    assert text(page, "#answer-body h3") == "3 ways to a yes"
+    boxes = [card.bounding_box() for card in page.locator(".card").all()]
+    assert len({box["y"] for box in boxes}) == 1
+    assert [box["x"] for box in boxes] == sorted({box["x"] for box in boxes})
+    costs = [float(line.inner_text().removeprefix("Cost: ")) for line in page.locator(".card > p.hint").all()]
+    assert costs == sorted(costs) == pytest.approx([way["cost"]["total"] for way in ways], rel=0.01)
+    assert text(page, ".card:nth-child(1) .apart") == "The lowest cost"
+    assert text(page, ".card:nth-child(2) .apart") == "Changes nothing that the ways before it change"
+    for i, way in enumerate(ways, start=1):
+        card = f".card:nth-child({i})"
+        now, then = (
+            f"{round(100 * one['probability'])} in 100" for one in (answer["factual"], way["validity"]["current"])
+        )
+        shown = text(page, card)
+        assert f"{then}, instead of {now}" in shown
+        future = way["validity"]["future"]
+        assert f"{round(future['probability'] * future['models'])} of 60 retrained models say yes" in shown
+        assert "Worst-case" not in shown, "the bounds are folded"
+        # The path begins with the applicant, has each step with its decision, and ends at the way itself.
+        legs = [" ".join(leg.inner_text().split()) for leg in page.locator(f"{card} .path li").all()]
+        words = [("no", "yes")[step["favourable"]] for step in way["steps"] or ()]
+        assert [leg.rsplit(" ", 1)[-1] for leg in legs] == (["no", *words] if way["steps"] else [])
+        for leg, step in zip(legs[1:], way["steps"] or (), strict=True):
+            assert f"{round(100 * step['probability'])} in 100" in leg
+    page.click(".card:nth-child(1) .specialists summary")
+    assert "Worst-case bound under shift" in text(page, ".card:nth-child(1)")
+    assert violations(page) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    boxes = [card.bounding_box() for card in page.locator(".card").all()]
+    assert len({box["x"] for box in boxes}) == 1
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.slow
+def test_what_the_person_cannot_do_is_ruled_out_until_it_is_taken_back(workbench: Open) -> None:
+    page, first = second_example(workbench, bypass_csp=True, reduced_motion="reduce")
+    change = first["counterfactuals"][0]["changes"][0]
+    assert change["delta"] < 0
+    this = {"feature": change["feature"], "to": change["to"]}
+    second = press(page, "I can’t do this")
+    assert second["body"]["exclude"] == {"features": [], "changes": [this]}
+    for way in second["counterfactuals"]:
+        assert way["applicant"][change["feature"]] > change["to"]
+    # A number that is too far can be corrected.
+    with page.expect_response("**/recourse") as answered:
+        page.fill(".chip input", "700")
+        page.press(".chip input", "Tab")
+    assert asked(answered)["body"]["exclude"]["changes"] == [this | {"to": 700}]
+    page.wait_for_selector("#answer[aria-busy=false]")
+    third = press(page, "Not at all")
+    barred = third["body"]["exclude"]["features"]
+    assert len(barred) == 1
+    assert not any(set(barred) & set(names(way)) for way in third["counterfactuals"])
+    pinned = third["counterfactuals"][0]["changes"][0]
+    fourth = press(page, "I will do this anyway")
+    assert fourth["body"]["must_include"] == [{"feature": pinned["feature"], "to": pinned["to"]}]
+    assert all(way["applicant"][pinned["feature"]] == pinned["to"] for way in fourth["counterfactuals"])
+    # The latest wish about a feature takes the place of those before it.
+    count = len({change["feature"], *barred, pinned["feature"]})
+    assert page.locator(".chip").count() == count
+    assert violations(page) == []
+    for left in reversed(range(count)):
+        last = press(page, "Remove: ")
+        assert page.locator(".chip").count() == left
+    assert "exclude" not in last["body"]
+    assert last["counterfactuals"] == first["counterfactuals"]
+
+
+@pytest.mark.slow
+def test_when_nothing_is_left_the_reason_and_the_chips_are_shown(workbench: Open) -> None:
+    page = workbench()
+    ask(page)
+    (way,) = page.locator(".changes").all()
+    assert way.locator("li").count() == 1
+    gone = press(page, "Not at all")
+    assert gone["status"] == "not_found"
+    assert text(page, "#answer-body h3") == "No way to a yes was found"
+    assert "is ruled out, or some of its changes are" in text(page, "#answer-body")
+    assert text(page, ".chip span") == "Share of card and overdraft limits in use: no change"
+    back = press(page, "Remove this limit and ask again")
+    assert back["status"] == "found"
+    assert page.locator(".chip").count() == 0
+
+
+@pytest.mark.slow
+def test_the_wishes_of_one_person_are_not_those_of_the_next(workbench: Open) -> None:
+    page, _ = second_example(workbench)
+    press(page, "I can’t do this")
+    ages = {page.input_value("#f-age")}
+    page.click("#example")
+    assert page.locator(".chip").count() == 0
+    for _ in range(4):
+        ages.add(page.input_value("#f-age") + page.input_value("#f-amount"))
+        page.click("#example")
+    assert len(ages) == 5
+
+
+@pytest.mark.slow
+def test_how_far_a_number_moves_is_typed(workbench: Open) -> None:
+    page, first = second_example(workbench)
+    page.click("#limits summary")
+    assert "moves by at most 20% of its value" in text(page, "#limit-monthly_income")
+    page.fill("#typed-min-card_utilisation", "10")
+    page.press("#typed-min-card_utilisation", "Tab")
+    assert page.input_value("#min-card_utilisation") == "10"
+    page.fill("#least-amount", "1000")
+    with page.expect_response(lambda response: "max_change" in (response.request.post_data or "")) as answered:
+        page.fill("#largest-monthly_debt", "50")
+        page.click("#ask")
+    page.wait_for_selector("#answer[aria-busy=false]")
+    found = press(page, "What would change the answer?")
+    limits = found["body"]["constraints"]
+    assert limits["bounds"] == {"card_utilisation": {"min": 10}}
+    assert limits["max_change"] == {"monthly_debt": {"relative": 0.5}}
+    assert limits["least_change"] == {"amount": 1000}
+    before = first["body"]["applicant"]
+    for way in found["counterfactuals"]:
+        assert way["applicant"]["monthly_debt"] >= before["monthly_debt"] / 2 - 1
+        assert way["applicant"]["card_utilisation"] >= 10
+        moved = abs(way["applicant"]["amount"] - before["amount"])
+        assert moved == 0 or moved >= 1000
+    assert answered.value.ok
+
+
+@pytest.mark.slow
+def test_the_share_asked_for_and_the_ways_are_typed(workbench: Open) -> None:
+    page, _ = second_example(workbench)
+    with page.expect_response("**/recourse") as answered:
+        page.fill("#slider-value", "77")
+        page.press("#slider-value", "Tab")
+    assert asked(answered)["body"]["robustness"] == {"future_validity": 0.77}
+    with page.expect_response("**/recourse") as answered:
+        page.fill("#count", "9")
+        page.press("#count", "Tab")
+    assert asked(answered)["body"]["count"] == 4
+    assert page.input_value("#count") == "4"
+
+
+@pytest.mark.slow
+def test_a_stored_answer_brings_its_applicant_back(workbench: Open) -> None:
+    page, first = second_example(workbench)
+    page.fill("#store-as", "brought back")
+    page.click("#store button")
+    page.get_by_text("You can find it below").wait_for()
+    page.click("#example")
+    assert page.input_value("#f-amount") != str(first["body"]["applicant"]["amount"])
+    page.fill("#reference", "brought back")
+    page.click("#find button")
+    page.get_by_role("button", name="Show", exact=True).first.click()
+    page.get_by_text("The applicant of this answer is in the form now.").wait_for()
+    assert page.input_value("#f-amount") == str(first["body"]["applicant"]["amount"])
+    assert page.locator("#found .card").count() == 3
