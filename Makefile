@@ -11,7 +11,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TORCH := torch==2.13.0
 
-.PHONY: help setup run test check openapi bench test-image lock clean
+.PHONY: help setup run test check linters run-time-types openapi bench test-image lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -54,24 +54,34 @@ run: $(STAMP)
 # Tests start a hundred processes, and none of them shall compile again what the first one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Two processes; the tests of a file stay together, as do the servers that they share, and in the order of `conftest.py`.
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# The tests of a file stay together, as do the servers that they share, and in the order of `conftest.py`.
+PROCESSES ?= 2
+PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
 EVERYTHING := -m "" --seeds 0 --hypothesis-profile ci
 
-# Types are checked with one seed, and without the dials: their questions are those of other tests, once for each value.
-# What fails while two processes compete for a busy machine runs once more alone; what fails again is wrong.
+# Linters and types at once: mypy takes one processor only. Three processes then, since tests wait for servers.
+# What fails while they compete for a busy machine runs once more alone; what fails again is wrong.
 check: $(STAMP)
+	$(MAKE) --jobs 2 linters run-time-types
+	$(MAKE) test ARGS='$(EVERYTHING)' PROCESSES=3 || $(BIN)/pytest --last-failed --last-failed-no-failures none $(EVERYTHING)
+
+linters: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p app -p examples -p benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
-	TEST_TYPES=1 $(PYTEST) tests/recourse --ignore tests/recourse/test_dials.py --seeds 1 --hypothesis-profile types
-	$(MAKE) test ARGS='$(EVERYTHING)' || $(BIN)/pytest --last-failed --last-failed-no-failures none $(EVERYTHING)
+
+# With one seed and three variants of each test, as types are about shapes, and without the dials and the answers under
+# random rules: their questions are those of other tests.
+UNTYPED := --ignore tests/recourse/test_dials.py --ignore tests/recourse/test_rules.py
+
+run-time-types: $(STAMP)
+	TEST_TYPES=1 $(PYTEST) tests/recourse $(UNTYPED) --seeds 1 --variants 3 --hypothesis-profile types
 
 openapi: $(STAMP)
 	$(BIN)/recourse openapi --output openapi.json

@@ -32,26 +32,48 @@ settings.load_profile("dev")  # unless --hypothesis-profile names another one
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--seeds``."""
+    """Add ``--seeds`` and ``--variants``."""
     parser.addoption(
         "--seeds", type=int, default=5, metavar="N",
         help="run the first N seeds of a test that has a parameter `seed`; 0: all of them (default: 5)",
     )  # fmt: skip
+    parser.addoption(
+        "--variants", type=int, default=0, metavar="N",
+        help="run about N of the parameters of each test, spread over all of them; 0: all of them (default)",
+    )  # fmt: skip
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the seeds after the first ones; a test that is named with its seed is run.
+    """Leave out the seeds after the first ones, and variants; a test that is named with its seed is run.
 
-    Files with servers go first: many short ones share out evenly at the end.
+    Files with servers go first, then those of whole answers, which take longer than those of their parts: many short
+    ones share out evenly at the end.
     """
     count: int = config.getoption("seeds")
     named = {arg.rpartition("::")[2] for arg in config.args if arg.endswith("]")}
     left_out = [item for item in items if count and item.name not in named and _seed(item) >= count]
+    _leave_out(config, items, left_out)
+    if variants := config.getoption("variants"):
+        _leave_out(config, items, _further_variants(items, variants))
+    core = config.rootpath / "tests" / "recourse"
+    turns = {core: 1, core / "methods": 1}
+    items.sort(key=lambda item: turns.get(item.path.parent, 2) if item.path.is_relative_to(core) else 0)
+
+
+def _further_variants(items: list[pytest.Item], count: int) -> list[pytest.Item]:
+    """All but about `count` items of each test function, every second or third and so on."""
+    of_function: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        of_function.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {one for found in of_function.values() for one in found[:: max(1, len(found) // count)]}
+    return [item for item in items if item not in kept]
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         chosen = set(left_out)
         items[:] = [item for item in items if item not in chosen]
-    items.sort(key=lambda item: item.path.is_relative_to(config.rootpath / "tests" / "recourse"))
 
 
 def _seed(item: pytest.Item) -> int:

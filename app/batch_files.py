@@ -162,7 +162,14 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
     on_progress : called with the number of finished rows
     """
     store = Store.of(settings)
-    lane = Lane("batch", settings.lanes_bounds, tasks.prepare, (store,))
+    lane = Lane(
+        "batch",
+        settings.lanes_bounds,
+        tasks.prepare,
+        needs=lambda: tasks.needs(store),
+        memory_mb=settings.child_memory_mb,
+        load_s=settings.model_load_s,
+    )
     lane.start()
     try:
         with batch.part.open("a", encoding="utf-8") as file:

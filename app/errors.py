@@ -96,6 +96,30 @@ class BodyTooLarge(RecourseError):
     code = "body-too-large"
 
 
+class MalformedHttp(RecourseError):
+    """What was sent is not a request of HTTP/1.1."""
+
+    code = "malformed-http"
+
+
+class AddressTooLong(RecourseError):
+    """The address of the request is longer than 8 KiB."""
+
+    code = "address-too-long"
+
+
+class HeadersTooLarge(RecourseError):
+    """The request has more than 100 headers, or more than 64 KiB of them."""
+
+    code = "headers-too-large"
+
+
+class RequestTimeout(RecourseError):
+    """The request did not arrive in time."""
+
+    code = "request-timeout"
+
+
 class IdempotencyKeyReused(InvalidRequest):
     """This Idempotency-Key was used before, for another request."""
 
@@ -213,6 +237,12 @@ class ModelUnusable(RecourseError):
     code = "model-unusable"
 
 
+class ModelQuarantined(ModelUnusable):
+    """The model has ended several child processes while they loaded it, so it is not loaded again."""
+
+    code = "model-quarantined"
+
+
 class ModelOutputInvalid(RecourseError):
     """The output of the model is not one finite number per record."""
 
@@ -313,6 +343,12 @@ class Overloaded(RecourseError):
     """All workers are busy and the queue is full; try again shortly."""
 
     code = "overloaded"
+
+
+class TooManyConnections(RecourseError):
+    """The service, or this address, has as many connections as are allowed."""
+
+    code = "too-many-connections"
 
 
 class NotReady(RecourseError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import sys
@@ -13,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.access import refuse_open
+from app.api.connections import Connections, Limits, protocol
 from app.api.openapi import http_api
 from app.jobs.kinds import JOB_KINDS, JobKind
 from app.observability import configure_logging, log
@@ -24,6 +26,9 @@ from app.store.state import require_state
 
 STARTUP_FAILED = 3
 """Exit code, as uvicorn has it."""
+
+OTHER_FILES = 256
+"""Open files that are no connections: the databases, child processes, the log."""
 
 
 def create_app(settings: Settings | None = None, kinds: Mapping[str, JobKind] = JOB_KINDS) -> FastAPI:
@@ -78,7 +83,20 @@ def _any_key(settings: Settings) -> bool:
 
 def run(app: FastAPI, settings: Settings) -> None:
     """Serve an application of `create_app`."""
-    config = uvicorn.Config(
+    server = Server(server_config(app, settings), app.state.service)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(STARTUP_FAILED)
+
+
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How uvicorn serves an application of `create_app`."""
+    limits = Limits(
+        connections=_affordable(settings.max_connections),
+        connections_per_address=settings.max_connections_per_address,
+    )
+    return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
@@ -86,12 +104,24 @@ def run(app: FastAPI, settings: Settings) -> None:
         access_log=False,  # replaced by our own line, without the query
         server_header=False,
         timeout_graceful_shutdown=settings.shutdown_s,
+        http=protocol(Connections(limits, app.state.service.metrics)),
+        # None is offered, and a connection that became one would have no limits.
+        ws="none",
     )
-    server = Server(config, app.state.service)
-    with suppress(KeyboardInterrupt):
-        server.run()
-    if not server.started:
-        sys.exit(STARTUP_FAILED)
+
+
+def _affordable(connections: int) -> int:
+    """As many connections as this process may have open, once its own limit is raised as far as it may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    affordable = max(1, wanted - OTHER_FILES)
+    if affordable < connections:
+        log.warning("connections-lowered", connections=affordable, setting=connections, open_files=wanted)
+    return affordable
 
 
 def work(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:

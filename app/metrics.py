@@ -52,14 +52,19 @@ class Metrics:
     Parameters
     ----------
     lanes : reads the lanes by their names, when the metrics are read
+    quarantined : reads the models in quarantine
     """
 
-    def __init__(self, lanes: Callable[[], Mapping[str, LaneState]] = dict) -> None:
+    def __init__(
+        self,
+        lanes: Callable[[], Mapping[str, LaneState]] = dict,
+        quarantined: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
         self._registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self._registry}
         ProcessCollector(**own)
         PlatformCollector(**own)
-        self._registry.register(_Lanes(lanes))
+        self._registry.register(_Lanes(lanes, quarantined))
         Gauge("recourse_build_info", "The release that runs; always 1.", ["version"], **own).labels(__version__).set(1)
         self._requests = Histogram(
             "recourse_http_request_duration_seconds",
@@ -87,6 +92,9 @@ class Metrics:
         self._unfinished = Gauge("recourse_jobs", "Jobs that have not ended.", ["kind", "state"], **own)
         self._ready = Gauge("recourse_ready", "Whether a part can do its work: 1 or 0.", ["part"], **own)
         self._replayed = Counter("recourse_idempotent_replays", "Idempotent answers that were repeated.", **own)
+        self._refused = Counter(
+            "recourse_connections_refused", "Connections that were closed because of a limit.", ["reason"], **own
+        )
         self._broken = Gauge(
             "recourse_broken_promises",
             "Promises, neither expired nor erased, that the newest audit of a version found broken.",
@@ -122,6 +130,10 @@ class Metrics:
         """Count an idempotent answer that was repeated."""
         self._replayed.inc()
 
+    def connection_refused(self, code: str) -> None:
+        """Count a connection that was closed for an error of this code, before any route."""
+        self._refused.labels(code).inc()
+
     def audited(self, model: str, version: str, broken: int) -> None:
         """Set the number of promises that the newest audit of a version found broken."""
         self._broken.labels(model, version).set(broken)
@@ -139,8 +151,9 @@ class Metrics:
 class _Lanes(Collector):
     """Reads the lanes whenever the metrics are read."""
 
-    def __init__(self, read: Callable[[], Mapping[str, LaneState]]) -> None:
+    def __init__(self, read: Callable[[], Mapping[str, LaneState]], quarantined: Callable[[], Iterable[str]]) -> None:
         self._read = read
+        self._quarantined = quarantined
 
     def collect(self) -> Iterable[Metric]:
         children = GaugeMetricFamily("recourse_lane_children", "Child processes.", labels=["lane", "state"])
@@ -156,4 +169,7 @@ class _Lanes(Collector):
                 children.add_metric([lane, name], getattr(state, name))
             for reason in ("timeout", "crash", "cancelled"):
                 ended.add_metric([lane, reason], state.ended.get(reason, 0))
-        return [children, waiting, ended]
+        held = GaugeMetricFamily("recourse_model_quarantined", "Models in quarantine; always 1.", labels=["model"])
+        for name in self._quarantined():
+            held.add_metric([name], 1)
+        return [children, waiting, ended, held]

@@ -41,6 +41,10 @@ class Settings(BaseSettings):
     """Port to listen on; 0 takes a free one."""
     lanes_sync: Annotated[int, Field(ge=1, le=256)] = os.cpu_count() or 1
     """Child processes that compute answers; each holds its own copy of the models in use."""
+    child_memory_mb: Annotated[int, Field(ge=0)] = 4096
+    """Most address space of a child process, in MiB; 0 for no limit."""
+    model_load_s: Annotated[int, Field(ge=1, le=3600)] = 60
+    """Seconds in which a child process must load a model and ask it once."""
     lanes_bounds: Annotated[int, Field(ge=1, le=256)] = os.cpu_count() or 1
     """Child processes that compute jobs; started with the first job."""
     state_dir: Path = Path("var")
@@ -66,8 +70,14 @@ class Settings(BaseSettings):
     """Least level that is logged; applicant data is never logged."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_000_000
     """Largest request body."""
+    max_connections: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    """Most connections at once; fewer where the process may not open so many files."""
+    max_connections_per_address: Annotated[int, Field(ge=1, le=100_000)] = 250
+    """Most connections at once of one IPv4 address, or one /64 of IPv6; behind a proxy, the address is the proxy's."""
     max_batch_bytes: Annotated[int, Field(ge=1024)] = 64_000_000
-    """Largest body of a batch."""
+    """Largest body of a batch in lines; as one JSON text, at most 5 MB of it."""
+    max_bodies_bytes: Annotated[int, Field(ge=1024)] = 256_000_000
+    """Most bytes in the bodies of all requests in progress; beyond that they are refused as overloaded."""
     rehearse: Literal["auto", "off"] = "auto"
     """`auto`: a process that computes jobs makes the future models of every active version with a label; `off`: only on
     request."""

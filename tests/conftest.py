@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from app.service import Service
+    from tests.browser import Open
 
 DEMO_STORE = Path(__file__).parents[1] / "models_store"
 
@@ -43,11 +44,15 @@ class Running:
 
 
 def until(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
-    """Wait for something to become true, on however busy a machine."""
-    give_up = time.monotonic() + within_s
+    """Wait for something to become true, on however busy a machine.
+
+    It asks ever more rarely: a question is often a request, and takes time from what it waits for.
+    """
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < give_up, "waited in vain"
-        time.sleep(0.01)
+        waited = time.monotonic() - began
+        assert waited < within_s, "waited in vain"
+        time.sleep(min(max(0.01, waited / 20), 0.1))
 
 
 @pytest.fixture(scope="session")
@@ -127,8 +132,9 @@ def run(settings: Settings) -> Iterator[Running]:
 def _run(app: "FastAPI") -> Iterator[Running]:
     import uvicorn
 
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False, server_header=False)
-    server = uvicorn.Server(config)
+    from app.main import server_config
+
+    server = uvicorn.Server(server_config(app, app.state.service.settings))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -147,3 +153,21 @@ def _run(app: "FastAPI") -> Iterator[Running]:
 def client(running: Running) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=running.url, timeout=30, verify=NO_TLS) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, for the tests of one file."""
+    from tests.browser import chromium
+
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def workbench(browser: Any, demo: Running) -> Iterator["Open"]:
+    """The page of a service with the demo model; it takes jobs but computes none."""
+    from tests.browser import workbench_of
+
+    with workbench_of(browser, demo.url) as open_page:
+        yield open_page

@@ -93,6 +93,7 @@ def test_a_table_is_judged_by_its_columns_once(run: Run, folder: Path) -> None:
     assert not list(folder.glob("none*"))
 
 
+@pytest.mark.slow
 def test_a_batch_of_which_nothing_was_answered_has_failed(run: Run, folder: Path) -> None:
     (folder / "none.ndjson").write_text("{}\n{}\n")
     done = run(*command(folder, "none.ndjson", "out.ndjson"))
@@ -177,6 +178,7 @@ def test_what_cannot_be_done_is_a_sentence(
     assert not list(folder.glob("out*"))
 
 
+@pytest.mark.slow
 def test_parquet_needs_a_library_that_is_named(run_afresh: Run, folder: Path) -> None:
     (folder / "pyarrow.py").write_text("raise ImportError")
     done = run_afresh(*command(folder, "in.ndjson", "out.parquet"), PYTHONPATH=str(folder))

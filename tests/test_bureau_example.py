@@ -89,6 +89,15 @@ def follows(record: dict[str, Any]) -> dict[str, Any]:
     return {"years_of_education": YEARS[record["education"]], "debt_to_income": ratio}
 
 
+def test_the_schema_says_what_limits_a_change(lender: Running) -> None:
+    schema = httpx.get(f"{lender.url}/models/bureau-loan/schema").json()
+    income = next(one for one in schema["features"] if one["name"] == "income")
+    assert income["max_change"] == {"relative": 0.2, "absolute": None}
+    assert income["least_change"] == 50
+    assert income["takes"] == {"months": 6, "months_per_unit": 0, "months_per_level": 0}
+    assert income["provide_cost"] == 1
+
+
 def test_the_request_of_the_example_is_answered(lender: Running) -> None:
     answer = answered(lender, **{"record" if key == "applicant" else key: value for key, value in REQUEST.items()
                                  if key != "model"})  # fmt: skip
@@ -97,7 +106,8 @@ def test_the_request_of_the_example_is_answered(lender: Running) -> None:
     assert way["takes_months"] <= REQUEST["horizon_months"]
 
 
-@pytest.mark.parametrize("horizon_months", [None, pytest.param(36, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("horizon_months", [None, 36])
 def test_refused_applicants_get_answers_that_a_person_can_take(
     lender: Running, booster: Any, horizon_months: int | None
 ) -> None:

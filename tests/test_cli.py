@@ -36,6 +36,7 @@ from app.store.engine import open_engine
 from app.store.ledger import Ledger
 from tests.api.asking import APPLICANT
 from tests.forks import forks
+from tests.registry.drafting.lender import TRAINED, lender
 from tests.registry.loan import ModelDirectory, make_linear
 from tests.remote.serving import make_remote, shared
 from tests.store.records import new_record
@@ -183,6 +184,7 @@ def test_future_models_are_made_without_a_server(run: Run, source: ModelDirector
     assert run("models", "rehearse", "other").returncode == 1
 
 
+@pytest.mark.slow
 def test_a_pickle_needs_trust(run: Run, source: ModelDirectory) -> None:
     import pickle
 
@@ -196,6 +198,7 @@ def test_a_pickle_needs_trust(run: Run, source: ModelDirectory) -> None:
     assert "Servers and workers load it only with RECOURSE_TRUST_PICKLE=true." in done.stderr
 
 
+@pytest.mark.slow
 def test_a_broken_version_is_listed_as_such(run_afresh: Run, source: ModelDirectory, tmp_path: Path) -> None:
     run_afresh("models", "register", source.write())
     (tmp_path / "store" / "loan" / "1" / "model.yaml").write_text("id: [")
@@ -517,3 +520,47 @@ def test_the_service_refuses_to_start_open_on_a_public_address(run: Run) -> None
     done = run("serve", "--host", "0.0.0.0", RECOURSE_AUTH="off")
     assert done.returncode == 1
     assert "RECOURSE_AUTH=off" in done.stderr
+
+
+# --- drafts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_draft_is_written_tried_and_registered(run: Run, tmp_path: Path) -> None:
+    trained = TRAINED["linear"]()
+    data = trained.lender.write(tmp_path / "loans.csv")
+    model = trained.write(tmp_path)
+    out = tmp_path / "loan"
+    done = run("models", "draft", data, "--model", model, "--label", "outcome", "--out", out)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "It registers: accepts " in done.stdout
+    assert f"Next: recourse models try {out}" in done.stdout
+    done = run("models", "try", out)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("loan@1 would register: 4 features; accepts ")
+    assert len(re.findall(r"^Record \d+: no \(probability \d+%\)\. \(\d\.\d\d s\)$", done.stdout, re.MULTILINE)) == 5
+    assert "Then: yes (probability " in done.stdout
+    own = tmp_path / "scores.csv"
+    own.write_text("\n".join(str(score + 0.5 * (i == 3)) for i, score in enumerate(trained.scores)))
+    sentence = refused(run("models", "register", out, "--scores", own))
+    assert "differ from the model's own in 1 of 1,000 records" in sentence
+    done = run("models", "register", out, "--scores", own, "--score-tolerance", "0.6")
+    assert done.stdout.startswith("Registered loan@1: accepts ")
+    assert "The scores are the lender's: 1,000 compared" in done.stdout
+
+
+def test_a_draft_without_a_model_says_what_comes_next(run: Run, tmp_path: Path) -> None:
+    data = lender().write(tmp_path / "loans.csv")
+    done = run("models", "draft", data, "--label", "outcome", "--out", tmp_path / "loan")
+    assert done.returncode == 0
+    assert "comments in it ask for a decision" in done.stdout
+    assert "It registers" not in done.stdout
+    assert "Next: the same with --model FILE" in done.stdout
+    assert "/artifact/format: must be 'linear'" in refused(run("models", "register", tmp_path / "loan"))
+    assert "exists already; say --out" in refused(run("models", "draft", data, "--out", tmp_path / "loan"))
+
+
+def test_trying_what_cannot_be_answered_fails(run: Run, source: ModelDirectory) -> None:
+    done = run("models", "try", source.write(threshold=1e-9))
+    assert done.returncode == 1
+    assert "What looks odd:" in done.stdout
+    assert "/threshold: must be above 0 and below 1" in refused(run("models", "try", source.write(threshold=7)))

@@ -17,6 +17,7 @@ import yaml
 from app.recourse.features import FeatureType
 from app.recourse.models.black_box import BlackBox, favourable, sigmoid
 from app.registry.registry import Registry
+from examples import own_model
 from examples.client import Client, ProblemError
 from examples.consumer_loan.applicants import FEATURES, applicants
 from examples.consumer_loan.train import FRESH, FRESH_SEED, REFERENCE, SEED, STATED_AUC, THRESHOLD, TRAINING
@@ -62,6 +63,7 @@ def test_the_shipped_reference_is_what_the_generator_makes(tmp_path: Path) -> No
     assert (tmp_path / "reference.csv").read_bytes() == (DEMO / "reference.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_shipped_manifest_is_what_the_trainer_writes(tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "examples/consumer_loan/train.py", "--output", tmp_path / "model"]
     subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
@@ -181,6 +183,25 @@ def test_a_rule_between_features_registers(tmp_path: Path) -> None:
     pays_double = rows_raw.copy()
     pays_double[:, 2] = 2 * pays_double[:, 1]
     assert not rule.holds(pays_double).any()
+
+
+# --- a lender's own model ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adult", [True, False], ids=["Adult", "synthetic"])
+def test_a_lenders_own_model_is_drafted_registered_and_asked(
+    adult: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(os.environ.get("RECOURSE_DATA") or ROOT.parent / "shared" / "data")
+    if adult and not (data / own_model.ADULT).exists():
+        pytest.skip(f"Adult is not here; set RECOURSE_DATA to the directory that holds {own_model.ADULT}")
+    own_model.main(["--data", str(data if adult else tmp_path), "--output", str(tmp_path / "out")])
+    said = capsys.readouterr().out
+    assert ("synthetic applicants are used" in said) != adult
+    assert "The scores are the lender's: 3,000 compared" in said
+    assert re.search(r"The model then says yes with probability 0\.[5-9]", said)
+    assert "# age: protected" in (tmp_path / "out" / "own-model" / "model.yaml").read_text()
 
 
 # --- German Credit ---------------------------------------------------------------------------------------------------

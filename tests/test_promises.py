@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from app.recourse.actions.action_set import action_set
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult
-from app.recourse.solve import METHODS, solve
+from app.recourse.solve import MAX_CALLS, METHODS, solve
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
 from examples.consumer_loan.applicants import FEATURES, applicants
@@ -54,13 +55,19 @@ class Answered:
         ]
 
 
+@cache
+def trained_on(features: str) -> german_train.Trained:
+    """The network of German Credit; trained once for all tests."""
+    return german_train.train(GERMAN, features)
+
+
 @pytest.fixture(scope="module", params=["all", "four"])
 def german(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answered:
     """Fifty people that the papers' network rejects and has not been trained on, and their answers."""
     if not GERMAN.exists():
         pytest.skip(f"no German Credit data at {GERMAN}; RECOURSE_DATA names the folder of the data sets")
     folder = tmp_path_factory.mktemp(request.param)
-    trained = german_train.train(GERMAN, request.param)
+    trained = trained_on(request.param)
     german_train.write(trained, folder / "model", request.param)
     model = Registry(folder / "store").register(folder / "model").load()
     logits = forward(folder / "model", encode_by_hand(folder / "model", trained.space, trained.test_raw))
@@ -100,7 +107,7 @@ def test_few_things_change(german: Answered) -> None:
 
 
 def test_few_model_calls_are_needed(german: Answered) -> None:
-    assert max(answer.diagnostics.model_calls for answer in german.answers) <= 5
+    assert max(answer.diagnostics.model_calls for answer in german.answers) <= MAX_CALLS
 
 
 @pytest.mark.slow
@@ -149,12 +156,14 @@ class Asked:
     """Encoded points to yes or no."""
 
 
-@pytest.fixture(scope="module", params=[pytest.param("network", marks=pytest.mark.slow), "forest", "linear"])
+@pytest.fixture(
+    scope="module", params=[*(pytest.param(name, marks=pytest.mark.slow) for name in ("network", "forest")), "linear"]
+)
 def lender(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Asked:
     if not GERMAN.exists():
         pytest.skip(f"no German Credit data at {GERMAN}; RECOURSE_DATA names the folder of the data sets")
     folder = tmp_path_factory.mktemp(request.param)
-    trained = german_train.train(GERMAN, "all")
+    trained = trained_on("all")
     german_train.write(trained, folder / "model", "all")
     X, y = trained.space.encode(trained.training_raw), trained.training_labels.astype(int)
     if request.param == "network":
@@ -175,10 +184,11 @@ def lender(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_noise_undoes_no_answer_more_often_than_was_asked(lender: Asked) -> None:
-    """A hundred thousand noisy copies of each returned record, drawn and decided here."""
+    """Forty thousand noisy copies of each returned record, drawn and decided here: an error of 0.0024 at most."""
     space = lender.model.black_box.space
     columns = [space.columns.index(f.name) for f in space.features if f.is_number and f.noise]
-    noise = 0.1 * np.random.default_rng(2024).standard_normal((100_000, len(columns)))
+    noise = 0.1 * np.random.default_rng(2024).standard_normal((40_000, len(columns)))
+    noisy = np.empty((len(noise), space.d))
     costs = []
     for r in TARGETS:
         answers = [ask(lender.model, x, "probe", target_invalidation_rate=r) for x in lender.applicants_raw]
@@ -186,7 +196,7 @@ def test_noise_undoes_no_answer_more_often_than_was_asked(lender: Asked) -> None
         assert len(found) >= 0.95 * len(answers)
         costs.append(np.mean([one.cost for one in found]))
         for row_raw in np.unique([one.row_raw for one in found], axis=0):
-            noisy = np.repeat(space.encode(space.read(space.record(row_raw))[None]), len(noise), axis=0)
+            noisy[:] = space.encode(space.read(space.record(row_raw))[None])
             assert lender.decide(noisy[:1])[0]
             noisy[:, columns] += noise
             assert 1.0 - lender.decide(noisy).mean() <= r + 0.01

@@ -174,6 +174,10 @@ class Server:
         until(lambda: self.job(address)["finished_at"], within_s=within_s)
         return self.job(address)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def children(self) -> list[int]:
         return children(self._process.pid)
 

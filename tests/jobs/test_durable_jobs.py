@@ -108,6 +108,7 @@ def test_a_client_that_comes_back_is_not_told_again_what_it_knows(server: Server
     assert next(following)["event"] == "succeeded"
 
 
+@pytest.mark.slow
 def test_cancelling_kills_native_code_within_a_second(server: Server, ledger: Path) -> None:
     address = server.submit("loop", {"ledger": str(ledger)})
     until(lambda: entries(ledger, "began"))
@@ -147,6 +148,7 @@ def test_a_job_can_be_cancelled_before_it_is_taken_up(server: Server, tmp_path: 
     assert len(entries(ledger, "began")) == 1
 
 
+@pytest.mark.slow
 def test_a_job_is_killed_at_its_limit_and_not_tried_again(server: Server, ledger: Path) -> None:
     address = server.submit("loop", {"ledger": str(ledger)}, timeout_s=0.5)
     until(lambda: entries(ledger, "began"))
@@ -174,12 +176,14 @@ def test_a_question_that_never_ends_fails_while_its_client_waits(odd_server: Ser
     assert (job["status"], job["error"]["request_id"]) == ("failed", "request-1")
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_its_child_is_tried_three_times(server: Server, ledger: Path) -> None:
     job = server.ended(server.submit("segfault", {"ledger": str(ledger)}))
     assert (job["status"], job["error"]["code"]) == ("failed", "lane-crashed")
     assert len(set(entries(ledger, "began"))) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "code"), [("stumble", "internal-error"), ("refuse", "invalid-record")])
 def test_a_job_that_fails_is_not_tried_again(server: Server, ledger: Path, kind: str, code: str) -> None:
     job = server.ended(server.submit(kind, {"ledger": str(ledger)}))

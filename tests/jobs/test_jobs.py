@@ -193,6 +193,7 @@ def test_nothing_can_be_had_while_the_jobs_are_opened_again(tmp_path: Path) -> N
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_a_service_that_stops_while_its_jobs_are_opened_again_lets_go_of_them_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ def test_a_job_has_the_correction_that_the_request_would_have_had(server: Server
 
 def test_a_plan_whose_bounds_take_long_is_answered_now_and_tight_later(start: Start) -> None:
     server = start(RECOURSE_PLAN_BUDGET_MS="1").ready()
-    method = {"name": "copa", "count": 20, "validity_weight": 0.05}
+    method = {"name": "copa", "objective": "paper", "count": 20, "validity_weight": 0.05}
     constraints = {"immutable": ["housing"]}
     certificate = {"ambiguity_radius": 0.02}
     asked = question(method=method, constraints=constraints, certificate=certificate, deadline_ms=30_000, store=False)

@@ -14,7 +14,7 @@ from app.errors import InvalidRecord, NotReady
 from app.jobs.batch.chunks import Chunk, Chunks
 from app.jobs.batch.lines import GROUP
 from app.jobs.database import Claim
-from app.jobs.executor import Executor, as_computed, kept_nowhere
+from app.jobs.executor import Executor, as_computed, kept_nowhere, only_failed
 from app.metrics import Metrics
 from app.settings import Settings
 from app.store.engine import open_engine
@@ -57,6 +57,7 @@ def test_workers_that_lose_their_connections_keep_their_slots(
     assert not one.lines("executor-id-lost") + two.lines("executor-id-lost")
 
 
+@pytest.mark.slow
 def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
     tmp_path: Path, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
     assert ledger.read_text().count("began") == 5, "one was cancelled while it waited"
 
 
+@pytest.mark.slow
 def test_rows_that_need_no_answer_any_more_are_no_longer_computed(tmp_path: Path, ledger: Path) -> None:
     async def work() -> None:
         lane, engine = Lane("test", 2, chores.prepare), sa.create_engine("sqlite://")
@@ -110,6 +112,7 @@ def new_executor(lane: Lane, store: Store, engine: sa.Engine) -> Executor:
         Chunks(engine),
         report=no_report,
         finish=as_computed,
+        fail=only_failed,
         keep=kept_nowhere,
         metrics=Metrics(),
     )
