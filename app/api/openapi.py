@@ -26,6 +26,7 @@ from app.api.routes import (
     metrics,
     models,
     problems,
+    reasons,
     recourse,
     workbench,
 )
@@ -69,6 +70,7 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
     )
     for module in (
         recourse,
+        reasons,
         batch,
         ledger,
         calibration,

@@ -28,6 +28,7 @@ CHECKED_IN = Path(__file__).parents[2] / "openapi.json"
 
 OPERATIONS = {
     ("post", "/recourse"): "recourse",
+    ("post", "/reasons"): "reasons",
     ("post", "/recourse/batch"): "batch",
     ("post", "/recourse/frontier"): "frontier",
     ("post", "/recourse/validity"): "validity",
