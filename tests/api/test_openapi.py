@@ -35,6 +35,7 @@ OPERATIONS = {
     ("get", "/recourse"): "list_recourse",
     ("get", "/recourse/{id}"): "get_recourse",
     ("delete", "/recourse/{id}"): "erase_recourse",
+    ("get", "/recourse/{id}/notice"): "notice",
     ("post", "/recourse/{id}/verify"): "verify_recourse",
     ("post", "/recourse/correct"): "correct",
     ("get", "/methods"): "list_methods",

@@ -23,8 +23,8 @@ class Phrases:
     quoted: str = '"{to}"'
     """Around the name of a level that is more than a word."""
     percent: str = "{to}%"
-    yes: str = "yes"
-    no: str = "no"
+    is_true: str = "yes"
+    is_false: str = "no"
     month: str = "{to} month"
     months: str = "{to} months"
     one_of: Mapping[str, str] = field(

@@ -189,7 +189,7 @@ def number_text(feature: Feature, number_raw: float, phrases: Phrases = ENGLISH)
 def level_text(feature: Feature, level: RawValue, phrases: Phrases = ENGLISH) -> str:
     """A level as people call it."""
     named = feature.level_names.get(_key(level))
-    return named or ({True: phrases.yes, False: phrases.no}[level] if isinstance(level, bool) else str(level))
+    return named or ({True: phrases.is_true, False: phrases.is_false}[level] if isinstance(level, bool) else str(level))
 
 
 def _decimal(number_raw: float) -> Decimal:
