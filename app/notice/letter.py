@@ -82,8 +82,10 @@ class Notice(AnswerPart):
     compared_with: str | None
     """Whom the reasons compare the applicant with."""
     ways: tuple[NoticeWay, ...]
+    found: bool
+    """Whether there is a way."""
     several: bool
-    """Whether there is more than one way."""
+    """Whether there is more than one."""
     valid_until: str
 
 
@@ -135,6 +137,7 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
         reasons=tuple(_reason(one, features[one["feature"]], language) for one in reasons["reasons"]),
         compared_with=None if reasons["against"] is None else _compared(reasons["against"], language),
         ways=ways,
+        found=bool(ways),
         several=len(ways) > 1,
         valid_until=language.date_text(answer["expires_at"]),
     )

@@ -89,7 +89,7 @@ def _shown(part: _Part, around: list[Any]) -> str:
         return part
     value = _found(part.name, around)
     if isinstance(part, _Place):
-        return "" if value is None else " ".join(str(value).split())
+        return "" if value is None else re.sub(r"[ \t\r\n]+", " ", str(value)).strip()
     nothing = value is None or value is False or (isinstance(value, str | list | tuple | dict) and not value)
     if part.inverted or nothing:
         return _filled(part.parts, around) if part.inverted and nothing else ""

@@ -108,21 +108,19 @@ def change_text(
     if before_raw == MISSING or feature.value(before_raw) is None:
         return fill(phrases.state, words)
     own = _own_sentence(feature, before_raw, after_raw)
+    if own and not feature.is_number:
+        names = (level_text(feature, feature.value(raw), phrases) for raw in (before_raw, after_raw))
+        words |= dict(zip(("from", "to"), names, strict=True))
     return _ended(fill(own, words)) if own else fill(_phrase(feature, after_raw > before_raw, phrases), words)
 
 
 def _own_sentence(feature: Feature, before_raw: float, after_raw: float) -> str | None:
     """The manifest's own sentence for this change."""
     sentence = feature.sentence
-    if not feature.is_number and (own := sentence.to.get(_key(feature.value(after_raw)))):
+    if not feature.is_number and (own := sentence.to.get(feature.level_key(feature.value(after_raw)))):
         return own
     directed = sentence.increase if after_raw > before_raw else sentence.decrease
     return (None if feature.is_group else directed) or sentence.any
-
-
-def _key(level: RawValue) -> str:
-    """A level as a key of the manifest."""
-    return str(level).lower() if isinstance(level, bool) else str(level)
 
 
 def _ended(sentence: str) -> str:
@@ -188,7 +186,7 @@ def number_text(feature: Feature, number_raw: float, phrases: Phrases = ENGLISH)
 
 def level_text(feature: Feature, level: RawValue, phrases: Phrases = ENGLISH) -> str:
     """A level as people call it."""
-    named = feature.level_names.get(_key(level))
+    named = feature.level_names.get(feature.level_key(level))
     return named or ({True: phrases.is_true, False: phrases.is_false}[level] if isinstance(level, bool) else str(level))
 
 
@@ -204,7 +202,9 @@ def _rounded(feature: Feature, number_raw: float) -> Decimal:
     if feature.type is FeatureType.INTEGER:
         return round(number, 0)
     if feature.decimals is not None:
-        return round(number, feature.decimals)
+        rounded = round(number, feature.decimals)
+        # "4%" rather than "4.0%"; two decimals are those of money, which people write out.
+        return round(number, 0) if feature.decimals == 1 and rounded == rounded.to_integral_value() else rounded
     # Significant digits, but never fewer than the whole part has.
     places = max(0, SIGNIFICANT_DIGITS - 1 - number.adjusted())
     return round(number, places).normalize()

@@ -169,6 +169,11 @@ class Feature:
             return (False, True)
         return (*self.categories, None) if self.is_group and self.missing else self.categories
 
+    @staticmethod
+    def level_key(level: RawValue) -> str:
+        """A level as a key of the manifest's mappings."""
+        return str(level).lower() if isinstance(level, bool) else str(level)
+
     @property
     def is_number(self) -> bool:
         """Whether the raw value is the number itself."""

@@ -16,8 +16,8 @@ NEAR_SHARE = 0.1
 LEAST_NEAR, MOST_NEAR = 50, 200
 """Limits of their number."""
 
-SIGNIFICANT_DIGITS = 3
-"""Digits of an average."""
+SIGNIFICANT_DIGITS, LARGE = 2, 100.0
+"""Digits of an average; one more from `LARGE` on."""
 
 
 class Against(StrEnum):
@@ -65,5 +65,5 @@ def usual_raw(feature: Feature, column_raw: Float[np.ndarray, "n"]) -> float:
 
 
 def _rounded(number: float) -> float:
-    """To three significant digits."""
-    return float(f"{number:.{SIGNIFICANT_DIGITS}g}")
+    """As people state an average: 7,680, 51, 0.92."""
+    return float(f"{number:.{SIGNIFICANT_DIGITS + (abs(number) >= LARGE)}g}")

@@ -19,12 +19,11 @@ def reason_text(feature: Feature, value_raw: float, usual_raw: float, phrases: P
     if value_raw in feature.states_raw or feature.value(value_raw) is None:
         known = value_raw != MISSING and feature.value(value_raw) is not None
         return own.missing or own.text or fill(phrases.level if known else phrases.missing, words)
-    ordered = feature.is_number or feature.type is FeatureType.ORDINAL
-    if not ordered or usual_raw in feature.states_raw or value_raw == usual_raw:
+    if feature.is_group or usual_raw in feature.states_raw or value_raw == usual_raw:
         return own.text or fill(phrases.level, words)
-    if value_raw > usual_raw:
-        return own.too_high or own.text or fill(phrases.too_high, words)
-    return own.too_low or own.text or fill(phrases.too_low, words)
+    directed, phrase = (own.too_high, phrases.too_high) if value_raw > usual_raw else (own.too_low, phrases.too_low)
+    # Of two levels none is too high or too low, unless the lender says so.
+    return directed or own.text or fill(phrases.level if feature.type is FeatureType.BINARY else phrase, words)
 
 
 def value_text(feature: Feature, value_raw: float, phrases: Phrases = ENGLISH) -> str:

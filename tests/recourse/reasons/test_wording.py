@@ -43,6 +43,6 @@ def test_values_as_people_say_them() -> None:
     assert value_text(DEBT, 1200) == "1,200 EUR"
     assert value_text(DEBT, MISSING) == ""
     assert value_text(DEBT, -9) == "no record"
-    assert usual_text(DEBT, 0.804) == "0.804 EUR"
+    assert usual_text(DEBT, 0.8) == "0.8 EUR"
     assert usual_text(DEBT, 12300.0) == "12,300 EUR"
     assert usual_text(SAVINGS, 1.0) == "some"
