@@ -114,7 +114,7 @@ def _language(tag: str, text: str) -> Language:
             raise TemplateFaulty(f"{name} must be a mapping of names to values.")
         return TypeAdapter(Language).validate_python({**data, "tag": tag})
     except ValidationError as error:
-        first = error.errors()[0]
-        raise TemplateFaulty(f"{name}: {'.'.join(map(str, first['loc']))} {sentence_of(first)}.") from error
+        faults = [f"{'.'.join(map(str, fault['loc']))} {sentence_of(fault)}" for fault in error.errors()]
+        raise TemplateFaulty(f"{name}: {'; '.join(faults)}.") from error
     except ValueError as error:
         raise TemplateFaulty(f"{name}: {error}.") from error
