@@ -20,6 +20,7 @@ from app.notice.markup import to_html, to_text
 from app.notice.template import Template
 from app.registry.form_sentences import sentence_of
 from app.registry.safe_yaml import read_yaml
+from app.settings import Settings
 
 SHIPPED = files("app.notice") / "templates"
 CSS = "letter.css"
@@ -35,6 +36,11 @@ class Templates:
     letters: Mapping[str, Template]
     languages: Mapping[str, Language]
     css: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Templates":
+        """Those of the settings. Errors as `read`."""
+        return cls.read(settings.notice_regime, settings.notice_dir, settings.notice_language)
 
     @classmethod
     def read(cls, regime: str, directory: Path | None, default: str) -> "Templates":
