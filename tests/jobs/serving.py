@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import until
 from tests.forks import forks
-from tests.processes import children, gone
+from tests.processes import children, gone, lane_children
 
 ROOT = Path(__file__).parents[2]
 
@@ -179,7 +179,7 @@ class Server:
         return self._process.pid
 
     def children(self) -> list[int]:
-        return children(self._process.pid)
+        return lane_children(self._process.pid)
 
     def kill(self) -> None:
         """As the kernel does when memory runs out: the process, not its children."""
