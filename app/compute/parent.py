@@ -40,13 +40,21 @@ class Child:
     nice : increment of its niceness, 0 to 19
     on_end : called when it has closed its end of the socket, busy or not; from the first call on
     memory_mb : most address space that it may have; 0 for no limit
+
+    Raises
+    ------
+    OSError : the template cannot be started, or has just died
     """
 
     def __init__(self, nice: int, on_end: Callable[["Child"], None] = _ignore, memory_mb: int = 0) -> None:
         self._socket, theirs = socket.socketpair()
         self._template = template()
         with theirs:
-            self._number = self._template.fork(theirs, nice, memory_mb)
+            try:
+                self._number = self._template.fork(theirs, nice, memory_mb)
+            except OSError:
+                self._socket.close()
+                raise
         self.pid: int | None = None
         """Process id, once it has begun."""
         self.problems: dict[str, str] = {}
