@@ -20,6 +20,7 @@ from benchmarks import (
     pipelines,
     plans,
     records,
+    start,
     tables,
     ways,
 )
@@ -41,6 +42,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "invalidation": invalidation.table,
     "http": http.table,
     "batch": batch.table,
+    "start": start.table,
     "records": records.table,
     "ways": ways.table,
     "pipelines": pipelines.table,

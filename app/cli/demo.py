@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from app.cli.common import CommandError, read_settings
-from app.cli.serving import HostOption, PortOption, refuse_taken
+from app.cli.serving import HostOption, PortOption, refuse_taken, start_template
 from app.errors import UnknownModel
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def demo(host: HostOption = None, port: PortOption = None) -> None:
     """Start the service, send one example request, keep serving."""
     settings = read_settings(host=host, port=port)
     refuse_taken(settings)
+    start_template()
     _refuse_missing_demo(settings)
     if settings.port == 0:
         settings = settings.model_copy(update={"port": _free_port(settings.host)})
