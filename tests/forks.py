@@ -53,11 +53,11 @@ class Fork:
         self._forks.hear(0.0)
         return self.returncode
 
-    def wait(self, timeout: float | None = None) -> int:
-        give_up = time.monotonic() + (600.0 if timeout is None else timeout)
+    def wait(self, timeout: float = 60.0) -> int:
+        give_up = time.monotonic() + timeout
         while (code := self.poll()) is None:
             if time.monotonic() > give_up:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 600.0)
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
             self._forks.hear(0.05)
         return code
 
@@ -125,7 +125,9 @@ class Forks:
         """Wait for news of what has begun and ended, for so long; whether there were any."""
         if not select.select([self._channel], [], [], timeout_s)[0]:
             return False
-        *lines, self._rest = (self._rest + self._channel.recv(65536)).split(b"\n")
+        news = self._channel.recv(65536)
+        assert news, "the process that forks others has died"
+        *lines, self._rest = (self._rest + news).split(b"\n")
         for line in lines:
             pid, code = json.loads(line)
             if code is None:
@@ -171,7 +173,9 @@ def wait_for_orders(channel: socket.socket) -> dict[str, Any]:
                 sys.exit()
             line = b""
             while not line.endswith(b"\n"):
-                line += channel.recv(65536)
+                if not (more := channel.recv(65536)):
+                    sys.exit()
+                line += more
             pid = os.fork()
             if not pid:
                 signal.set_wakeup_fd(-1)
