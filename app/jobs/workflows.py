@@ -29,6 +29,14 @@ def ids_about(engine: sa.Engine, recourse_id: str) -> list[str]:
         return list(connection.scalars(sa.select(table.c.workflow_uuid).where(named)))
 
 
+def ids_pending(engine: sa.Engine, executor_id: str) -> set[str]:
+    """Ids of the workflows, chunks among them, that count as running in one process."""
+    table = _workflows(engine)
+    query = sa.select(table.c.workflow_uuid).where(table.c.status == "PENDING", table.c.executor_id == executor_id)
+    with engine.connect() as connection:
+        return set(connection.scalars(query))
+
+
 def count_unfinished(engine: sa.Engine) -> Counter[tuple[str, str]]:
     """Number of unfinished jobs by kind and status."""
     table = _workflows(engine)
@@ -51,5 +59,6 @@ def delete_lost_chunks(engine: sa.Engine, chunks: Chunks, before: datetime) -> i
 
 def _workflows(engine: sa.Engine) -> sa.TableClause:
     """The columns that are read here."""
-    columns = [sa.column("workflow_uuid"), sa.column("name"), sa.column("status"), sa.column("attributes", sa.JSON)]
+    names = ("workflow_uuid", "name", "status", "executor_id")
+    columns = [*map(sa.column, names), sa.column("attributes", sa.JSON)]
     return sa.table("workflow_status", *columns, schema=None if engine.dialect.name == "sqlite" else "dbos")
