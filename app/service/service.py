@@ -17,6 +17,7 @@ from app.compute.entries import entry_of, request_of
 from app.compute.lane import Lane
 from app.compute.messages import Case, Question, Store, ValidityQuestion, job_payload
 from app.compute.quarantine import Quarantine
+from app.compute.turns import long_calls
 from app.compute.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
 from app.errors import Fault, LaneTimeout, NotReady, RecourseError
 from app.jobs.batch import lines as batch_lines
@@ -31,7 +32,7 @@ from app.service.calibrations import Calibrations
 from app.service.futures import CANCELLED, Rehearsals
 from app.service.ledger import GivenRecourse
 from app.service.models import Models
-from app.service.queries import Rows, Terms
+from app.service.queries import Rows, Terms, takes_long
 from app.service.validation import Check, all_or_faults, checks
 from app.settings import Settings
 from app.store.engine import database_url
@@ -225,7 +226,8 @@ class Service:
         began, stopped = time.perf_counter(), USE_CASES[name].stopped
         try:
             work = (use_cases.answer, name, question, frame, self._plan_s)
-            answer: Json = await self.models.ask(model, *work, timeout_ms=self._deadline_ms(terms))
+            with long_calls(takes_long(question)):
+                answer: Json = await self.models.ask(model, *work, timeout_ms=self._deadline_ms(terms))
         except LaneTimeout:
             if stopped is None:
                 raise
