@@ -10,7 +10,7 @@ from app.access import WINDOW_S, Rate
 from app.compute.turns import caller
 from app.errors import KeyRequired, TooManyRequests
 from app.service import Service
-from app.store.keys import Scope
+from app.store.keys import Scope, asking
 
 SCHEME = "key"
 """Name of the security scheme in the description."""
@@ -51,6 +51,7 @@ async def admit(request: Request, scopes: Collection[Scope]) -> str:
         arrived_at, _ = request.scope.get("server") or ("", None)
         access.require_own_host(request.headers.getlist("host"), arrived_at)
     access.require(key, scopes)
+    asking.set(key)
     request.scope["key_id"] = key and key.id
     return "" if key is None else name
 

@@ -196,9 +196,12 @@ READ: Mapping[str, Callable[[Any], Any]] = {
 """How fields are read from plain data; `params` by the method's own record, others as they are."""
 
 
-def job_payload(ref: ModelRef, question: Case, frame: Json) -> Json:
-    """The input of a job, without the store: the server that computes decides where models are and which to trust."""
-    return {"model": model_payload(ref), "question": question.to_json(), "frame": frame}
+def job_payload(ref: ModelRef, question: Case, frame: Json, key: str | None = None) -> Json:
+    """The input of a job, without the store: the server that computes decides where models are and which to trust.
+
+    `key` is the id of the API key that submits it.
+    """
+    return {"model": model_payload(ref), "question": question.to_json(), "frame": frame, "key": key}
 
 
 def model_payload(ref: ModelRef) -> Json:

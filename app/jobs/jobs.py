@@ -26,6 +26,7 @@ from app.jobs.workflows import count_unfinished, ids_about, newest_ids
 from app.metrics import Metrics
 from app.observability import request_id
 from app.settings import Settings
+from app.store.keys import asking, asking_id, may_see, seen_by
 
 if TYPE_CHECKING:
     from dbos import WorkflowStatus
@@ -119,17 +120,18 @@ class Jobs:
         return await self._enqueue(job_id, BATCH_WORKFLOW, BATCHES, kind, payload, count)
 
     async def get(self, job_id: str) -> Job:
-        """One job. Raises `UnknownJob`."""
+        """One job. Raises `UnknownJob`, also where the key of this context may not see it."""
         if not JOB_ID.fullmatch(job_id):
             raise UnknownJob
-        found = await self._load([job_id])
+        found = [job for job in await self._load([job_id]) if may_see(job.key, job.model)]
         if not found:
             raise UnknownJob(f"There is no job {job_id}.")
         return found[0]
 
     async def newest(self, limit: int, *, before: str | None = None) -> list[Job]:
-        """The newest jobs, newest first; those before the id `before`."""
-        return await self._load(await self._connection.ask(newest_ids, self._connection.engine, limit, before))
+        """The newest jobs of the key of this context, newest first; those before the id `before`."""
+        seen = seen_by(asking.get())
+        return await self._load(await self._connection.ask(newest_ids, self._connection.engine, limit, before, **seen))
 
     async def result(self, job_id: str) -> Any:
         """The result of a job.
@@ -264,7 +266,7 @@ class Jobs:
         return job_id
 
     async def _enqueue(
-        self, job_id: str, workflow: str, queue: str, kind: str, *args: Any, about: str | None = None
+        self, job_id: str, workflow: str, queue: str, kind: str, payload: Json, *args: Any, about: str | None = None
     ) -> Job:
         assert kind in self._kinds, kind
         options: Any = {
@@ -273,9 +275,15 @@ class Jobs:
             "workflow_id": job_id,
             "app_version": VERSION,
             "application_name": APPLICATION,
-            "attributes": {"kind": kind, "request_id": request_id.get(), "about": about},
+            "attributes": {
+                "kind": kind,
+                "request_id": request_id.get(),
+                "about": about,
+                "key": asking_id(),
+                "model": payload.get("model", {}).get("name", "").partition("@")[0] or None,
+            },
         }
-        await self._connection.reached(self._connection.client.enqueue_async(options, kind, *args))
+        await self._connection.reached(self._connection.client.enqueue_async(options, kind, payload, *args))
         return await self.get(job_id)
 
     async def _load(self, job_ids: list[str]) -> list[Job]:

@@ -1,6 +1,7 @@
 """Queries of the table in which DBOS keeps its workflows, for what its client cannot do. They block."""
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -11,10 +12,19 @@ from app.jobs.job import FINISHED, STATUSES
 from app.jobs.names import BATCH_WORKFLOW, JOBS
 
 
-def newest_ids(engine: sa.Engine, limit: int, before: str | None) -> list[str]:
-    """Ids of jobs in descending order, which is that of creation. DBOS sorts by time only, and times can be equal."""
+def newest_ids(
+    engine: sa.Engine, limit: int, before: str | None, *, key: str | None, models: Collection[str] | None
+) -> list[str]:
+    """Ids of jobs in descending order, which is that of creation. DBOS sorts by time only, and times can be equal.
+
+    With `key` those that it submitted, with `models` those that ask one of these.
+    """
     table = _workflows(engine)
     query = sa.select(table.c.workflow_uuid).where(table.c.name.in_(JOBS))
+    if key is not None:
+        query = query.where(table.c.attributes["key"].as_string() == key)
+    if models is not None:
+        query = query.where(table.c.attributes["model"].as_string().in_(models))
     if before is not None:
         query = query.where(table.c.workflow_uuid < before)
     with engine.connect() as connection:

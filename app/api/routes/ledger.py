@@ -100,6 +100,7 @@ async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Respon
         errors.ModelOutputInvalid,
         *LANE,
         errors.LaneTimeout,
+        errors.DailyBudgetSpent,
     ),
 )
 async def verify_recourse(
@@ -125,6 +126,8 @@ async def verify_recourse(
         *BODY,
         errors.UnknownModel,
         errors.ModelUnusable,
+        errors.ModelQuarantined,
+        errors.DailyBudgetSpent,
         errors.ModelOutputInvalid,
         errors.LaneCrashed,
         errors.LaneTimeout,
