@@ -39,6 +39,8 @@ class Settings(BaseSettings):
     """Address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """Port to listen on; 0 takes a free one."""
+    worker_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """Port on which `recourse worker` answers `/health` and `/metrics`, at `host`; when empty, it listens nowhere."""
     lanes_sync: Annotated[int, Field(ge=1, le=256)] = os.cpu_count() or 1
     """Child processes that compute answers; each holds its own copy of the models in use."""
     child_memory_mb: Annotated[int, Field(ge=0)] = 4096

@@ -317,6 +317,8 @@ def _require_result(job: Job) -> None:
     if not job.status.finished:
         raise JobUnfinished
     if job.status is JobStatus.CANCELLED:
-        raise JobCancelled
+        # Answers are promises as soon as they are in the ledger.
+        recorded = f" GET /recourse?job={job.id} lists what it had recorded." if job.kind == BATCH else ""
+        raise JobCancelled(f"{JobCancelled.__doc__}{recorded}")
     if job.error is not None:
         raise job.error

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 
 from app.compute import audits
 from app.compute.answers import Json, encoded, identity, plain
@@ -101,10 +101,12 @@ class GivenRecourse:
             raise InvalidRequest(faults=faults)
         return tuple(sets)
 
-    async def newest(self, limit: int, *, reference: str | None, before: str | None) -> list[Json]:
+    async def newest(
+        self, limit: int, *, reference: str | None = None, job: str | None = None, before: str | None = None
+    ) -> list[Json]:
         """What was given to the key of this context, newest first; those before the id `before`."""
-        mine = seen_by(asking.get())
-        found = await self._ledger.ask(lambda ledger: ledger.newest(limit, reference=reference, before=before, **mine))
+        which: dict[str, Any] = {"reference": reference, "job": job, "before": before, **seen_by(asking.get())}
+        found = await self._ledger.ask(lambda ledger: ledger.newest(limit, **which))
         return [{**_outline(one), "reference": one.reference} for one in found]
 
     async def erase(self, recourse_id: str) -> Json | None:

@@ -65,6 +65,8 @@ class Service:
             load_s=settings.model_load_s,
             quarantine=self.quarantine,
         )
+        self._answers = False
+        """Whether it answers requests; a worker does not."""
         self._lane = lane("sync", settings.lanes_sync)
         # Requests have priority over jobs.
         self._bounds = lane("bounds", settings.lanes_bounds, nice=10)
@@ -82,6 +84,7 @@ class Service:
 
     def start(self) -> None:
         """Start the child processes and open ledger and jobs; they become ready in the background."""
+        self._answers = True
         self._lane.start()
         self.start_jobs()
 
@@ -330,7 +333,7 @@ class Service:
         return {
             "status": "degraded" if self.quarantine.names() else "ready",
             "models": self.models.active(),
-            "workers": self._lane.warm,
+            "workers": (self._lane if self._answers else self._bounds).warm,
             "warnings": self.quarantine.warnings() + self.models.warnings(),
         }
 
@@ -346,7 +349,7 @@ class Service:
         """The problem of each part; empty where it has none."""
         return {
             "models": self.models.problems(),
-            "lane": "" if self._lane.warm else "no worker has finished loading the models",
+            "lane": "" if self._lane.warm or not self._answers else "no worker has finished loading the models",
             "ledger": await _problems(self.ledger.check()),
             "jobs": await _problems(self.jobs.check()),
         }

@@ -167,13 +167,14 @@ class Ledger:
         limit: int,
         *,
         reference: str | None = None,
+        job: str | None = None,
         before: str | None = None,
         key: str | None = None,
         models: Collection[str] | None = None,
     ) -> list[Outline]:
         """The newest recourses that are not erased, newest first; those before the id `before`.
 
-        With `key` those that it asked for, with `models` those that these models gave.
+        With `job` those that it computed, with `key` those that it asked for, with `models` those that these gave.
         """
         query = _OUTLINES.where(entries.c.kind == Kind.GIVEN)
         if key is not None:
@@ -182,6 +183,8 @@ class Ledger:
             query = query.where(entries.c.model.in_(models))
         if reference is not None:
             query = query.where(personal_data.c.reference == reference)
+        if job is not None:
+            query = query.where(personal_data.c.job == job)
         if before is not None:
             at = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == before)
             query = query.where(personal_data.c.number < at.scalar_subquery())

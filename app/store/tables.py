@@ -40,6 +40,7 @@ personal_data = sa.Table(
     sa.Column("request", sa.LargeBinary, nullable=False),
     sa.Column("answer", sa.LargeBinary, nullable=False),
     sa.Index("ledger_particulars_reference", "reference", "number"),
+    sa.Index("ledger_particulars_job", "job", "number"),
 )
 
 keys = sa.Table(

@@ -1,4 +1,4 @@
-"""What a key is limited to, what it has spent, and which key asked for a recourse."""
+"""What a key is limited to, what it has spent, which key asked for a recourse, and what a job has recorded."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,6 +13,7 @@ def upgrade() -> None:
     op.add_column("api_keys", sa.Column("model_rows", sa.BigInteger))
     op.add_column("ledger_entries", sa.Column("key", sa.String(16)))
     op.create_index("ledger_entries_key", "ledger_entries", ["key", "number"])
+    op.create_index("ledger_particulars_job", "ledger_particulars", ["job", "number"])
     op.create_table(
         "spent_rows",
         sa.Column("key", sa.String(16), primary_key=True),
