@@ -19,6 +19,7 @@ from app.jobs.names import APPLICATION, BATCHES, CHUNKS, QUEUE
 from app.jobs.workflows import ids_pending
 from app.observability import log, trace
 from app.settings import Settings
+from app.store.engine import overwrite_log
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -37,6 +38,9 @@ LONGEST_RETRY_S = 15.0
 
 PING_S = 3.0
 """The database must answer a check within this time."""
+
+OVERWRITE_TRIES = 10
+"""Attempts to overwrite deleted data while others read; each waits for them for `overwrite_log`'s time."""
 
 JOB_POLL_S = 0.5
 """Interval at which this process looks for new jobs and batches; each look costs some milliseconds."""
@@ -128,6 +132,13 @@ class Connection:
                 await self.ask(_ping, self.engine)
         except TimeoutError:
             raise NotReady("The job store does not answer.") from None
+
+    async def overwrite(self) -> None:
+        """Overwrite what was deleted, which the write-ahead file of SQLite still holds."""
+        for _ in range(OVERWRITE_TRIES):
+            if await self.ask(overwrite_log, self.engine):
+                return
+        log.warning("erased-not-overwritten-yet")
 
     async def open(self) -> bool:
         """Open the database, as often as that takes; False if the service stopped first."""

@@ -187,6 +187,7 @@ class Jobs:
     async def erase(self, job_id: str, recourse_id: str) -> bool:
         """Erase one recourse from a job: its line of a batch, otherwise the whole job. True if the job is deleted."""
         if await self._connection.ask(self._connection.chunks.erase, job_id, recourse_id):
+            await self._connection.overwrite()
             return False
         await self.delete([job_id])
         return True
