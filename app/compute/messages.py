@@ -195,8 +195,9 @@ READ: Mapping[str, Callable[[Any], Any]] = {
 }
 """How fields are read from plain data; `params` by the method's own record, others as they are."""
 
-for _method in METHODS.values():
-    _reader(_method.params)  # now, not during the first request that names it
+_params: Any
+for _params in (method.params for method in METHODS.values()):
+    _reader(_params)  # now, not during the first request that names it
 
 
 def job_payload(ref: ModelRef, question: Case, frame: Json, key: str | None = None) -> Json:
