@@ -95,6 +95,11 @@ class Case:
     certificate: CertificateParams = field(default_factory=CertificateParams)
     seed: int = 0
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether the answer takes many times as long as most."""
+        return False
+
     def to_json(self) -> Json:
         """Plain data, to be kept in a database; `from_json` is its inverse."""
         return {f.name: _stored(getattr(self, f.name)) for f in fields(self)}
@@ -122,6 +127,12 @@ class Question(Case):
     """Ways that differ in what is changed."""
 
     @property
+    def takes_long(self) -> bool:
+        """Some methods do, and several ways and future validity with every method."""
+        searches = self.count > 1 or self.robustness.future_validity is not None
+        return METHODS[self.method].takes_long or searches
+
+    @property
     def needs_future_models(self) -> bool:
         """Whether it can be answered only for a model that has future models."""
         return self.robustness.future_validity is not None
@@ -137,6 +148,11 @@ class FrontierQuestion(Question):
     """Distinct, each within the limits of the parameter."""
 
     @property
+    def takes_long(self) -> bool:
+        """Every curve."""
+        return True
+
+    @property
     def needs_future_models(self) -> bool:
         """As for every question, and where the frontier is over future validity."""
         return self.parameter == FUTURE_VALIDITY or self.robustness.future_validity is not None
@@ -149,12 +165,22 @@ class ValidityQuestion(Case):
     rows_raw: Float[np.ndarray, "n p"] = field(default_factory=lambda: np.empty((0, 0)))
     """Their raw rows; empty until the records have been checked against the model's schema."""
 
+    @property
+    def takes_long(self) -> bool:
+        """The joint bounds of several records do."""
+        return len(self.rows_raw) > 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectionQuestion(ValidityQuestion):
     """A correction of the plan that these records form."""
 
     correction: CorrectionParams
+
+    @property
+    def takes_long(self) -> bool:
+        """Every correction."""
+        return True
 
 
 def _stored(value: Any) -> Any:

@@ -1,13 +1,10 @@
-"""The terms of a question, how long it takes, the rows of a batch, and audits."""
+"""The terms of a question, the rows of a batch, and audits."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from app.compute.answers import Json
-from app.compute.messages import Case, CorrectionQuestion, FrontierQuestion, Question, ValidityQuestion
-from app.recourse.method import Yields
-from app.recourse.solve import METHODS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,17 +21,6 @@ class Terms:
     """Keep request and answer in the ledger."""
     exclude_ids: tuple[str, ...] = ()
     """Earlier answers, and counterfactuals of them, whose sets of changed features are excluded."""
-
-
-def takes_long(question: Case) -> bool:
-    """Whether an answer takes many times as long as most: curves, plans, corrections, several ways, and `probe`."""
-    if isinstance(question, ValidityQuestion):
-        return isinstance(question, CorrectionQuestion) or len(question.rows_raw) > 1
-    if not isinstance(question, Question) or isinstance(question, FrontierQuestion):
-        return True
-    plan = METHODS[question.method].yields is Yields.PLAN
-    searches = question.count > 1 or question.robustness.future_validity is not None
-    return plan or searches or question.method == "probe"
 
 
 Rows = Iterable[Json]

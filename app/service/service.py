@@ -33,7 +33,7 @@ from app.service.calibrations import Calibrations
 from app.service.futures import CANCELLED, Rehearsals
 from app.service.ledger import GivenRecourse
 from app.service.models import Models
-from app.service.queries import Rows, Terms, takes_long
+from app.service.queries import Rows, Terms
 from app.service.validation import Check, all_or_faults, checks
 from app.settings import Settings
 from app.store.engine import database_url
@@ -234,7 +234,7 @@ class Service:
         began, stopped = time.perf_counter(), USE_CASES[name].stopped
         try:
             work = (use_cases.answer, name, question, frame, self._plan_s)
-            with long_calls(takes_long(question)):
+            with long_calls(question.takes_long):
                 answer: Json = await self.models.ask(model, *work, timeout_ms=self._deadline_ms(terms))
         except LaneTimeout:
             if stopped is None:
