@@ -2,11 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
+from app.compute.messages import Question, ValidityQuestion
 from app.compute.turns import Turns, caller, long_calls
 from app.errors import Overloaded
+from app.recourse.problem import Robustness
+from app.recourse.solve import METHODS
 
 
 class Child:
@@ -115,3 +120,17 @@ def test_with_one_child_long_calls_are_computed_too() -> None:
         assert short.done()
 
     run(work)
+
+
+def test_questions_that_search_for_much_take_long() -> None:
+    def question(**changes: Any) -> Question:
+        name = changes.get("method", "robust_mpm")
+        return Question(**{"method": name, "params": METHODS[name].params(), **changes})
+
+    assert not question().takes_long
+    assert question(count=3).takes_long
+    assert question(robustness=Robustness(future_validity=0.9)).takes_long
+    assert {name for name in METHODS if question(method=name).takes_long} == {"copa", "dice", "probe"}
+    record = np.zeros((1, 3))
+    assert not ValidityQuestion(rows_raw=record).takes_long
+    assert ValidityQuestion(rows_raw=np.vstack([record, record])).takes_long
