@@ -24,6 +24,7 @@ from benchmarks import (
     records,
     rules,
     soak,
+    start,
     tables,
     ways,
 )
@@ -46,6 +47,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "http": http.table,
     "fairness": fairness.table,
     "batch": batch.table,
+    "start": start.table,
     "records": records.table,
     "rules": rules.table,
     "ways": ways.table,

@@ -19,6 +19,7 @@ def serve(host: HostOption = None, port: PortOption = None) -> None:
     """Run the HTTP service."""
     settings = read_settings(host=host, port=port)
     refuse_taken(settings)
+    start_template()
     from app.main import serve as run
 
     run(settings)
@@ -32,6 +33,7 @@ def worker() -> None:
     settings = read_settings()
     if settings.worker_port is not None:
         refuse_taken(settings.model_copy(update={"port": settings.worker_port}))
+    start_template()
     from app.main import work
 
     work(settings)
@@ -49,6 +51,13 @@ def refuse_taken(settings: "Settings") -> None:
                 f"{settings.host}:{settings.port} cannot be listened on ({error.strerror}); "
                 "another program may be using it: choose a port with --port or RECOURSE_PORT"
             ) from error
+
+
+def start_template() -> None:
+    """Let the template import what children need while this process imports the rest."""
+    from app.compute.template import template
+
+    template()
 
 
 def openapi(

@@ -65,7 +65,7 @@ class Service:
             load_s=settings.model_load_s,
             quarantine=self.quarantine,
         )
-        self._answers = False
+        self._answers = True
         """Whether it answers requests; a worker does not."""
         self._lane = lane("sync", settings.lanes_sync)
         # Requests have priority over jobs.
@@ -84,8 +84,12 @@ class Service:
 
     def start(self) -> None:
         """Start the child processes and open ledger and jobs; they become ready in the background."""
-        self._answers = True
         self._lane.start()
+        self.start_jobs()
+
+    def start_worker(self) -> None:
+        """The same for a worker: nothing answers requests."""
+        self._answers = False
         self.start_jobs()
 
     def start_jobs(self) -> None:
