@@ -73,6 +73,9 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         403, "Insufficient scope", "Use a key with one of the scopes that /docs lists for this operation."
     ),
     errors.TooManyRequests: Meaning(429, "Too many requests", _LATER),
+    errors.DailyBudgetSpent: Meaning(
+        429, "Daily budget spent", "Wait until midnight UTC, or ask the operator for a key with a larger budget."
+    ),
     errors.UnknownKey: Meaning(404, "Unknown API key", "`recourse keys list` shows all of them."),
     errors.NotFound: Meaning(404, "Not found", "Look the address up in /docs."),
     errors.MethodNotAllowed: Meaning(
@@ -161,6 +164,7 @@ LATER = (
     errors.ModelUnavailable,
     errors.IdempotencyInProgress,
     errors.TooManyRequests,
+    errors.DailyBudgetSpent,
 )
 """Temporary errors; the response says when to retry."""
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from fastapi import FastAPI
@@ -53,8 +55,26 @@ CORS: dict[str, Any] = {
 }
 
 
+MODULES = (
+    recourse, reasons, batch, ledger, notice, calibration, methods, models, jobs, health, metrics, problems, docs, workbench,
+)  # fmt: skip
+"""The routes of the service, in the order of its description."""
+
+
 def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     """The HTTP application of a service; without one there is only its description."""
+    app = _api(service, lifespan, MODULES)
+    app.mount(docs.STATIC, docs.static)
+    app.mount(workbench.STATIC, workbench.static)
+    return app
+
+
+def worker_api(service: Service) -> FastAPI:
+    """What a worker answers: how it is."""
+    return _api(service, None, (health, metrics, problems))
+
+
+def _api(service: Service | None, lifespan: Lifespan[FastAPI] | None, modules: Sequence[ModuleType]) -> FastAPI:
     settings = Settings() if service is None else service.settings
     app = FastAPI(
         title="recourse",
@@ -69,25 +89,8 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
         telemetry={"tracing": False, "metrics": False, "logs": False},
         generate_unique_id_function=_operation_id,
     )
-    for module in (
-        recourse,
-        reasons,
-        batch,
-        ledger,
-        notice,
-        calibration,
-        methods,
-        models,
-        jobs,
-        health,
-        metrics,
-        problems,
-        docs,
-        workbench,
-    ):
+    for module in modules:
         app.include_router(module.router)
-    app.mount(docs.STATIC, docs.static)
-    app.mount(workbench.STATIC, workbench.static)
     errors.install(app, further_faults)
     # The last one added is the outermost.
     app.add_middleware(

@@ -26,6 +26,7 @@ from app.compute.answers import (
     nearest_answer,
     plain,
     plan_answer,
+    without_scores,
 )
 from app.compute.corrections import correct_answer, correct_plan
 from app.compute.messages import (
@@ -94,7 +95,8 @@ def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float
     elapsed_ms = 1e3 * (time.perf_counter() - began)
     found = replace(found, diagnostics=replace(found.diagnostics, elapsed_ms=elapsed_ms))
     rendered: Json = plain(use_case.render(frame, asked.action_set, found))
-    return rendered
+    brought = issubclass(use_case.question, ValidityQuestion)
+    return rendered if frame.scores else without_scores(rendered, brought=brought)
 
 
 def prepare() -> dict[str, str]:

@@ -69,6 +69,10 @@ class Job:
     """Id of the request that submitted it."""
     about: str | None = None
     """The recourse that it computes or belongs to; of future models, their version."""
+    key: str | None = None
+    """Id of the API key that submitted it; None without keys."""
+    model: str | None = None
+    """Id of the model that it asks."""
 
     @property
     def address(self) -> str:
@@ -98,6 +102,8 @@ class Job:
             error=_error(record) if status is JobStatus.FAILED else None,
             request_id=attributes.get("request_id"),
             about=attributes.get("about"),
+            key=attributes.get("key"),
+            model=attributes.get("model"),
         )
 
 
