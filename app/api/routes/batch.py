@@ -42,7 +42,7 @@ def limits(max_bytes: int) -> dict[tuple[str, str], int]:
 
 @router.post(
     PATH,
-    name="batch",
+    name="create_batch",
     summary="Find recourse for many applicants",
     status_code=202,
     response_model=JobAnswer,

@@ -21,8 +21,8 @@ from app.service import AuditQuery
 from app.store.keys import Scope
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
-erasing = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE))
-auditing = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
+erasing = APIRouter(route_class=guarded(Scope.RECOURSE))
+auditing = APIRouter(route_class=guarded(Scope.AUDIT))
 
 EXAMPLE = "/recourse/rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
 
@@ -116,7 +116,7 @@ async def verify_recourse(
 
 @auditing.post(
     "/models/{id}/audits",
-    name="audit",
+    name="create_audit",
     summary="Audit a model version against past recourse",
     response_model=AuditAnswer,
     responses=ACCEPTED

@@ -25,7 +25,7 @@ from app.api.strict_route import guarded
 from app.store.keys import Scope
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=guarded(Scope.MODELS))
-training = APIRouter(tags=["models"], route_class=guarded(Scope.AUDIT))
+training = APIRouter(route_class=guarded(Scope.AUDIT))
 
 
 @router.get(
@@ -75,7 +75,7 @@ async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: 
 
 @training.post(
     "/{id}/futures",
-    name="make_futures",
+    name="create_futures",
     summary="Make the future models of a version",
     response_model=FuturesAnswer,
     responses=ACCEPTED
@@ -109,7 +109,7 @@ async def make_futures(
 
 @router.post(
     "/{id}/predict",
-    name="predict",
+    name="predict_decisions",
     summary="Get the model's decisions",
     response_model=Predictions,
     responses=refusals(

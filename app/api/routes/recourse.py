@@ -27,7 +27,7 @@ router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 
 @router.post(
     "/recourse",
-    name="recourse",
+    name="create_recourse",
     summary="Find recourse",
     response_model=RecourseAnswer,
     responses=ACCEPTED
@@ -57,7 +57,7 @@ async def recourse(
 
 @router.post(
     "/recourse/frontier",
-    name="frontier",
+    name="create_frontier",
     summary="Trade cost for robustness",
     response_model=FrontierAnswer,
     responses=ACCEPTED
@@ -84,7 +84,7 @@ async def frontier(
 
 @router.post(
     "/recourse/validity",
-    name="validity",
+    name="certify_counterfactuals",
     summary="Certify existing counterfactuals",
     response_model=ValidityAnswer,
     responses=ACCEPTED
@@ -113,7 +113,7 @@ async def validity(
 
 @router.post(
     "/recourse/correct",
-    name="correct",
+    name="correct_plan",
     summary="Correct an existing plan",
     response_model=CorrectAnswer,
     responses=ACCEPTED

@@ -24,14 +24,17 @@ class _Derived(Described):
 
 
 @cache
-def describe(record: Any) -> Any:
-    """The response schema of a frozen record: its name, its fields, all of them required, and their docstrings."""
+def describe(record: Any, name: str | None = None) -> Any:
+    """The response schema of a frozen record: its name, its fields, all of them required, and their docstrings.
+
+    A record that requests hold as well has another `name` in answers: components of a description have one namespace.
+    """
     hints, sentences = get_type_hints(record, include_extras=True), sentences_of(record)
     definitions: dict[str, Any] = {
         f.name: (_described(hints[f.name]), Field(alias=_alias(f.name), description=sentences.get(f.name)))
         for f in fields(record)
     }
-    return create_model(record.__name__, __base__=_Derived, __doc__=record.__doc__, **definitions)
+    return create_model(name or record.__name__, __base__=_Derived, __doc__=record.__doc__, **definitions)
 
 
 def _alias(name: str) -> str | None:

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from app.api.schemas.described import describe
 from app.api.schemas.methods import CHOICES, MethodChoice
 from app.api.schemas.models import Record
-from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive, to_record
+from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive, optional, to_record
 from app.compute import use_cases
 from app.compute.messages import Question
 from app.errors import Fault, InvalidRequest
@@ -35,12 +35,13 @@ IDS_SENTENCE = (
     "changed again. The id of an answer, or with `/2` that of its counterfactual of this rank."
 )
 
-ConstraintsRequest: Any = derive(Constraints)
-CertificateRequest: Any = derive(CertificateParams)
+OptionalConstraints: Any = optional(derive(Constraints))
+OptionalCertificate: Any = optional(derive(CertificateParams))
 TimingRequest: Any = derive(Timing)
 RobustnessRequest: Any = derive(Robustness)
+OptionalRobustness: Any = optional(RobustnessRequest)
 WishesRequest: Any = derive(Wishes)
-ExcludeRequest: Any = derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE)))
+OptionalExclude: Any = optional(derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE))))
 
 
 def printable(text: str) -> str:
@@ -55,13 +56,18 @@ Reference = Annotated[str, StringConstraints(max_length=200), AfterValidator(pri
 
 FeatureName = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
 Weight = Annotated[float, Field(ge=CHEAPEST, le=DEAREST), NUMBER]
+Weights: Any = optional(Annotated[dict[FeatureName, Weight], Field(max_length=MOST_ENTRIES), FEW], dict)
 
 
 class Cost(Strict):
     """Costs of changes for this applicant."""
 
-    weights: Annotated[dict[FeatureName, Weight], Field(max_length=MOST_ENTRIES), FEW] = Field(default_factory=dict)
+    weights: Weights
     """Factors on the model's own cost of each feature; 1 by default."""
+
+
+OptionalCost: Any = optional(Cost)
+OptionalMethod: Any = optional(MethodChoice, lambda: CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD}))
 
 
 class ModelQuestion(Strict):
@@ -69,7 +75,7 @@ class ModelQuestion(Strict):
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """`id` for its newest active version, or `id@version`."""
-    certificate: CertificateRequest = Field(default_factory=CertificateRequest)
+    certificate: OptionalCertificate
     """Parameters of the certificates."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
     """Milliseconds until the answer; the operator's default when absent."""
@@ -82,15 +88,15 @@ class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ig
 
     model_config = ConfigDict(use_attribute_docstrings=True)  # which derived schemas do not need
 
-    method: MethodChoice = CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD})
+    method: OptionalMethod
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
-    constraints: ConstraintsRequest = Field(default_factory=ConstraintsRequest)
+    constraints: OptionalConstraints
     """What this applicant cannot or will not do."""
-    cost: Cost = Cost()
+    cost: OptionalCost
     """What changes cost this applicant."""
-    robustness: RobustnessRequest = Field(default_factory=RobustnessRequest)
+    robustness: OptionalRobustness
     """What the answer must withstand."""
-    exclude: ExcludeRequest = Field(default_factory=ExcludeRequest)
+    exclude: OptionalExclude
     """What is not proposed."""
 
 
@@ -105,10 +111,10 @@ class ApplicantQuestion(RecourseQuestion):
 class SeveralWays(Strict):
     """How many alternatives."""
 
-    count: Count = 1
+    count: Count | None = None
     """Alternatives, up to this many, that differ in what is changed; the cheapest first. None changes all features that
     an earlier one changes. With a method that returns a plan it is the number of its members, in the place of the
-    method's own `count`."""
+    method's own `count`. One, or as many as the plan has, when absent."""
 
 
 class RecourseRequest(ApplicantQuestion, SeveralWays):
@@ -127,8 +133,8 @@ RecourseAnswer: Any = describe(use_cases.RecourseAnswer)
 def question_of(request: RecourseQuestion) -> Question:
     """The question of a request, without its record."""
     method = METHODS[request.method.name]
-    params, count = to_record(method.params, request.method), getattr(request, "count", 1)
-    if "count" in request.model_fields_set and method.yields is Yields.PLAN:
+    params, count = to_record(method.params, request.method), getattr(request, "count", None)
+    if count is not None and method.yields is Yields.PLAN:
         params = _with_count(params, count, given="count" in request.method.model_fields_set)
     return Question(
         constraints=to_record(Constraints, request.constraints),
@@ -142,7 +148,7 @@ def question_of(request: RecourseQuestion) -> Question:
         wishes=WISHES.validate_python(
             request.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}})
         ),
-        count=count,
+        count=1 if count is None else count,
     )
 
 
