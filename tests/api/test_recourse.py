@@ -170,6 +170,27 @@ def test_every_parameter_is_given_back_with_its_default(client: httpx.Client) ->
     assert set(given) == set(properties)
 
 
+OPTIONAL = (
+    "certificate", "constraints", "cost", "count", "deadline_ms", "exclude", "horizon_months", "method", "reference",
+    "robustness",
+)  # fmt: skip
+
+
+def test_null_for_what_may_be_left_out_is_its_absence(client: httpx.Client) -> None:
+    """As generated clients send it, in inner objects as well."""
+    plainly = client.post("/recourse", json=question()).json()
+    nulls = {"constraints": {"direction": None, "bounds": None, "max_change": None}, "cost": {"weights": None}}
+    for sent in (dict.fromkeys(OPTIONAL), nulls):
+        answer = client.post("/recourse", json=question(**sent)).json()
+        assert answer["counterfactuals"] == plainly["counterfactuals"]
+        assert answer["method"] == plainly["method"]
+
+
+def test_null_in_a_record_is_a_missing_value(client: httpx.Client) -> None:
+    response = client.post("/recourse", json=question(applicant={**APPLICANT, "income": None}))
+    assert set(faults(response, code="invalid-record")) == {"/applicant/income"}
+
+
 def test_the_same_question_has_the_same_answer(client: httpx.Client) -> None:
     def fixed(answer: dict[str, Any]) -> str:
         volatile = {"id", "created_at", "expires_at"}

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from pydantic import Field
-
 from app.api.schemas.described import describe
 from app.api.schemas.recourse import OptionalConstraints
 from app.api.schemas.strict import derive, optional, to_record

@@ -90,8 +90,7 @@ def derive(record: type[Any], **more: Any) -> type[Strict]:
     hints = get_type_hints(record, include_extras=True)
     sentences = sentences_of(record)
     definitions: dict[str, Any] = {
-        f.name: (_typed(f, hints[f.name]), Field(description=sentences.get(f.name)))
-        for f in fields(record)
+        f.name: (_typed(f, hints[f.name]), Field(description=sentences.get(f.name))) for f in fields(record)
     }
     return create_model(record.__name__, __base__=_Derived, __doc__=record.__doc__, **(more | definitions))
 
