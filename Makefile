@@ -20,7 +20,7 @@ help:
 	@echo "make run         install, start the service with the demo model and ask it one recourse"
 	@echo "make test        install and run the tests; what takes long is left out"
 	@echo "make check       linters, types, import floors, then all tests, as in continuous integration"
-	@echo "make generators  install what makes clients of openapi.json, for the tests of clients"
+	@echo "make generators  install what makes clients of openapi.json, for their tests"
 	@echo "make openapi     write openapi.json"
 	@echo "make bench       run the benchmarks"
 	@echo "make test-image  build the container image and try it"
@@ -94,10 +94,10 @@ bench: $(STAMP)
 test-image:
 	tests/image/run
 
-# What makes clients of openapi.json, for the tests of clients.
+# What makes clients of openapi.json, for their tests.
 generators: $(GENERATORS)
 
-$(GENERATORS): tests/clients/generators.txt | $(STAMP)
+$(GENERATORS): tests/generated/generators.txt | $(STAMP)
 	@$(BIN)/python -m venv .venv/generators
 	@.venv/generators/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
