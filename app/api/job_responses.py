@@ -9,6 +9,7 @@ from app.api.errors import RETRY_AFTER_S, problem
 from app.api.prefer import Prefer
 from app.api.schemas.jobs import JobAnswer
 from app.compute.answers import encoded
+from app.compute.detail import shown
 from app.jobs.job import Job, JobStatus
 from app.service import Service
 from app.store.timestamps import timestamp
@@ -78,7 +79,7 @@ async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONRespon
     if prefer.wait_s:
         job = await service.jobs.wait(job.id, prefer.wait_s)
     if job.status in (JobStatus.SUCCEEDED, JobStatus.FAILED):
-        result = page(job.kind, await service.jobs.result(job.id))
+        result = page(job.kind, shown(job.kind, await service.jobs.result(job.id), job.detail))
         return JSONResponse(result, headers={**headers, "Content-Location": f"{job.address}/results"})
     return accepted(job, headers)
 

@@ -69,6 +69,8 @@ class Job:
     """Id of the request that submitted it."""
     about: str | None = None
     """The recourse that it computes or belongs to; of future models, their version."""
+    detail: str = "full"
+    """How much of its result the client asked for, `short` or `full`."""
 
     @property
     def address(self) -> str:
@@ -98,6 +100,7 @@ class Job:
             error=_error(record) if status is JobStatus.FAILED else None,
             request_id=attributes.get("request_id"),
             about=attributes.get("about"),
+            detail=attributes.get("detail", "full"),
         )
 
 

@@ -99,16 +99,18 @@ class Jobs:
         await asyncio.gather(*background, return_exceptions=True)
         await asyncio.to_thread(self._connection.shut)
 
-    async def submit(self, kind: str, payload: Json, *, timeout_s: float, about: str | None = None) -> Job:
+    async def submit(
+        self, kind: str, payload: Json, *, timeout_s: float, about: str | None = None, detail: str = "full"
+    ) -> Job:
         """Enqueue a job. After `timeout_s` of computation its child is killed and the job fails.
 
         `about` is the id of the recourse that the job computes or belongs to, by which `holding` finds the job; of
         future models, the name of their version. Raises `NotReady` while the database cannot be reached.
         """
         job_id = await self._new_id()
-        return await self._enqueue(job_id, WORKFLOW, QUEUE, kind, payload, timeout_s, about=about)
+        return await self._enqueue(job_id, WORKFLOW, QUEUE, kind, payload, timeout_s, about=about, detail=detail)
 
-    async def submit_batch(self, kind: str, payload: Json, rows: Iterable[Json]) -> Job:
+    async def submit_batch(self, kind: str, payload: Json, rows: Iterable[Json], *, detail: str = "full") -> Job:
         """Enqueue a batch. Each row may be computed for the payload's ``deadline_s``.
 
         `rows` is consumed in a thread. A kind for batches is given the payload with some of the ``rows`` and the
@@ -116,7 +118,7 @@ class Jobs:
         """
         job_id = await self._new_id()
         count = await self._connection.ask(self._connection.chunks.add, job_id, rows)
-        return await self._enqueue(job_id, BATCH_WORKFLOW, BATCHES, kind, payload, count)
+        return await self._enqueue(job_id, BATCH_WORKFLOW, BATCHES, kind, payload, count, detail=detail)
 
     async def get(self, job_id: str) -> Job:
         """One job. Raises `UnknownJob`."""
@@ -264,7 +266,7 @@ class Jobs:
         return job_id
 
     async def _enqueue(
-        self, job_id: str, workflow: str, queue: str, kind: str, *args: Any, about: str | None = None
+        self, job_id: str, workflow: str, queue: str, kind: str, *args: Any, about: str | None = None, detail: str
     ) -> Job:
         assert kind in self._kinds, kind
         options: Any = {
@@ -273,7 +275,7 @@ class Jobs:
             "workflow_id": job_id,
             "app_version": VERSION,
             "application_name": APPLICATION,
-            "attributes": {"kind": kind, "request_id": request_id.get(), "about": about},
+            "attributes": {"kind": kind, "request_id": request_id.get(), "about": about, "detail": detail},
         }
         await self._connection.reached(self._connection.client.enqueue_async(options, kind, *args))
         return await self.get(job_id)

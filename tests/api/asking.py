@@ -11,8 +11,8 @@ APPLICANT: dict[str, Any] = {
 
 
 def question(**changes: Any) -> dict[str, Any]:
-    """A valid body for POST /recourse."""
-    return {"model": "loan", "applicant": APPLICANT, **changes}
+    """A valid body for POST /recourse, which asks for all that there is to test."""
+    return {"model": "loan", "applicant": APPLICANT, "detail": "full", **changes}
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

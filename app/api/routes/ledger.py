@@ -60,7 +60,10 @@ async def list_recourse(
     responses=refusals(EXAMPLE, *READING),
 )
 async def get_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
-    """The answer, byte for byte as sent; pending bounds of a plan are filled in once their job has computed them."""
+    """The full answer, byte for byte as it was given with `detail: full`.
+
+    Pending bounds of a plan are filled in once their job has computed them.
+    """
     return Response(await service.given.answer(recourse_id), media_type="application/json")
 
 

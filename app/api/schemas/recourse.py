@@ -11,6 +11,7 @@ from app.api.schemas.methods import CHOICES, MethodChoice
 from app.api.schemas.models import Record
 from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive, optional, to_record
 from app.compute import use_cases
+from app.compute.detail import Detail
 from app.compute.messages import Question
 from app.errors import Fault, InvalidRequest
 from app.jobs.batch.lines import SEEDS
@@ -98,6 +99,9 @@ class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ig
     """What the answer must withstand."""
     exclude: OptionalExclude
     """What is not proposed."""
+    detail: Detail = "short"
+    """`full`: with the method's parameters, certificates under shift, the surrogate and what the answer took to
+    compute. The ledger keeps the full answer."""
 
 
 class ApplicantQuestion(RecourseQuestion):
@@ -168,5 +172,6 @@ def terms_of(request: ModelQuestion) -> Terms:
         reference=getattr(request, "reference", None),
         deadline_ms=request.deadline_ms,
         store=getattr(request, "store", False),
+        detail=getattr(request, "detail", "full"),
         exclude_ids=request.exclude.ids if isinstance(request, RecourseQuestion) else (),
     )

@@ -49,6 +49,7 @@ def frame(payload: Json, offset: int) -> Frame:
         id=new_id("rec"),
         reference=payload["rows"][offset].get("reference"),
         model=ModelVersion(**common["model"]),
+        threshold=common.get("threshold"),
         method=common["method"],
         seed=seed(payload, offset),
         stored=payload["store"],
