@@ -58,7 +58,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 def ask(client: httpx.Client, **method: Any) -> dict[str, Any]:
-    body = {"model": "plane@2", "applicant": APPLICANT, "method": {"name": "learning_augmented", **method}}
+    body = {
+        "model": "plane@2",
+        "detail": "full",
+        "applicant": APPLICANT,
+        "method": {"name": "learning_augmented", **method},
+    }
     response = client.post("/recourse", json=body)
     assert response.status_code == 200, response.text
     answer: dict[str, Any] = response.json()
