@@ -27,6 +27,7 @@ from app.api.routes import (
     models,
     problems,
     recourse,
+    root,
     workbench,
 )
 from app.api.schemas.batch import BatchProblem, BatchRequest, BatchRow
@@ -81,6 +82,7 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
         metrics,
         problems,
         docs,
+        root,
         workbench,
     ):
         app.include_router(module.router)

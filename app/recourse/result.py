@@ -74,7 +74,8 @@ class NoiseCertificate(AnswerPart):
     """Of the noise, in standardised units; for all numeric features, or by feature."""
     closed_form: float | None
     """Probability that the noise makes the decision unfavourable, from the model's own score and gradient; in [0, 1].
-    Null where the model offers no gradient: a rate of the local surrogate would not be the model's."""
+    Null where the model offers no gradient: a rate of the local surrogate would not be the model's, and
+    `certificate.noise_samples` of the request measures it on the model."""
     upper_bound: float | None
     """A bound on it that does not use the record's own score (proposition 4 of PROBE); null unless `exact`."""
     exact: bool

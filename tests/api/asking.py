@@ -9,6 +9,9 @@ APPLICANT: dict[str, Any] = {
 }  # fmt: skip
 """Refused by `loan@1` and by `odd@1`."""
 
+CARRIED = 5e-6
+"""Relative error of a number in an answer, which has six significant digits."""
+
 
 def question(**changes: Any) -> dict[str, Any]:
     """A valid body for POST /recourse, which asks for all that there is to test."""

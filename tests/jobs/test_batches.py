@@ -43,7 +43,7 @@ def many(chunks: int) -> list[dict[str, Any]]:
 
 def submit(server: Server, applicants: list[Any], **common: Any) -> str:
     """The address of a new batch."""
-    response = server.client.post(PATH, json={"model": "loan", **common, "applicants": applicants})
+    response = server.client.post(PATH, json={"model": "loan", "detail": "full", **common, "applicants": applicants})
     assert response.status_code == 202, response.text
     assert response.headers["location"] == f"/jobs/{response.json()['id']}"
     return response.headers["location"]
@@ -70,7 +70,7 @@ def same(line: dict[str, Any]) -> str:
 
 def directly(server: Server, row: dict[str, Any], **common: Any) -> str:
     """What the single request says."""
-    response = server.client.post("/recourse", json={"model": "loan", **common, **row})
+    response = server.client.post("/recourse", json={"model": "loan", "detail": "full", **common, **row})
     answer = response.json()
     return same(answer if response.is_success else {**answer, "reference": row.get("reference")})
 
@@ -164,7 +164,7 @@ def test_a_bad_row_is_a_problem_in_its_place(server: Server) -> None:
 
 def test_lines_in_are_the_same_as_json_in(server: Server) -> None:
     applicants = rows(3)
-    body = "\n".join(json.dumps(line) for line in [{"model": "loan", "seed": 2}, *applicants])
+    body = "\n".join(json.dumps(line) for line in [{"model": "loan", "seed": 2, "detail": "full"}, *applicants])
     body = body + '\n{"reference": "torn", "appl\n\n' + json.dumps(applicants[0]) + "\n"
     response = server.client.post(PATH, content=body, headers={"Content-Type": "application/x-ndjson"})
     assert response.status_code == 202, response.text

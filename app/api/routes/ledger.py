@@ -12,7 +12,7 @@ from app.api.error_docs import BODY, LANE, refusals
 from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later
 from app.api.paging import Cursor, Limit
-from app.api.prefer import PreferDep
+from app.api.prefer import DIRECT, PreferDep
 from app.api.schemas.ledger import AuditAnswer, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
 from app.api.schemas.recourse import RecourseAnswer, Reference
 from app.api.strict_route import guarded
@@ -91,6 +91,7 @@ async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Respon
     "/recourse/{id}/verify",
     name="verify_recourse",
     summary="Verify recourse again",
+    dependencies=[DIRECT],
     response_model=VerifyAnswer,
     responses=refusals(
         f"{EXAMPLE}/verify",
@@ -112,7 +113,7 @@ async def verify_recourse(
 ) -> JSONResponse:
     """The decision of a version of the model about every counterfactual of the answer.
 
-    Without a body, the newest active version decides. Always answered directly: `Prefer` has no effect.
+    Without a body, the newest active version decides. Always answered directly: `Prefer: respond-async` is refused.
     """
     return JSONResponse(await service.given.verify(recourse_id, None if request is None else request.model))
 

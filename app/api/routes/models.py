@@ -11,7 +11,7 @@ from app.api.error_docs import BODY, LANE, QUESTION, refusals
 from app.api.etag import UNCHANGED, IfNoneMatch, if_changed
 from app.api.examples import FUTURES_EXAMPLES, PREDICT_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later
-from app.api.prefer import PreferDep
+from app.api.prefer import DIRECT, PreferDep
 from app.api.schemas.models import (
     FuturesAnswer,
     FuturesRequest,
@@ -111,6 +111,7 @@ async def make_futures(
     "/{id}/predict",
     name="predict_decisions",
     summary="Get the model's decisions",
+    dependencies=[DIRECT],
     response_model=Predictions,
     responses=refusals(
         "/models/consumer-loan/predict",
@@ -123,7 +124,10 @@ async def make_futures(
 async def predict(
     name: ModelName, request: Annotated[PredictRequest, Body(openapi_examples=PREDICT_EXAMPLES)], service: ServiceDep
 ) -> JSONResponse:
-    """The model's decision about each record, in order. Always answered directly: `Prefer` has no effect."""
+    """The model's decision about each record, in order.
+
+    Always answered directly: `Prefer: respond-async` is refused.
+    """
     return JSONResponse(await service.models.predict(name, request.records))
 
 
