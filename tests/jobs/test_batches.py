@@ -13,7 +13,7 @@ import pytest
 
 from app.jobs.batch.chunks import CHUNK, LAST
 from app.jobs.batch.lines import SEEDS
-from tests.api.asking import APPLICANT, problem
+from tests.api.asking import APPLICANT, faults, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import until
 from tests.jobs.conftest import Start, on_sqlite
@@ -173,6 +173,50 @@ def test_lines_in_are_the_same_as_json_in(server: Server) -> None:
     assert [same(line) for line in found[:3]] == [same(line) for line in whole]
     assert (found[3]["code"], found[3]["status"]) == ("malformed-json", 400)
     assert (found[4]["reference"], found[4]["seed"]) == ("case-0", 2 + 4)
+
+
+TABLE = {"Content-Type": "text/csv"}
+
+
+def table(applicants: list[dict[str, Any]]) -> str:
+    """A table with a column more than the model needs, as Excel writes it."""
+    headings = [*APPLICANT, "reference", "branch"]
+    cells = [[*row["applicant"].values(), row["reference"], "north"] for row in applicants]
+    return "\ufeff" + "".join(",".join(map(str, line)) + "\r\n" for line in [headings, *cells])
+
+
+def test_a_table_in_is_the_same_as_json_in(server: Server) -> None:
+    applicants = [*rows(2), {"reference": "odd", "applicant": {**APPLICANT, "age": "old"}}]
+    path = f"{PATH}?model=loan&seed=2&method=probe&count=1"
+    response = server.client.post(path, content=table(applicants), headers=TABLE)
+    assert response.status_code == 202, response.text
+    *found, refused = lines(server, response.headers["location"])
+    whole = lines(server, submit(server, applicants, seed=2, method={"name": "probe"}, detail="short"))
+    assert [same(line) for line in found] == [same(line) for line in whole[:2]]
+    assert (refused["reference"], refused["errors"]) == ("odd", whole[2]["errors"])
+
+
+def test_what_is_no_table_of_the_model_is_refused_at_once(server: Server) -> None:
+    def post(content: str | bytes, query: str = "model=loan", **headers: str) -> Any:
+        return server.client.post(f"{PATH}?{query}", content=content, headers={**TABLE, **headers})
+
+    whole = table(rows(1))
+    assert (
+        "lacks these columns, which the model needs: age"
+        in problem(post(whole.replace("age,", "years,")), 422, "invalid-request")["detail"]
+    )
+    assert "twice: age" in problem(post(whole.replace("branch", "age")), 422, "invalid-request")["detail"]
+    problem(post(whole.split("\r\n")[0]), 422, "invalid-request")
+    problem(post(""), 422, "invalid-request")
+    problem(post(whole.encode("utf-16")), 422, "invalid-request")
+    problem(post(whole + '"'), 422, "invalid-request")
+    assert faults(post(whole, query="seed=-1")) == {"/model": "is missing", "/seed": "must be at least 0"}
+    problem(post(whole, query="model=unknown"), 404, "unknown-model")
+    in_json = server.client.post(f"{PATH}?model=loan", json={"model": "loan", "applicants": rows(1)})
+    assert "text/csv" in problem(in_json, 422, "invalid-request")["detail"]
+    key = {"Idempotency-Key": "a-table"}
+    assert post(whole, **key).headers["location"] == post(whole, **key).headers["location"]
+    problem(post(whole, query="model=loan&seed=1", **key), 422, "idempotency-key-reused")
 
 
 def test_rows_that_kill_or_stop_the_model_are_alone_in_their_trouble(odd_server: Server) -> None:
