@@ -31,17 +31,16 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
 
 def described(job: Job) -> dict[str, Any]:
     """A job as clients see it."""
-    succeeded = job.status is JobStatus.SUCCEEDED
     return {
         "id": job.id,
         "kind": job.kind,
         "status": job.status.value,
-        "progress": {"done": job.done, "total": job.total},
+        "progress": {"done": job.done, "total": job.total, "refused": job.refused},
         "created_at": timestamp(job.created_at),
         "started_at": job.started_at and timestamp(job.started_at),
         "finished_at": job.finished_at and timestamp(job.finished_at),
         "error": job.error and problem(job.error, job.address, request=job.request_id),
-        "result": f"{job.address}/results" if succeeded else None,
+        "result": f"{job.address}/results" if job.has_result else None,
     }
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI
@@ -128,8 +129,21 @@ def _description(app: FastAPI) -> dict[str, Any]:
             description["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
         description["components"]["securitySchemes"] = SECURITY_SCHEMES
         _describe_streams(description)
+        _add_examples(description)
         app.openapi_schema = description
     return app.openapi_schema
+
+
+def _add_examples(description: dict[str, Any]) -> None:
+    """Add the answers of the demo to its example requests; where a job may be the answer, a job."""
+    answers = json.loads((files("app.api") / "answer_examples.json").read_text(encoding="utf-8"))
+    operations = (operation for item in description["paths"].values() for operation in item.values())
+    for operation in operations:
+        examples = {"200": answers.get(operation["operationId"]), "202": answers["create_batch"]}
+        for status in examples.keys() & operation["responses"].keys():
+            content = operation["responses"][status].get("content", {})
+            if "application/json" in content:
+                content["application/json"]["example"] = examples[status]
 
 
 def _describe_streams(description: dict[str, Any]) -> None:

@@ -285,10 +285,11 @@ class Jobs:
         if not job_ids:
             return []
         records = {record.workflow_id: record for record in await self._records(job_ids, load_output=False)}
-        # Results can be large; errors are short, and only failed jobs have one.
-        if failed := [record.workflow_id for record in records.values() if record.status == "ERROR"]:
-            records |= {record.workflow_id: record for record in await self._records(failed, load_output=True)}
         batches = [record.workflow_id for record in records.values() if (record.attributes or {}).get("kind") == BATCH]
+        # Results can be large; errors are short, and only failed jobs have one, and so are the counts of batches.
+        failed = [record.workflow_id for record in records.values() if record.status == "ERROR"]
+        if short := [*failed, *(one for one in batches if records[one].status == "SUCCESS")]:
+            records |= {record.workflow_id: record for record in await self._records(short, load_output=True)}
         rows = await self._connection.ask(self._connection.chunks.progress, batches) if batches else {}
         return [Job.of(records[job_id], rows.get(job_id)) for job_id in job_ids if job_id in records]
 
@@ -312,5 +313,5 @@ def _require_result(job: Job) -> None:
         raise JobUnfinished
     if job.status is JobStatus.CANCELLED:
         raise JobCancelled
-    if job.error is not None:
+    if job.error is not None and not job.has_result:
         raise job.error

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from app.api.errors import PROBLEM_JSON
@@ -83,6 +84,26 @@ def test_a_running_service_names_its_own_address(description: Any, demo_client: 
     assert {**served, "servers": description["servers"]} == description
 
 
+def test_every_answer_has_an_example_that_is_as_described(description: Any) -> None:
+    for path, item in description["paths"].items():
+        for operation in item.values():
+            for status in operation["responses"].keys() & {"200", "202"}:
+                content = operation["responses"][status].get("content", {}).get("application/json")
+                if content is not None:
+                    schema = {**content["schema"], "components": description["components"]}
+                    errors = OAS31Validator(schema).iter_errors(content["example"])
+                    assert [error.message for error in errors] == [], f"{path} {status}"
+
+
+def test_examples_of_answers_are_those_of_the_demo(description: Any, demo_client: httpx.Client) -> None:
+    operation = description["paths"]["/recourse"]["post"]
+    answer = demo_client.post("/recourse", json=RECOURSE_EXAMPLES["simple"]["value"]).json()
+    example = operation["responses"]["200"]["content"]["application/json"]["example"]
+    assert answer.keys() == example.keys()
+    assert answer["counterfactuals"][0]["changes"] == example["counterfactuals"][0]["changes"]
+    assert answer["counterfactuals"][0]["validity"].keys() == example["counterfactuals"][0]["validity"].keys()
+
+
 def test_objects_have_no_default(description: Any) -> None:
     """Of an object, openapi-python-client reads none, and leaves out the operations that have one."""
     schemas = description["components"]["schemas"].values()
@@ -138,7 +159,7 @@ def test_examples_of_batches_work_at_the_first_click(demo_client: httpx.Client, 
         content = value if isinstance(value, str) else json.dumps(value)
         response = demo_client.post("/recourse/batch", content=content, headers={"Content-Type": media_type})
         assert response.status_code == 202
-        assert response.json()["progress"] == {"done": 0, "total": 3}
+        assert response.json()["progress"] == {"done": 0, "total": 3, "refused": None}
         assert demo_client.delete(response.headers["location"]).json()["status"] == "cancelled"
 
 

@@ -170,6 +170,38 @@ def test_every_parameter_is_given_back_with_its_default(client: httpx.Client) ->
     assert set(given) == set(properties)
 
 
+def test_a_short_answer_is_a_part_of_the_full_one(client: httpx.Client) -> None:
+    full = client.post("/recourse", json=question()).json()
+    short = client.post("/recourse", json=question(detail="short")).json()
+    by_default = client.post("/recourse", json={"model": "loan", "applicant": APPLICANT}).json()
+    assert short.keys() == by_default.keys() == full.keys() - {"method", "surrogate", "diagnostics", "seed"}
+    (way,), (whole,) = short["counterfactuals"], full["counterfactuals"]
+    assert way.keys() == whole.keys() - {"report"}
+    assert way["validity"] == {name: whole["validity"][name] for name in ("current", "future", "noise")}
+    assert [way[name] for name in ("changes", "applicant", "cost")] == [
+        whole[name] for name in ("changes", "applicant", "cost")
+    ]
+    assert short["threshold"] == 0.5
+    kept = client.get(f"/recourse/{short['id']}").json()
+    assert kept.keys() == full.keys(), "the ledger has the full answer"
+    assert kept["counterfactuals"] == full["counterfactuals"]
+    later = client.post("/recourse/frontier", json=question(detail="short", sweep={"values": [0]})).json()
+    assert not {"method", "diagnostics", "seed"} & later.keys()
+
+
+def test_numbers_have_the_digits_that_they_carry_and_records_are_exact(client: httpx.Client) -> None:
+    (found,) = client.post("/recourse", json=question()).json()["counterfactuals"]
+    measured = [
+        found["cost"]["total"],
+        found["validity"]["noise"]["closed_form"],
+        *found["validity"]["current"].values(),
+    ]
+    for number in measured:
+        assert number == float(f"{number:.6g}")
+    (decision,) = client.post("/models/loan/predict", json={"records": [found["applicant"]]}).json()["predictions"]
+    assert decision == validity["current"]
+
+
 OPTIONAL = (
     "certificate", "constraints", "cost", "count", "deadline_ms", "exclude", "horizon_months", "method", "reference",
     "robustness",

@@ -196,6 +196,21 @@ def test_a_table_in_is_the_same_as_json_in(server: Server) -> None:
     assert (refused["reference"], refused["errors"]) == ("odd", whole[2]["errors"])
 
 
+def test_a_batch_without_any_answer_has_failed_with_a_problem_for_each_row(server: Server) -> None:
+    address = submit(server, [{"applicant": {}}, {"applicant": {**APPLICANT, "age": "old"}}])
+    job = server.ended(address, within_s=PATIENCE_S)
+    assert (job["status"], job["error"]["code"]) == ("failed", "no-row-answered")
+    assert job["progress"] == {"done": 2, "total": 2, "refused": 2}
+    results = server.client.get(job["result"])
+    assert [json.loads(line)["code"] for line in results.text.splitlines()] == ["invalid-record"] * 2
+
+
+def test_a_batch_counts_the_rows_without_an_answer(server: Server) -> None:
+    address = submit(server, [*rows(2), {"applicant": {}}])
+    assert len(lines(server, address)) == 3
+    assert server.job(address)["progress"] == {"done": 3, "total": 3, "refused": 1}
+
+
 def test_what_is_no_table_of_the_model_is_refused_at_once(server: Server) -> None:
     def post(content: str | bytes, query: str = "model=loan", **headers: str) -> Any:
         return server.client.post(f"{PATH}?{query}", content=content, headers={**TABLE, **headers})
@@ -288,7 +303,7 @@ def each_exactly_once(server: Server, address: str, applicants: list[dict[str, A
     assert len({line["id"] for line in found}) == len(applicants)
     assert [line["seed"] for line in found] == list(range(len(applicants)))
     assert all(line["status"] in ("found", "already_favourable") for line in found)
-    assert server.job(address)["progress"] == {"done": len(applicants), "total": len(applicants)}
+    assert server.job(address)["progress"] == {"done": len(applicants), "total": len(applicants), "refused": 0}
     for line in found[:: len(found) // 7]:
         assert server.client.get(f"/recourse/{line['id']}").json() == line
 
