@@ -20,6 +20,8 @@ from benchmarks import (
     pipelines,
     plans,
     records,
+    rules,
+    start,
     tables,
     ways,
 )
@@ -41,7 +43,9 @@ TABLES: dict[str, Callable[[], None]] = {
     "invalidation": invalidation.table,
     "http": http.table,
     "batch": batch.table,
+    "start": start.table,
     "records": records.table,
+    "rules": rules.table,
     "ways": ways.table,
     "pipelines": pipelines.table,
     **future_models.TABLES,

@@ -420,6 +420,8 @@ def test_the_demo_answers_then_keeps_serving_until_interrupted(
         line = demo.stdout.readline()
         assert line, demo.communicate()
         said += line
+    assert not [line for line in said.splitlines() if line.startswith("{")]  # no log before the answer
+    assert "says yes from a probability of 80%" in said
     assert re.search(r"Decision: no \(probability \d+%\)\.", said)
     assert re.search(r"Decision after these changes: yes \(probability \d+%\)\.\n    \w", said)
     curl = shlex.split(next(line for line in said.splitlines() if line.startswith("curl ")))
@@ -428,7 +430,8 @@ def test_the_demo_answers_then_keeps_serving_until_interrupted(
     answer = httpx.post(curl[2], content=curl[-1], headers={"Content-Type": "application/json"}).json()
     assert answer["status"] == "found"
     assert all(change["text"] in said for change in answer["counterfactuals"][0]["changes"])
-    pages = re.findall(r"(?:As a page|Every request): (\S+)", said)
+    assert re.search(r"\d+ of 60 retrained models accept that", said)
+    pages = re.findall(r"(?:Open the page|Every request): (\S+)", said)
     assert [httpx.get(page).status_code for page in pages] == [200, 200]
     demo.send_signal(signal.SIGINT)
     demo.communicate(timeout=20)
