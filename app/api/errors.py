@@ -101,6 +101,11 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         409, "Job not finished", "Ask again after the time in the Retry-After header, or follow GET /jobs/{id}/events."
     ),
     errors.JobCancelled: Meaning(409, "Job cancelled", "Send the request that started it again."),
+    errors.NoRowAnswered: Meaning(
+        422,
+        "No row answered",
+        "Read the problem of each line in the result of the job; correct the rows and send them again.",
+    ),
     errors.ModelRefused: Meaning(422, "Model refused", "Correct the faults named in `errors` and register it again."),
     errors.ModelExists: Meaning(409, "Model exists", "Give the model a new version; versions are never overwritten."),
     errors.ModelUnusable: Meaning(
