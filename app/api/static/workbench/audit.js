@@ -33,7 +33,7 @@ function auditParts({ promises, still_valid: kept, broken, promised_lower: lower
   if (promises === 0) return [h("p.note", {}, "There are no promises to verify: store an answer first.")];
   const share = kept / promises;
   return [
-    h("div.share.audit", { "aria-hidden": "true", style: { "--share": `${100 * share}%` } }, h("i")),
+    h("div.share.audit.good", { "aria-hidden": "true", style: { "--share": `${100 * share}%` } }, h("i")),
     h(
       "p",
       { role: "status" },

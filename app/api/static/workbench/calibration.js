@@ -5,7 +5,12 @@ import { fetchJson } from "./api.js";
 import { axes, intervalBar } from "./curve.js";
 import { $, fill, h, svg } from "./dom.js";
 import { counted, formatNumber, formatShort, inHundred, outOfHundred, readable } from "./format.js";
+import { problemNote } from "./problem.js";
 import { chosenModel } from "./state.js";
+
+const NONE =
+  "Nothing to compare yet: it needs stored answers that say what retrained models will do, and a newer version of the " +
+  "model in use.";
 
 const TICKS = [0, 0.25, 0.5, 0.75, 1];
 
@@ -17,24 +22,30 @@ const TICKS = [0, 0.25, 0.5, 0.75, 1];
 /** @type {any} the calibration on the page */
 let shown = null;
 
-/** Show the calibration of the chosen model; it reads the whole ledger, so not before the reader opens that. */
-export function watchCalibration() {
+/** Show the calibration of the chosen model; it reads the whole ledger, so not before the reader looks at promises. */
+export async function loadCalibration() {
   shown = null;
-  $("calibration").hidden = true;
-  if ($("ledger").open) loadCalibration();
+  $("calibrated").closest(".row").hidden = true;
+  const { id } = chosenModel();
+  try {
+    const found = await fetchJson(`models/${encodeURIComponent(id)}/calibration`);
+    if (id === chosenModel().id) offerCalibration(found);
+  } catch (problem) {
+    fill("reliability", problemNote(problem));
+  }
 }
 
-/** Load and show it; nothing is shown where it has no bins, or cannot be had. */
-async function loadCalibration() {
-  const { id } = chosenModel();
-  const found = await fetchJson(`models/${encodeURIComponent(id)}/calibration`).catch(() => null);
-  if (id !== chosenModel().id || !found?.bins.length) return;
+/** @param {any} found */
+function offerCalibration(found) {
+  if (found.bins.length === 0) {
+    fill("reliability", h("p.hint", {}, NONE));
+    return;
+  }
   shown = found;
   const methods = found.methods.length > 1 ? found.methods : [];
   const options = methods.map((/** @type {any} */ { method }) => h("option", { value: method }, readable(method)));
   fill("calibrated", h("option", { value: "" }, "All methods"), ...options);
   $("calibrated").closest(".row").hidden = methods.length === 0;
-  $("calibration").hidden = false;
   drawCalibration();
 }
 

@@ -20,7 +20,7 @@ const [HEIGHT, LEFT, BOTTOM, TOP, RIGHT] = [290, 50, 44, 14, 14];
 /** @param {Mark[]} marks @param {string} measure name of the robustness @param {number} room in pixels */
 export function curveDrawing(marks, measure, room) {
   const ticks = roundTicks(Math.max(...marks.map((mark) => mark.cost)));
-  const { x, y, drawing } = axes(ticks, ["cost", measure], room);
+  const { x, y, drawing } = axes(ticks, ["effort", measure], room);
   const line = marks
     .filter((mark) => !mark.dominated)
     .sort((a, b) => a.cost - b.cost)

@@ -44,7 +44,6 @@ export function storeForm(answer, asked) {
       const stored = await submit("recourse", body, place, { background: asked.background });
       if (stored === null) return;
       form.replaceWith(storedNote(stored, stored.status === answer.status));
-      $("ledger").open = true;
       findStored();
     } catch (problem) {
       form.append(problemNote(problem));
@@ -60,7 +59,9 @@ const storedNote = ({ id }, same) =>
     { role: "status" },
     same ? "Stored as " : "The service gave a different answer this time, not the one above. It is stored as ",
     h("code", {}, id),
-    ". You can find it below and verify it against other versions of the model.",
+    ". You can find it under ",
+    h("a", { href: "#promises" }, "Promises"),
+    ", and check it against other versions of the model.",
   );
 
 /** Show the stored answers with the reference that is typed in. */
@@ -69,12 +70,14 @@ export async function findStored() {
   const filter = reference ? `&reference=${encodeURIComponent(reference)}` : "";
   try {
     const { recourse } = await fetchJson(`recourse?limit=20${filter}`);
-    const none = h("p.note", { role: "status" }, "No stored answer has this reference.");
+    const none = h("p.hint", { role: "status" }, reference ? "No stored answer has this reference." : NONE);
     fill("found", recourse.length > 0 ? h("ul.cases", {}, ...recourse.map(storedItem)) : none);
   } catch (problem) {
     fill("found", problemNote(problem));
   }
 }
+
+const NONE = "No answers are stored yet. Below each answer you can store it.";
 
 const STATUSES = { found: "a way to a yes", not_found: "no way found", already_favourable: "already a yes" };
 
@@ -130,10 +133,10 @@ async function storedWays(id) {
     $("found").dispatchEvent(new CustomEvent("applicant", { detail }));
   });
   const note = filled
-    ? "The applicant of this answer is in the form now."
-    : "This version of the model is no longer in use, so the form stays as it is.";
+    ? ["The applicant of this answer is in the form of ", h("a", { href: "#one" }, "One applicant"), " now."]
+    : ["This version of the model is no longer in use, so the form stays as it is."];
   const ways = counterfactuals.map((/** @type {any} */ way) => h("article.card", {}, ...wayParts(way, factual)));
-  return [h("p.hint", {}, note), h("div.cards", {}, ...ways)];
+  return [h("p.hint", {}, ...note), h("div.cards", {}, ...ways)];
 }
 
 /** The record from which a counterfactual starts. @param {any} counterfactual @returns {Applicant} */

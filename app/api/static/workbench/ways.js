@@ -1,22 +1,23 @@
 // @ts-check
-/** Several ways to a yes as cards side by side, each with what sets it apart from those before it. */
+/** Several ways to a yes as cards side by side, each with its effort and what sets it apart from those before it. */
 
 import { changedFeatures, changeCount, wayParts } from "./counterfactual.js";
 import { h } from "./dom.js";
-import { counted } from "./format.js";
+import { counted, formatShort } from "./format.js";
 import { planBounds } from "./plan.js";
 import { featureNamed, state } from "./state.js";
 
 /** @import { Wish } from "./types.d.ts" */
 
-/** @param {any} answer with several counterfactuals @param {(wish: Wish) => void} onWish */
+/** @param {any} answer with counterfactuals @param {(wish: Wish) => void} onWish */
 export function waysParts({ method, counterfactuals, factual, plan }, onWish) {
   // The members of a plan have an order of their own.
   const isPlan = state.methods.some(({ name, yields }) => name === method.name && yields === "plan");
   const ways = isPlan ? [...counterfactuals].sort((a, b) => a.cost.total - b.cost.total) : counterfactuals;
   const cardOf = (/** @type {any} */ way, /** @type {number} */ i) => card(way, ways.slice(0, i), factual, onWish);
   return [
-    h("h3", {}, `${counted(ways.length, "way")} to a yes`),
+    h("h3", {}, ways.length === 1 ? `${changeCount(ways[0].changes)} to a yes` : `${counted(ways.length, "way")} to a yes`),
+    h("p.hint", {}, ways.length === 1 ? "" : "Each is enough by itself. ", "The model itself has confirmed what is shown."),
     h("div.cards", {}, ...ways.map(cardOf)),
     plan && planBounds(plan, ways),
   ];
@@ -31,11 +32,19 @@ function card(way, before, factual, onWish) {
   const id = `way-${number}`;
   return h(
     "article.card",
-    { "aria-labelledby": id },
-    h("h4.part", { id }, `Way ${number}`, h("small.hint", {}, ` · ${changeCount(way.changes)}`)),
-    h("p.part.apart", {}, before.length === 0 ? "The lowest cost" : differenceText(way, before)),
+    { "aria-labelledby": id, style: { "--order": String(number) } },
+    h("h4.part", { id }, `Way ${number} `, effort(way, before)),
+    h("p.part.apart", {}, `${changeCount(way.changes)}${before.length === 0 ? "" : `. ${differenceText(way, before)}`}`),
     ...wayParts(way, factual, onWish),
   );
+}
+
+/** How much effort a way takes, against the first one. @param {any} way @param {any[]} before */
+function effort(way, before) {
+  const least = before[0]?.cost.total;
+  const times = least > 0 ? formatShort(Number((way.cost.total / least).toPrecision(2))) : null;
+  if (before.length === 0) return h("span.effort.least", {}, "least effort");
+  return times !== null && h("span.effort", {}, times === "1" ? "same effort" : `${times} × the effort`);
 }
 
 /** What sets a way apart from the most similar one before it. @param {any} way @param {any[]} before */
