@@ -68,7 +68,8 @@ def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, 
         assert server.client.get("/recourse").json()["recourse"] == [], "what is only tried out is not kept"
         page.fill("#store-as", "case-1")
         page.click("#store button")
-        page.get_by_text("You can find it below").wait_for()
+        page.get_by_text("You can find it under").wait_for()
+        page.click(".note a[href='#promises']")
         (kept,) = server.client.get("/recourse", params={"reference": "case-1"}).json()["recourse"]
         page.fill("#reference", "case-2")
         page.click("#find button")
@@ -113,6 +114,7 @@ def test_future_models_are_trained_at_a_click(browser: Any, start: Start, tmp_pa
         ask(page)
         assert "If the lender trains its model again" not in text(page, "#answer")
         # The answer is asked again, now of the future models too.
+        page.click("#about-panel summary")
         page.click("#train")
         page.get_by_text("20 retrained models").wait_for()
         page.get_by_text("If the lender trains its model again").first.wait_for()
@@ -143,9 +145,11 @@ def test_a_key_is_asked_for_once_and_kept_in_the_session_only(browser: Any, star
         page.wait_for_selector(".specialists")
         assert page.evaluate("() => Object.values(sessionStorage)") == [secret]
         assert page.evaluate("() => localStorage.length + document.cookie.length") == 0
-        page.click("#ledger summary")
+        page.click(".tabs >> text=Promises")
         page.click("#audit button")
         page.wait_for_selector("#audited .bad")
+        page.click(".tabs >> text=One applicant")
+        page.click("#about-panel summary")
         page.click("#train")
         page.wait_for_selector("#futures-job .bad")
         assert page.locator("#train").count() == 0, "this key cannot train future models"

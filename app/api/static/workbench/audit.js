@@ -42,9 +42,15 @@ function auditParts({ promises, still_valid: kept, broken, promised_lower: lower
       " and ",
       h(broken > 0 ? "b.no" : "b", {}, `${broken} broken`),
       ` by this version: ${inHundred(share)} kept.`,
-      lower !== null && ` Mean worst-case bound under shift when they were given: ${lowerBound(lower)}.`,
     ),
     list.length > 0 && h("ul", {}, ...list.map(brokenItem)),
+    lower !== null &&
+      h(
+        "details.specialists",
+        {},
+        h("summary", {}, "For specialists"),
+        h("p.hint", {}, `Mean worst-case bound under shift when they were given: ${lowerBound(lower)}.`),
+      ),
   ];
 }
 

@@ -12,7 +12,8 @@ const NONE =
   "Nothing to compare yet: it needs stored answers that say what retrained models will do, and a newer version of the " +
   "model in use.";
 
-const TICKS = [0, 0.25, 0.5, 0.75, 1];
+/** Of 100. */
+const TICKS = [0, 25, 50, 75, 100];
 
 /**
  * @typedef {{told: [number, number], promises: number, mean_told: number, kept: number, interval: [number, number]}} Bin
@@ -75,11 +76,11 @@ function summary({ promises, mean_told: told, kept }) {
 
 /** @param {Bin[]} bins @param {number} room in pixels */
 function drawing(bins, room) {
-  const { x, y, drawing } = axes(TICKS, ["told", "kept"], room);
+  const { x, y, drawing } = axes(TICKS, ["told, of 100", "kept, of 100"], room);
   drawing.append(
-    svg("path", { class: "diagonal", d: `M${x(0)} ${y(0)}L${x(1)} ${y(1)}` }),
-    ...bins.map((bin) => intervalBar(x(bin.mean_told), bin.interval.map(y))),
-    ...bins.map((bin) => svg("circle", { cx: x(bin.mean_told), cy: y(bin.kept), r: 5 })),
+    svg("path", { class: "diagonal", d: `M${x(0)} ${y(0)}L${x(100)} ${y(1)}` }),
+    ...bins.map((bin) => intervalBar(x(100 * bin.mean_told), bin.interval.map(y))),
+    ...bins.map((bin) => svg("circle", { cx: x(100 * bin.mean_told), cy: y(bin.kept), r: 5 })),
   );
   return drawing;
 }

@@ -14,7 +14,11 @@ import { knobName, knobValue, knobValues } from "./slider.js";
 import { state } from "./state.js";
 
 /** Measures of robustness: names of the axis. */
-const MEASURES = { future: "share that says yes", shift: "worst-case bound", noise: "share accepted" };
+const MEASURES = {
+  future: "models that say yes, of 100",
+  shift: "worst-case bound, of 100",
+  noise: "accepted, of 100",
+};
 
 /** Ask at all values of the chosen knob, and draw the curve. */
 export async function askFrontier() {
@@ -54,19 +58,21 @@ function measureOf(parameter, counterfactual) {
 /** Draw the frontier that is held, for example after the window has changed its size. */
 export function drawFrontier() {
   if (!state.curve) return;
-  const { points, chosen, factual } = state.curve;
+  const { points, parameter, chosen, factual } = state.curve;
   const found = points.filter((point) => point.counterfactual);
   if (found.length === 0) {
     fill("curve", h("p.note", {}, points[0].detail));
     return;
   }
-  const { counterfactual, step } = points[chosen];
+  const { counterfactual, step, value } = points[chosen];
   const against = $("against").value;
   const caption =
     "Each point is an answer; choose one to see its changes. For an open point, another one is at least as sure with no " +
-    `more effort.${against === "future" ? " Bars show what is 95% certain." : ""}`;
+    `more effort.${against === "future" ? " Bars show what is 95% certain." : ""} Effort adds up the changes: 1 is another ` +
+    "category, or the usual difference between two people.";
   const figure = h("figure", {}, h("figcaption.hint", {}, caption));
-  const heading = h("h3", {}, `Step ${step}: ${changeCount(counterfactual.changes)} to a yes`);
+  const at = parameter === FUTURE_VALIDITY ? `At ${formatNumber(100 * value)} in 100` : `Step ${step}`;
+  const heading = h("h3", {}, `${at}: ${changeCount(counterfactual.changes)} to a yes`);
   fill(
     "curve",
     h("div.beside", {}, figure, table(state.curve)),

@@ -7,13 +7,13 @@
  */
 
 import { fetchJson } from "./api.js";
-import { wayParts } from "./counterfactual.js";
 import { chance } from "./decision.js";
 import { $, fill, h } from "./dom.js";
 import { formatDate } from "./format.js";
 import { submit } from "./jobs.js";
 import { problemNote } from "./problem.js";
 import { fullName, state } from "./state.js";
+import { wayCards } from "./ways.js";
 
 /** @import { Applicant, Asked, Model } from "./types.d.ts" */
 
@@ -127,16 +127,14 @@ export const versionText = ({ version, active }) => `version ${version}${active 
  */
 async function storedWays(id) {
   const answer = await fetchJson(`recourse/${id}`);
-  const { counterfactuals, factual } = answer;
   const filled = await new Promise((resolve) => {
-    const detail = { model: fullName(answer.model), applicant: originalOf(counterfactuals[0]), resolve };
+    const detail = { model: fullName(answer.model), applicant: originalOf(answer.counterfactuals[0]), resolve };
     $("found").dispatchEvent(new CustomEvent("applicant", { detail }));
   });
   const note = filled
     ? ["The applicant of this answer is in the form of ", h("a", { href: "#one" }, "One applicant"), " now."]
     : ["This version of the model is no longer in use, so the form stays as it is."];
-  const ways = counterfactuals.map((/** @type {any} */ way) => h("article.card", {}, ...wayParts(way, factual)));
-  return [h("p.hint", {}, ...note), h("div.cards", {}, ...ways)];
+  return [h("p.hint", {}, ...note), wayCards(answer)];
 }
 
 /** The record from which a counterfactual starts. @param {any} counterfactual @returns {Applicant} */

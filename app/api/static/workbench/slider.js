@@ -113,7 +113,7 @@ function describe(knob, value) {
   $("slider").setAttribute("aria-valuetext", future || position);
   $("slider-hint").textContent = future
     ? `A yes now, and from ${future} like it. Surer usually takes more effort.`
-    : `${position}. A higher step is surer and usually takes more effort.`;
+    : `${position}. A higher step is surer and usually takes more effort. Nothing is known about the lender’s next model.`;
 }
 
 /** @param {number} share of the future models */

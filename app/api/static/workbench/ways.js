@@ -9,27 +9,37 @@ import { featureNamed, state } from "./state.js";
 
 /** @import { Wish } from "./types.d.ts" */
 
-/** @param {any} answer with counterfactuals @param {(wish: Wish) => void} onWish */
-export function waysParts({ method, counterfactuals, factual, plan }, onWish) {
-  // The members of a plan have an order of their own.
+/** The ways of an answer, the least effort first: the members of a plan have an order of their own. @param {any} answer */
+function ordered({ method, counterfactuals }) {
   const isPlan = state.methods.some(({ name, yields }) => name === method.name && yields === "plan");
-  const ways = isPlan ? [...counterfactuals].sort((a, b) => a.cost.total - b.cost.total) : counterfactuals;
-  const cardOf = (/** @type {any} */ way, /** @type {number} */ i) => card(way, ways.slice(0, i), factual, onWish);
+  return isPlan ? [...counterfactuals].sort((a, b) => a.cost.total - b.cost.total) : counterfactuals;
+}
+
+/** @param {any} answer with counterfactuals @param {((wish: Wish) => void) | null} onWish null for no such buttons */
+export function wayCards(answer, onWish = null) {
+  const ways = ordered(answer);
+  const cardOf = (/** @type {any} */ way, /** @type {number} */ i) => card(way, ways.slice(0, i), answer.factual, onWish);
+  return h("div.cards", {}, ...ways.map(cardOf));
+}
+
+/** @param {any} answer with counterfactuals @param {(wish: Wish) => void} onWish */
+export function waysParts(answer, onWish) {
+  const ways = ordered(answer);
   return [
     h("h3", {}, ways.length === 1 ? `${changeCount(ways[0].changes)} to a yes` : `${counted(ways.length, "way")} to a yes`),
     h("p.hint", {}, ways.length === 1 ? "" : "Each is enough by itself. ", "The model itself has confirmed what is shown."),
-    h("div.cards", {}, ...ways.map(cardOf)),
-    plan && planBounds(plan, ways),
+    wayCards(answer, onWish),
+    answer.plan && planBounds(answer.plan, ways),
   ];
 }
 
 /**
  * @param {any} way @param {any[]} before those that are shown before it
- * @param {any} factual @param {(wish: Wish) => void} onWish
+ * @param {any} factual @param {((wish: Wish) => void) | null} onWish
  */
 function card(way, before, factual, onWish) {
   const number = before.length + 1;
-  const id = `way-${number}`;
+  const id = `way-${number}${onWish ? "" : "-stored"}`;
   return h(
     "article.card",
     { "aria-labelledby": id, style: { "--order": String(number) } },

@@ -60,7 +60,7 @@ export function wishButtons({ feature: name, from, to, text }, onWish) {
     {},
     button("Can’t do this", sentence, change),
     change.kind === "change" && button("Not at all", `no change of ${feature.label}`, { ...change, kind: "feature" }),
-    !pinned && button("Will do it anyway", sentence, { ...change, kind: "must" }),
+    !pinned && button("Will do it", sentence, { ...change, kind: "must" }),
   );
 }
 
