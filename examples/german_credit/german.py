@@ -21,7 +21,10 @@ def _number(
 
 
 def _codes(name: str, label: str, change: Change = Change.ANY) -> Feature:
-    return Feature(name=name, type=FeatureType.CATEGORICAL, label=label, categories=tuple(CODES[name]), change=change)
+    return Feature(
+        name=name, type=FeatureType.CATEGORICAL, label=label, categories=tuple(CODES[name]), level_names=CODES[name],
+        change=change,
+    )  # fmt: skip
 
 
 CODES: dict[str, dict[str, str]] = {
@@ -89,9 +92,6 @@ CODES: dict[str, dict[str, str]] = {
     "foreign_worker": {"A201": "yes", "A202": "no"},
 }
 """What each code means, in the order of the codes. A47 (vacation) does not occur in the data."""
-
-COMMENTS = {name: "; ".join(f"{code} {words}" for code, words in codes.items()) for name, codes in CODES.items()}
-"""One line per categorical feature, for the manifest."""
 
 ALL = (
     _codes("status", "Checking account"),

@@ -37,7 +37,7 @@ def listed(features: list[Feature], before_raw: list[float], after_raw: list[flo
         (Feature(name="debt_ratio", type=CONTINUOUS), 0.30000000000000004, 0.1,
          "Reduce the debt ratio from 0.3 to 0.1."),
         (Feature(name="r", type=CONTINUOUS, label="LTV ratio", unit="%", decimals=1), 92.5, 80,
-         "Reduce the LTV ratio from 92.5% to 80.0%."),
+         "Reduce the LTV ratio from 92.5% to 80%."),
         (Feature(name="balance", type=CONTINUOUS, unit="€", decimals=2), -12.5, 1000,
          "Increase the balance from -€12.50 to €1,000.00."),
         (Feature(name="x", type=CONTINUOUS), 1234567.5, 1, "Reduce the x from 1,234,568 to 1."),
