@@ -11,7 +11,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TORCH := torch==2.13.0
 
-.PHONY: help setup run test check linters run-time-types openapi bench test-image lock clean
+.PHONY: help setup run test check linters run-time-types openapi screenshots bench test-image lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make test        install and run the tests; what takes long is left out"
 	@echo "make check       linters, types, import floors, then all tests, as in continuous integration"
 	@echo "make openapi     write openapi.json"
+	@echo "make screenshots write docs/workbench*.png"
 	@echo "make bench       run the benchmarks"
 	@echo "make test-image  build the container image and try it"
 	@echo "make lock        write constraints.txt from what is installed"
@@ -85,6 +86,9 @@ run-time-types: $(STAMP)
 
 openapi: $(STAMP)
 	$(BIN)/recourse openapi --output openapi.json
+
+screenshots: $(STAMP)
+	$(BIN)/python -m docs.workbench
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -1,5 +1,7 @@
 """The workbench in a real browser before a service with jobs, a ledger and keys."""
 
+import csv
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,41 @@ def test_work_under_way_is_cancelled_at_a_click(workbench: Open, odd_server: Ser
     choose(page, "loan")
     ask(page)
     page.wait_for_selector(".specialists")
+
+
+def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Open, odd_server: Server) -> None:
+    page = workbench(accept_downloads=True)
+    choose(page, "loan")
+    schema = odd_server.client.get("/models/loan/schema").json()
+    people = [{**schema["sample"]}, {**schema["sample"]}]
+    names = list(people[0])
+    lines = [",".join(["reference", *names])]
+    lines += [",".join([f"case-{i}", *(str(one[name]) for name in names)]) for i, one in enumerate(people)]
+    lines.append(lines[-1].replace("case-1", "=wrong").replace(str(people[0]["age"]), "none", 1))
+    page.click(".tabs >> text=Many applicants")
+    file = {"name": "people.csv", "mimeType": "text/csv", "buffer": "\n".join(lines).encode()}
+    page.set_input_files("#file", file)
+    page.get_by_role("button", name="Answer 3 applicants").click()
+    page.wait_for_selector("#batch-results table")
+    assert text(page, "#batch-results p") == "3 applicants: 2 with a way to a yes, 1 not answered."
+    rows = [" ".join(row.inner_text().split()) for row in page.locator("#batch-results tbody tr").all()]
+    assert rows[0].startswith("case-0 no, ")
+    assert rows[2] == "=wrong age must be a whole number."
+    (job, *_) = odd_server.client.get("/jobs").json()["jobs"]
+    answers = [json.loads(line) for line in odd_server.client.get(f"{job['result']}").text.splitlines()]
+    with page.expect_download() as taken:
+        page.get_by_role("button", name="Take the results as CSV").click()
+    assert taken.value.suggested_filename == "people-ways.csv"
+    table = list(csv.DictReader(taken.value.path().read_text(encoding="utf-8").splitlines()))
+    ways = [way for answer in answers[:2] for way in answer["counterfactuals"]]
+    assert [line["changes"] for line in table[:-1]] == [" ".join(one["text"] for one in way["changes"]) for way in ways]
+    assert [float(line["cost"]) for line in table[:-1]] == [way["cost"]["total"] for way in ways]
+    assert (table[-1]["reference"], table[-1]["result"]) == ("'=wrong", "problem"), "no spreadsheet computes it"
+    # Later, the same results are found among the work that has ended.
+    page.reload()
+    page.click("#jobs button >> nth=0")
+    page.wait_for_selector("#batch-results table")
+    assert text(page, "#batch-results p") == "3 applicants: 2 with a way to a yes, 1 not answered."
 
 
 def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, start: Start, tmp_path: Path) -> None:

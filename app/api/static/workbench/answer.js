@@ -8,6 +8,7 @@ import { counted, formatDate, formatNumber, formatShort, inHundred } from "./for
 import { readyFutures } from "./future.js";
 import { storeForm } from "./ledger.js";
 import { followBounds } from "./plan.js";
+import { reasonsPart } from "./reasons.js";
 import { featureNamed } from "./state.js";
 import { changeList } from "./steps.js";
 import { waysParts } from "./ways.js";
@@ -32,8 +33,10 @@ export function showAnswer(answer, asked, actions) {
 
 /** @param {any} answer @param {Asked} asked @param {Actions} actions @returns {any[]} */
 function answerParts(answer, asked, actions) {
-  if (answer.status === "found") return [...waysParts(answer, actions.wish), storeForm(answer, asked)];
-  if (answer.status === "not_found") return notFoundParts(answer, actions);
+  const reasons = reasonsPart(answer.reasons);
+  if (answer.status === "found")
+    return [h("div.answered", {}, reasons, h("div.ways-part", {}, ...waysParts(answer, actions.wish))), storeForm(answer, asked)];
+  if (answer.status === "not_found") return [...notFoundParts(answer, actions), reasons];
   return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale([answer.factual.probability])];
 }
 

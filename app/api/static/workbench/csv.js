@@ -11,7 +11,8 @@ import { baseFeatures, derivedFeatures } from "./state.js";
 const REFERENCES = ["reference", "case", "id"];
 
 /** A cell: quoted, with doubled quotes inside, or up to the next separator or end of line. @param {string} separator */
-const cellPattern = (separator) => new RegExp(`(?:"((?:[^"]|"")*)"|([^${separator}\\r\\n]*))(${separator}|\\r?\\n|\\r|$)`, "y");
+const cellPattern = (separator) => 
+  new RegExp(`(?:"((?:[^"]|"")*)"|([^"${separator}\\r\\n][^${separator}\\r\\n]*)?)(${separator}|\\r?\\n|\\r|$)`, "y");
 
 /** The separator that the first line has most of. @param {string} text */
 function separatorOf(text) {
@@ -28,7 +29,7 @@ export function parseCells(text) {
   let line = /** @type {string[]} */ ([]);
   while (pattern.lastIndex < source.length) {
     const [, quoted, plain, end] = /** @type {RegExpExecArray} */ (pattern.exec(source) ?? unreadable(lines.length + 1));
-    line.push((quoted?.replaceAll('""', '"') ?? plain).trim());
+    line.push((quoted?.replaceAll('""', '"') ?? plain ?? "").trim());
     if (/^[\r\n]|^$/.test(end)) {
       lines.push(line);
       line = [];
@@ -40,7 +41,7 @@ export function parseCells(text) {
 
 /** @param {number} line @returns {never} */
 function unreadable(line) {
-  throw new SyntaxError(`Line ${line} has a quotation mark in a place where none can be.`);
+  throw new SyntaxError(`Line ${line} has a quotation mark that is not closed, or text after a closing one.`);
 }
 
 /** @param {string} text */

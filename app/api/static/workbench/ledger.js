@@ -11,6 +11,7 @@ import { chance } from "./decision.js";
 import { $, fill, h } from "./dom.js";
 import { formatDate } from "./format.js";
 import { submit } from "./jobs.js";
+import { letterForm } from "./letter.js";
 import { problemNote } from "./problem.js";
 import { fullName, state } from "./state.js";
 import { wayCards } from "./ways.js";
@@ -33,7 +34,8 @@ export function storeForm(answer, asked) {
   const form = h(
     "form.row",
     { id: "store" },
-    h("div.field", {}, h("label", { for: "store-as" }, "Store this answer under the reference"), reference),
+    h("h4", {}, "Store it, then send it as a letter"),
+    h("div.field", {}, h("label", { for: "store-as" }, "Reference of the case"), reference),
     h("button", {}, "Store"),
     place,
   );
@@ -55,13 +57,18 @@ export function storeForm(answer, asked) {
 /** @param {any} stored @param {boolean} same whether it is the answer on the page */
 const storedNote = ({ id }, same) =>
   h(
-    "p.note",
+    "div.note",
     { role: "status" },
-    same ? "Stored as " : "The service gave a different answer this time, not the one above. It is stored as ",
-    h("code", {}, id),
-    ". You can find it under ",
-    h("a", { href: "#promises" }, "Promises"),
-    ", and check it against other versions of the model.",
+    h(
+      "p",
+      {},
+      same ? "Stored as " : "The service gave a different answer this time, not the one above. It is stored as ",
+      h("code", {}, id),
+      ". You can find it under ",
+      h("a", { href: "#promises" }, "Promises"),
+      ", and check it against other versions of the model.",
+    ),
+    letterForm(id),
   );
 
 /** Show the stored answers with the reference that is typed in. */
@@ -97,6 +104,7 @@ function storedItem(stored) {
       h("code", {}, id),
     ),
     status === "found" && storedActions(stored, result),
+    status !== "already_favourable" && letterForm(id),
     result,
   );
 }

@@ -32,7 +32,7 @@ const question = () => ({
 });
 
 /** The body of `POST /recourse`. */
-export const recourseRequest = () => ({ ...question(), ...wanted() });
+export const recourseRequest = () => ({ ...question(), ...wanted(), reasons: true });
 
 /** The first line of `POST /recourse/batch`; limits and wishes are of one person. @param {boolean} store */
 export const batchRequest = (store) => ({ ...common(), ...wanted(), store });

@@ -65,7 +65,7 @@ function differenceText(way, before) {
   const k = shared.indexOf(Math.max(...shared));
   const added = labels(own.filter((name) => !others[k].includes(name)));
   const left = labels(others[k].filter((name) => !own.includes(name)));
-  if (shared[k] === 0) return "Changes nothing that the ways before it change";
+  if (shared[k] === 0) return `Nothing in common with ${before.length === 1 ? "way 1" : "the ways before"}`;
   if (added && left) return `Unlike way ${k + 1}: ${added}, not ${left}`;
   if (added) return `As way ${k + 1}, and ${added}`;
   return left ? `As way ${k + 1}, without ${left}` : `As way ${k + 1}, to other values`;
