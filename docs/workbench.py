@@ -1,7 +1,7 @@
 """Takes the pictures of the workbench that the README shows, `docs/workbench*.png`: `make screenshots`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.browser import Open
@@ -28,12 +28,10 @@ def take(open_page: "Open", folder: Path) -> list[str]:
     page.click("#draw")
     page.wait_for_selector("#curve svg")
     page.evaluate("() => { document.activeElement.blur(); scrollTo(0, 0); }")
-    return [_taken(page, folder / "workbench.png"), _taken(page.locator("#frontier"), folder / "workbench-frontier.png")]
-
-
-def _taken(shown: Any, path: Path) -> str:
-    shown.screenshot(path=path)
-    return path.name
+    pictures = {"workbench.png": page, "workbench-frontier.png": page.locator("#frontier")}
+    for name, shown in pictures.items():
+        shown.screenshot(path=folder / name)
+    return list(pictures)
 
 
 def main() -> None:

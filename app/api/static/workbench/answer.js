@@ -11,7 +11,7 @@ import { followBounds } from "./plan.js";
 import { reasonsPart } from "./reasons.js";
 import { featureNamed } from "./state.js";
 import { changeList } from "./steps.js";
-import { waysParts } from "./ways.js";
+import { waysParts, waysTitle } from "./ways.js";
 
 /** @import { Asked, Relaxation, Wish } from "./types.d.ts" */
 
@@ -35,7 +35,11 @@ export function showAnswer(answer, asked, actions) {
 function answerParts(answer, asked, actions) {
   const reasons = reasonsPart(answer.reasons);
   if (answer.status === "found")
-    return [h("div.answered", {}, reasons, h("div.ways-part", {}, ...waysParts(answer, actions.wish))), storeForm(answer, asked)];
+    return [
+      ...waysTitle(answer),
+      h("div.answered", {}, reasons, h("div.ways-part", {}, ...waysParts(answer, actions.wish))),
+      storeForm(answer, asked),
+    ];
   if (answer.status === "not_found") return [...notFoundParts(answer, actions), reasons];
   return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale([answer.factual.probability])];
 }

@@ -22,16 +22,20 @@ export function wayCards(answer, onWish = null) {
   return h("div.cards", {}, ...ways.map(cardOf));
 }
 
-/** @param {any} answer with counterfactuals @param {(wish: Wish) => void} onWish */
-export function waysParts(answer, onWish) {
-  const ways = ordered(answer);
+/** What was found, as a title. @param {any} answer with counterfactuals */
+export function waysTitle({ counterfactuals: ways }) {
+  const several = ways.length > 1;
   return [
-    h("h3", {}, ways.length === 1 ? `${changeCount(ways[0].changes)} to a yes` : `${counted(ways.length, "way")} to a yes`),
-    h("p.hint", {}, ways.length === 1 ? "" : "Each is enough by itself. ", "The model itself has confirmed what is shown."),
-    wayCards(answer, onWish),
-    answer.plan && planBounds(answer.plan, ways),
+    h("h3", {}, several ? `${counted(ways.length, "way")} to a yes` : `${changeCount(ways[0].changes)} to a yes`),
+    h("p.hint", {}, several && "Each is enough by itself. ", "The model itself has confirmed what is shown."),
   ];
 }
+
+/** @param {any} answer with counterfactuals @param {(wish: Wish) => void} onWish */
+export const waysParts = (answer, onWish) => [
+  wayCards(answer, onWish),
+  answer.plan && planBounds(answer.plan, ordered(answer)),
+];
 
 /**
  * @param {any} way @param {any[]} before those that are shown before it
