@@ -10,7 +10,7 @@ import pytest
 
 from app.registry.registry import Registry
 from tests.api.odd_model import BROODS
-from tests.browser import Open, ask, text, workbench_of
+from tests.browser import Open, ask, text, violations, workbench_of
 from tests.forks import forks
 from tests.jobs.conftest import Start, StartWorker, starting
 from tests.jobs.serving import Server
@@ -58,7 +58,7 @@ def test_work_under_way_is_cancelled_at_a_click(workbench: Open, odd_server: Ser
 
 
 def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Open, odd_server: Server) -> None:
-    page = workbench(accept_downloads=True)
+    page = workbench(bypass_csp=True, reduced_motion="reduce")
     choose(page, "loan")
     schema = odd_server.client.get("/models/loan/schema").json()
     people = [{**schema["sample"]}, {**schema["sample"]}]
@@ -72,6 +72,7 @@ def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Op
     page.get_by_role("button", name="Answer 3 applicants").click()
     page.wait_for_selector("#batch-results table")
     assert text(page, "#batch-results p") == "3 applicants: 2 with a way to a yes, 1 not answered."
+    assert violations(page) == []
     rows = [" ".join(row.inner_text().split()) for row in page.locator("#batch-results tbody tr").all()]
     assert rows[0].startswith("case-0 no, ")
     assert rows[2] == "=wrong age must be a whole number."

@@ -41,7 +41,7 @@ function answerParts(answer, asked, actions) {
       storeForm(answer, asked),
     ];
   if (answer.status === "not_found") return [...notFoundParts(answer, actions), reasons];
-  return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale([answer.factual.probability])];
+  return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale(answer.factual.probability)];
 }
 
 /** @param {any} answer @param {Actions} actions */
@@ -100,14 +100,14 @@ const nearestParts = (nearest) =>
     h("h4", {}, "The closest record that was tried"),
     changeList(nearest.changes),
     h("p.hint", {}, shortfallText(nearest)),
-    nearest.future &&
-      h("dl.certificate", {}, ...futureEntry(nearest.future, readyFutures()?.agreement ?? null)),
+    nearest.future && h("dl.certificate", {}, ...futureEntry(nearest.future, readyFutures()?.agreement ?? null)),
   );
 
 /** What the closest record lacks. @param {any} nearest */
 function shortfallText({ favourable, future, ...decision }) {
   if (!favourable) return `The model still says no: ${chance({ favourable, ...decision })}.`;
-  if (future && future.asked !== null) return "The model accepts this record, but it is less robust than was asked for.";
+  if (future && future.asked !== null)
+    return "The model accepts this record, but it is less robust than was asked for.";
   return "The model accepts this record, but it does not meet the method’s own requirement.";
 }
 

@@ -11,7 +11,9 @@ import { fullName, state } from "./state.js";
 
 /** Offer every version of every model. */
 export function offerVersions() {
-  const options = state.models.map((m) => h("option", { value: fullName(m) }, `${readable(versionText(m))} of ${m.title}`));
+  const options = state.models.map((m) =>
+    h("option", { value: fullName(m) }, `${readable(versionText(m))} of ${m.title}`),
+  );
   fill("candidate", ...options);
 }
 

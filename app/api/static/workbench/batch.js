@@ -62,22 +62,42 @@ const columnEntry = (feature) => {
 };
 
 const referenceHint = () =>
-  h("p.hint", {}, "The first line names the columns, in any order. A column ", h("code", {}, "reference"), " is returned as it is.");
+  h(
+    "p.hint",
+    {},
+    "The first line names the columns, in any order. A column ",
+    h("code", {}, "reference"),
+    " is returned as it is.",
+  );
 
 /** @param {string} name @param {FileRecords} read */
 function fileParts(name, { rows, faults, unused }) {
   const lines = new Set(faults.map(({ line }) => line)).size;
   const store = h("input", { type: "checkbox" });
-  const start = h("button.primary", { type: "button", id: "start-batch" }, `Answer ${counted(rows.length, "applicant")}`);
+  const start = h(
+    "button.primary",
+    { type: "button", id: "start-batch" },
+    `Answer ${counted(rows.length, "applicant")}`,
+  );
   start.onclick = () => run(name, rows, store.checked, start);
   const more = faults.length - MOST_FAULTS;
   return [
-    h("p", { role: "status" }, h("b", {}, name), `: ${counted(rows.length, "applicant")}. `, faults.length === 0 && "Every value fits the model."),
+    h(
+      "p",
+      { role: "status" },
+      h("b", {}, name),
+      `: ${counted(rows.length, "applicant")}. `,
+      faults.length === 0 && "Every value fits the model.",
+    ),
     faults.length > 0 &&
       h(
         "div.note.warn",
         {},
-        h("p", {}, `${counted(lines, "line has a value", "lines have values")} that the model does not take. Such lines are not answered:`),
+        h(
+          "p",
+          {},
+          `${counted(lines, "line has a value", "lines have values")} that the model does not take. Such lines are not answered:`,
+        ),
         h("ul", {}, ...faults.slice(0, MOST_FAULTS).map(({ line, text }) => h("li", {}, `Line ${line}: ${text}.`))),
         more > 0 && h("p.hint", {}, `And ${counted(more, "other fault")}.`),
       ),
@@ -140,7 +160,10 @@ export async function listJobs() {
   try {
     const { jobs } = await fetchJson("jobs");
     const items = jobs.slice(0, MOST_JOBS).map(jobItem);
-    fill("jobs", items.length > 0 ? h("ul.cases", {}, ...items) : h("p.hint", {}, "No work yet: what takes long is listed here."));
+    fill(
+      "jobs",
+      items.length > 0 ? h("ul.cases", {}, ...items) : h("p.hint", {}, "No work yet: what takes long is listed here."),
+    );
   } catch (problem) {
     fill("jobs", problemNote(problem));
   }
@@ -167,4 +190,8 @@ function jobItem(job) {
   );
 }
 
-const STATUSES = /** @type {Record<string, string>} */ ({ succeeded: "Done", failed: "Failed", cancelled: "Cancelled" });
+const STATUSES = /** @type {Record<string, string>} */ ({
+  succeeded: "Done",
+  failed: "Failed",
+  cancelled: "Cancelled",
+});

@@ -11,7 +11,10 @@ const MOST_SHOWN = 200;
 
 /** @param {string} text the lines of a job's result @param {string} name of the files, without ending @returns {Node[]} */
 export function batchResults(text, name) {
-  const answers = text.trim().split("\n").map((line) => JSON.parse(line));
+  const answers = text
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
   return [
     h("p", { role: "status" }, summary(answers)),
     h(
@@ -80,7 +83,12 @@ function row(answer, i) {
     "tr",
     {},
     h("th", { scope: "row" }, reference ?? `Line ${i + 2}`),
-    h("td", {}, factual && outcome(factual.favourable), factual?.probability != null && `, ${inHundred(factual.probability)}`),
+    h(
+      "td",
+      {},
+      factual && outcome(factual.favourable),
+      factual?.probability != null && `, ${inHundred(factual.probability)}`,
+    ),
     h("td", {}, ...(way ? changes(way, others.length) : [withoutWay(answer)])),
     h("td", {}, then && chance(then)),
     h("td", {}, future && countOf(future.probability, future.models)),
@@ -88,23 +96,26 @@ function row(answer, i) {
 }
 
 /** @param {any} way @param {number} more ways that are only in the files */
-const changes = (way, more) => [
-  h("ul.plain", {}, ...way.changes.map((/** @type {any} */ { text }) => h("li", {}, text))),
-  more > 0 && h("span.hint", {}, `and ${counted(more, "other way")}, in the files`),
-].filter(Boolean);
+const changes = (way, more) =>
+  [
+    h("ul.plain", {}, ...way.changes.map((/** @type {any} */ { text }) => h("li", {}, text))),
+    more > 0 && h("span.hint", {}, `and ${counted(more, "other way")}, in the files`),
+  ].filter(Boolean);
 
 /** Why there is nothing to change. @param {any} answer */
 function withoutWay(answer) {
   if (resultOf(answer) === "already_favourable") return "Nothing needs to change.";
   if (resultOf(answer) === "not_found") return answer.detail;
-  const faults = (answer.errors ?? []).map((/** @type {any} */ { pointer, detail }) => `${pointer.split("/").at(-1)} ${detail}`);
+  const faults = (answer.errors ?? []).map(
+    (/** @type {any} */ { pointer, detail }) => `${pointer.split("/").at(-1)} ${detail}`,
+  );
   return faults.length > 0 ? `${faults.join("; ")}.` : answer.detail;
 }
 
 const COLUMNS = [
   "line", "reference", "result", "probability_now", "way", "changes", "probability_then", "retrained_models_yes", "cost",
   "takes_months", "detail",
-]; // prettier-ignore
+];
 
 /** One line for each way, and for each applicant without one. @param {any[]} answers */
 function csvOf(answers) {

@@ -131,13 +131,7 @@ function reportEntry(report) {
  */
 const entry = (term, share, text, source, drawn = {}) => [
   h("dt", {}, term),
-  h(
-    "dd",
-    {},
-    shareBar(Math.max(0, share), drawn),
-    text,
-    source && h("small.hint", {}, ` ${source}`),
-  ),
+  h("dd", {}, shareBar(Math.max(0, share), drawn), text, source && h("small.hint", {}, ` ${source}`)),
 ];
 
 /**

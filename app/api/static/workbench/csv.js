@@ -11,7 +11,7 @@ import { baseFeatures, derivedFeatures } from "./state.js";
 const REFERENCES = ["reference", "case", "id"];
 
 /** A cell: quoted, with doubled quotes inside, or up to the next separator or end of line. @param {string} separator */
-const cellPattern = (separator) => 
+const cellPattern = (separator) =>
   new RegExp(`(?:"((?:[^"]|"")*)"|([^"${separator}\\r\\n][^${separator}\\r\\n]*)?)(${separator}|\\r?\\n|\\r|$)`, "y");
 
 /** The separator that the first line has most of. @param {string} text */
@@ -28,7 +28,9 @@ export function parseCells(text) {
   const lines = [];
   let line = /** @type {string[]} */ ([]);
   while (pattern.lastIndex < source.length) {
-    const [, quoted, plain, end] = /** @type {RegExpExecArray} */ (pattern.exec(source) ?? unreadable(lines.length + 1));
+    const [, quoted, plain, end] = /** @type {RegExpExecArray} */ (
+      pattern.exec(source) ?? unreadable(lines.length + 1)
+    );
     line.push((quoted?.replaceAll('""', '"') ?? plain ?? "").trim());
     if (/^[\r\n]|^$/.test(end)) {
       lines.push(line);
@@ -56,7 +58,8 @@ export function readRecords(text) {
   const [header, ...lines] = parseCells(text);
   if (!header) throw new SyntaxError("The file is empty.");
   const names = header.map(key);
-  const place = ({ name, label }) => names.findIndex((one) => one === key(name) || one === key(label));
+  const place = (/** @type {Feature} */ { name, label }) =>
+    names.findIndex((one) => one === key(name) || one === key(label));
   const features = baseFeatures().map((feature) => ({ feature, at: place(feature) }));
   const lacking = features.filter(({ at }) => at < 0).map(({ feature }) => feature.name);
   if (lacking.length > 0) throw new SyntaxError(`The first line lacks these columns: ${lacking.join(", ")}.`);
@@ -97,7 +100,9 @@ function faultOf(feature, value) {
   if (value === null) return feature.missing ? "" : EMPTY;
   if (feature.categories) {
     const levels = feature.categories.map((level) => formatValue(feature, level));
-    return feature.categories.includes(/** @type {any} */ (value)) ? "" : `is “${value}”, and must be one of: ${levels.join(", ")}`;
+    return feature.categories.includes(/** @type {any} */ (value))
+      ? ""
+      : `is “${value}”, and must be one of: ${levels.join(", ")}`;
   }
   if (typeof value !== "number") return `is “${value}”, and must be a number`;
   return meaningOf(feature, value) === undefined ? valueFault(feature, value) : "";

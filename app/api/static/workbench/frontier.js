@@ -147,7 +147,13 @@ function table({ points, parameter, chosen }) {
   return h(
     "div.scroll",
     { tabindex: 0, role: "region", "aria-label": "The curve as a table" },
-    h("table", {}, h("caption.unseen", {}, "Effort against how sure the yes is"), h("thead", {}, head), h("tbody", {}, ...rows)),
+    h(
+      "table",
+      {},
+      h("caption.unseen", {}, "Effort against how sure the yes is"),
+      h("thead", {}, head),
+      h("tbody", {}, ...rows),
+    ),
   );
 }
 

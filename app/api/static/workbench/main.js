@@ -145,7 +145,10 @@ function listen() {
   followViews(showView);
   $("forget").onclick = forgetKey;
   $("forget").hidden = !storedKey();
-  addEventListener("resize", debounce(() => (drawFrontier(), drawCalibration()), 200));
+  addEventListener(
+    "resize",
+    debounce(() => (drawFrontier(), drawCalibration()), 200),
+  );
 }
 
 /** Offer the models in use; the newest version of the first one is chosen. @param {Model[]} active */

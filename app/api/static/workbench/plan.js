@@ -17,12 +17,7 @@ export function planBounds({ validity: { lower, upper, exact, future } }, member
     h("p", {}, h("b", {}, "All ways together")),
     future && futurePart(future, members.length),
     lower !== null &&
-      h(
-        "details.specialists",
-        {},
-        h("summary", {}, "For specialists"),
-        boundPart({ lower, upper, exact }, members),
-      ),
+      h("details.specialists", {}, h("summary", {}, "For specialists"), boundPart({ lower, upper, exact }, members)),
     h("div", { id: "bounds-job" }),
   );
 }

@@ -30,7 +30,13 @@ export function path({ changes, steps, validity }, factual, onWish = null) {
     "div.path",
     { style: at === null ? {} : { "--at": `${100 * at}%` } },
     factual.probability !== null && start(factual, at),
-    h("ol.changes", {}, ...order.map((change, i) => item(change, after[i]?.decision, before[i], onWish))),
+    h(
+      "ol.changes",
+      {},
+      ...order.map((/** @type {any} */ change, /** @type {number} */ i) =>
+        item(change, after[i]?.decision, before[i], onWish),
+      ),
+    ),
     ...(after.length === 0 ? ending(validity.current, factual) : []),
     ...changes.filter(passes).map((/** @type {any} */ { text }) => h("p.hint", {}, `By itself: ${text}`)),
   );
@@ -93,6 +99,11 @@ const ending = (decision, before) => [
 function rail(before, after) {
   const [from, to] = [before.probability, after.probability];
   const [low, high] = [Math.min(from, to), Math.max(from, to)];
-  const style = { "--from": `${100 * low}%`, "--to": `${100 * high}%`, "--start": `${100 * from}%`, "--end": `${100 * to}%` };
+  const style = {
+    "--from": `${100 * low}%`,
+    "--to": `${100 * high}%`,
+    "--start": `${100 * from}%`,
+    "--end": `${100 * to}%`,
+  };
   return h(after.favourable ? "span.rail.yes" : "span.rail", { "aria-hidden": "true", style }, h("i"), h("b"));
 }

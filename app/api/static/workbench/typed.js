@@ -32,12 +32,18 @@ export function checkTyped(input) {
 
 /** The typed numbers with a fault, apart from the applicant's. @returns {any[]} */
 export const faultyTyped = () =>
-  [...document.querySelectorAll("#view-one [type=number][aria-invalid=true]")].filter((input) => !input.closest("#fields"));
+  [...document.querySelectorAll("#view-one [type=number][aria-invalid=true]")].filter(
+    (input) => !input.closest("#fields"),
+  );
 
 /** Check every number as it is typed. */
 export function watchTyped() {
-  addEventListener("input", ({ target }) => {
-    const input = /** @type {any} */ (target);
-    if (input.type === "number" && !input.closest("#fields")) checkTyped(input);
-  }, { capture: true });
+  addEventListener(
+    "input",
+    ({ target }) => {
+      const input = /** @type {any} */ (target);
+      if (input.type === "number" && !input.closest("#fields")) checkTyped(input);
+    },
+    { capture: true },
+  );
 }

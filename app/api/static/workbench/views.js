@@ -24,6 +24,7 @@ export function followViews(onShow) {
       if (tab.getAttribute("href") === `#${name}`) tab.setAttribute("aria-current", "page");
       else tab.removeAttribute("aria-current");
     }
+    /** @type {any} */ (document.querySelector(".skip")).hidden = name !== VIEWS[0];
     if (!changed) return;
     scrollTo(0, 0);
     $(`title-${name}`).focus({ preventScroll: true });

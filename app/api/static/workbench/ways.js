@@ -18,7 +18,8 @@ function ordered({ method, counterfactuals }) {
 /** @param {any} answer with counterfactuals @param {((wish: Wish) => void) | null} onWish null for no such buttons */
 export function wayCards(answer, onWish = null) {
   const ways = ordered(answer);
-  const cardOf = (/** @type {any} */ way, /** @type {number} */ i) => card(way, ways.slice(0, i), answer.factual, onWish);
+  const cardOf = (/** @type {any} */ way, /** @type {number} */ i) =>
+    card(way, ways.slice(0, i), answer.factual, onWish);
   return h("div.cards", {}, ...ways.map(cardOf));
 }
 
@@ -48,7 +49,11 @@ function card(way, before, factual, onWish) {
     "article.card",
     { "aria-labelledby": id, style: { "--order": String(number) } },
     h("h4.part", { id }, `Way ${number} `, effort(way, before)),
-    h("p.part.apart", {}, `${changeCount(way.changes)}${before.length === 0 ? "" : `. ${differenceText(way, before)}`}`),
+    h(
+      "p.part.apart",
+      {},
+      `${changeCount(way.changes)}${before.length === 0 ? "" : `. ${differenceText(way, before)}`}`,
+    ),
     ...wayParts(way, factual, onWish),
   );
 }
