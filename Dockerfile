@@ -13,7 +13,7 @@ RUN if [ -n "${TORCH_INDEX_URL}" ]; then pip install --index-url "${TORCH_INDEX_
 # The dependencies need the package's name and version, not its code.
 COPY pyproject.toml README.md LICENSE ./
 COPY app/__init__.py app/
-RUN pip install -c constraints.txt ".[torch,sklearn,xgboost,onnx]"
+RUN pip install -c constraints.txt ".[torch,sklearn,xgboost,onnx,reference]"
 COPY app app
 RUN pip install --no-deps --force-reinstall .
 

@@ -1,4 +1,4 @@
-# make run: install, start the service with the demo model, ask it one recourse, go on serving.
+# make run: install what the demo needs, start the service with the demo model, ask it one recourse, go on serving.
 # make test: install, run the tests that do not take long. The other targets are for people who change the code.
 
 PYTHON ?=
@@ -9,14 +9,16 @@ ARGS ?=
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+# What the demo model needs, without PyTorch, scikit-learn, boosted trees and ONNX.
+LIGHT := .venv/.installed-light
 TORCH := torch==2.13.0
 
 .PHONY: help setup run test check linters run-time-types openapi screenshots bench test-image lock clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make setup       install into .venv"
-	@echo "make run         install, start the service with the demo model and ask it one recourse"
+	@echo "make setup       install all model formats and the tools for development into .venv"
+	@echo "make run         install what the demo needs, start the service and ask it one recourse"
 	@echo "make test        install and run the tests; what takes long is left out"
 	@echo "make check       linters, types, import floors, then all tests, as in continuous integration"
 	@echo "make openapi     write openapi.json"
@@ -28,28 +30,40 @@ help:
 
 setup: $(STAMP)
 
+define VENV
+@python=; for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
+	then python="$$candidate"; break; fi; \
+done; \
+if [ -z "$$python" ]; then \
+	echo "recourse needs Python 3.11, 3.12 or 3.13; python3 is $$(python3 -V 2>&1). Install one of them," >&2; \
+	echo "or say where it is: make $(or $(MAKECMDGOALS),setup) PYTHON=/path/to/python3.12" >&2; exit 1; \
+fi; \
+if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	echo "$$python cannot make virtual environments. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; \
+	exit 1; \
+fi; \
+if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then "$$python" -m venv --clear .venv; fi
+endef
+
+PIP = $(BIN)/pip install --disable-pip-version-check
+
 $(STAMP): pyproject.toml constraints.txt
-	@python=; for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
-		if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
-		then python="$$candidate"; break; fi; \
-	done; \
-	if [ -z "$$python" ]; then \
-		echo "recourse needs Python 3.11, 3.12 or 3.13; python3 is $$(python3 -V 2>&1). Install one of them," >&2; \
-		echo "or say where it is: make $(or $(MAKECMDGOALS),setup) PYTHON=/path/to/python3.12" >&2; exit 1; \
-	fi; \
-	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
-		echo "$$python cannot make virtual environments. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; \
-		exit 1; \
-	fi; \
-	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then "$$python" -m venv --clear .venv; fi
-	@echo "Installing into .venv; the first time takes some minutes."
+	$(VENV)
+	@echo "Installing all model formats and the tools for development into .venv: 2.4 GB, a few minutes."
 	@$(BIN)/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null \
-		|| $(BIN)/pip install -q --disable-pip-version-check \
-			$(if $(TORCH_INDEX_URL),--index-url "$(TORCH_INDEX_URL)",-c constraints.txt) $(TORCH)
-	@$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[torch,sklearn,xgboost,lightgbm,onnx,dev]"
+		|| $(PIP) $(if $(TORCH_INDEX_URL),--index-url "$(TORCH_INDEX_URL)",-c constraints.txt) $(TORCH)
+	@$(PIP) -c constraints.txt -e ".[torch,sklearn,xgboost,lightgbm,onnx,reference,dev]"
 	@touch $@
 
-run: $(STAMP)
+$(LIGHT): pyproject.toml constraints.txt
+	$(VENV)
+	@echo "Installing what the demo needs into .venv: 0.4 GB, about a minute. 'make setup' adds the other model formats."
+	@$(PIP) -c constraints.txt -e ".[demo]"
+	@touch $@
+
+# An environment with everything has what the demo needs.
+run: $(if $(wildcard $(STAMP)),$(STAMP),$(LIGHT))
 	$(BIN)/recourse demo
 
 # Tests start a hundred processes, and none of them shall compile again what the first one has compiled.

@@ -20,6 +20,7 @@ from benchmarks import (
     pipelines,
     plans,
     records,
+    rules,
     tables,
     ways,
 )
@@ -42,6 +43,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "http": http.table,
     "batch": batch.table,
     "records": records.table,
+    "rules": rules.table,
     "ways": ways.table,
     "pipelines": pipelines.table,
     **future_models.TABLES,

@@ -4,6 +4,7 @@ Building and starting the container takes minutes; `make test-image` does it.
 """
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -82,20 +83,51 @@ def test_the_readme_asks_what_the_interactive_documentation_asks() -> None:
 
 
 @pytest.mark.slow
-def test_a_model_is_trained_and_registered_as_the_readme_says(tmp_path: Path) -> None:
-    commands = [command for command in COMMANDS if command.startswith(".venv/bin/")]
+def test_another_version_is_trained_and_breaks_promises_as_the_readme_says(demo: Running, tmp_path: Path) -> None:
+    first = Registry(ROOT / "models_store").find("consumer-loan").load().reference
+    for row_raw in first.rows_raw[first.scores < 0.0][:20]:
+        question = {"model": "consumer-loan", "applicant": first.space.record(row_raw)}
+        assert httpx.post(f"{demo.url}/recourse", json=question, timeout=30).is_success
+    *commands, verify = [shlex.split(command) for command in COMMANDS if command.startswith(".venv/bin/")]
     shutil.copytree(ROOT / "models_store", tmp_path / "models_store")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    for command in commands:
-        program, *arguments = shlex.split(command)
+    environment = os.environ | {"RECOURSE_STATE_DIR": str(demo.service.settings.state_dir)}
+
+    def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         # The programs of this environment, wherever it is.
-        run = [str(Path(sys.executable).parent / Path(program).name), *arguments]
-        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "consumer-loan@2" in done.stdout
-    assert [model.name for model in Registry(tmp_path / "models_store").list()] == [
-        "consumer-loan@1",
-        "consumer-loan@2",
-    ]
+        program = str(Path(sys.executable).parent / Path(program).name)
+        return subprocess.run(
+            [program, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    for command in commands:
+        assert run(*command).returncode == 0
+    audited = run(*verify)
+    assert audited.returncode == 1, audited.stderr
+    found = json.loads(audited.stdout)
+    assert found["model"]["version"] == "2"
+    assert found["broken"] > 0
+    assert found["still_valid"] > 0
+
+
+@pytest.mark.slow
+def test_the_demo_needs_only_its_extra() -> None:
+    """None of what `make run` leaves out is imported."""
+    left_out = ("torch", "sklearn", "joblib", "pandas", "xgboost", "lightgbm", "onnx", "onnxruntime", "cvxpy")
+    check = (
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name in {left_out!r}: raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        "from app.registry.registry import Registry\n"
+        "model = Registry('models_store').find('consumer-loan').load()\n"
+        "print(model.black_box.score_raw(model.reference.rows_raw[:1]))"
+    )
+    done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    extras = PROJECT["optional-dependencies"]
+    assert set(extras["demo"]) <= set(extras["torch"])
 
 
 def test_every_command_of_the_readme_is_tried() -> None:

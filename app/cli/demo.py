@@ -2,6 +2,7 @@
 
 import _thread
 import json
+import os
 import shlex
 import socket
 import threading
@@ -28,12 +29,19 @@ POLL_S = 0.25
 
 
 def demo(host: HostOption = None, port: PortOption = None) -> None:
-    """Start the service, send one example request, keep serving."""
+    """Start the service, send one example request, keep serving.
+
+    The log is quiet, unless RECOURSE_LOG_LEVEL says otherwise.
+    """
+    from app.compute.child import LOG_LEVEL
+
+    os.environ.setdefault(LOG_LEVEL, "warning")  # child processes inherit it
     settings = read_settings(host=host, port=port)
     refuse_taken(settings)
     _refuse_missing_demo(settings)
     if settings.port == 0:
         settings = settings.model_copy(update={"port": _free_port(settings.host)})
+    typer.echo("Starting the service with the demo model…")
     from app.main import serve as run
 
     question = _Question(_url(settings))
@@ -94,9 +102,9 @@ class _Question:
         described = client.get(f"/models/{DEMO_MODEL}/schema")
         if described.status_code == httpx.codes.UNAUTHORIZED:
             return f"\nThis service requires an API key, so the demo sends no request.{_pages(self.url)}"
-        schema = _json(described)
+        schema, model = _json(described), _json(client.get(f"/models/{DEMO_MODEL}"))
         body = {"model": DEMO_MODEL, "applicant": schema["sample"]}
-        return _summary(self.url, body, _json(client.post("/recourse", json=body)))
+        return _summary(self.url, schema, model["threshold"], body, _json(client.post("/recourse", json=body)))
 
     def _wait(self, client: "httpx.Client") -> None:
         import httpx
@@ -121,15 +129,23 @@ def _json(response: "httpx.Response") -> Any:
     raise CommandError(f"The demo failed: {response.request.url} answered {response.status_code}: {response.text}")
 
 
-def _summary(url: str, body: dict[str, Any], answer: dict[str, Any]) -> str:
+def _summary(url: str, schema: dict[str, Any], threshold: float, body: dict[str, Any], answer: dict[str, Any]) -> str:
     """The answer as text, and a command that repeats the request."""
     factual, found = answer["factual"], answer["counterfactuals"]
-    lines = ["", f"{answer['model']['id']} decides on this applicant:"]
-    lines += [f"    {name:<20}{value}" for name, value in body["applicant"].items()]
+    lines = [
+        "",
+        f"{answer['model']['id']} says yes from a probability of {threshold:.0%}. It decides on this applicant:",
+    ]
+    labels = {feature["name"]: feature["label"] for feature in schema["features"]}
+    width = 2 + max(map(len, labels.values()))
+    lines += [f"    {labels[name]:<{width}}{_value(value)}" for name, value in body["applicant"].items()]
     lines += ["", f"Decision: {_decision(factual)}."]
     for counterfactual in found:
         lines += ["", f"Decision after these changes: {_decision(counterfactual['validity']['current'])}."]
         lines += [f"    {change['text']}" for change in counterfactual["changes"]]
+        if future := counterfactual["validity"]["future"]:
+            accepting = round(future["probability"] * future["models"])
+            lines += [f"{accepting} of {future['models']} retrained models accept that, too."]
     if not found and answer["detail"]:
         lines += [answer["detail"]]
     curl = f"curl -s {url}/recourse -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
@@ -139,7 +155,11 @@ def _summary(url: str, body: dict[str, Any], answer: dict[str, Any]) -> str:
 
 def _pages(url: str) -> str:
     """Where to go next."""
-    return "\n".join(["", "", f"As a page: {url}/workbench", f"Every request: {url}/docs", "Stop with Ctrl-C.", ""])
+    return "\n".join(["", "", f"Open the page: {url}/workbench", f"Every request: {url}/docs", "Stop with Ctrl-C.", ""])
+
+
+def _value(value: Any) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _decision(decision: dict[str, Any]) -> str:

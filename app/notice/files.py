@@ -20,6 +20,7 @@ from app.notice.markup import to_html, to_text
 from app.notice.template import Template
 from app.registry.form_sentences import sentence_of
 from app.registry.safe_yaml import read_yaml
+from app.settings import Settings
 
 SHIPPED = files("app.notice") / "templates"
 CSS = "letter.css"
@@ -35,6 +36,11 @@ class Templates:
     letters: Mapping[str, Template]
     languages: Mapping[str, Language]
     css: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Templates":
+        """Those of the settings. Errors as `read`."""
+        return cls.read(settings.notice_regime, settings.notice_dir, settings.notice_language)
 
     @classmethod
     def read(cls, regime: str, directory: Path | None, default: str) -> "Templates":
@@ -114,7 +120,7 @@ def _language(tag: str, text: str) -> Language:
             raise TemplateFaulty(f"{name} must be a mapping of names to values.")
         return TypeAdapter(Language).validate_python({**data, "tag": tag})
     except ValidationError as error:
-        first = error.errors()[0]
-        raise TemplateFaulty(f"{name}: {'.'.join(map(str, first['loc']))} {sentence_of(first)}.") from error
+        faults = [f"{'.'.join(map(str, fault['loc']))} {sentence_of(fault)}" for fault in error.errors()]
+        raise TemplateFaulty(f"{name}: {'; '.join(faults)}.") from error
     except ValueError as error:
         raise TemplateFaulty(f"{name}: {error}.") from error

@@ -78,8 +78,13 @@ ANNUAL_RATE = 0.08
 """Interest that the affordability of an instalment is judged with."""
 
 
-def applicants(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Raw rows ``(n, 12)`` as `FEATURES` describes them, and ``(n,)`` whether each repays (1) or defaults (0)."""
+def applicants(n: int, seed: int, year: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Raw rows ``(n, 12)`` as `FEATURES` describes them, and ``(n,)`` whether each repays (1) or defaults (0).
+
+    Parameters
+    ----------
+    year : years after those of the demo model; from each to the next fewer people without savings repay
+    """
     rng = np.random.default_rng(seed)
     careful, skill = rng.standard_normal(n), rng.standard_normal(n)
 
@@ -111,8 +116,14 @@ def applicants(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rows_raw = np.column_stack(
         [age, income, debt, utilisation, late, amount, term, employment, savings, housing, purpose, guarantor]
     ).astype(float)
-    chance = _sigmoid(default_logit(rows_raw) + 0.6 * rng.standard_normal(n))
+    chance = _sigmoid(default_logit(rows_raw) + year * downturn(rows_raw) + 0.6 * rng.standard_normal(n))
     return rows_raw, (rng.random(n) >= chance).astype(int)
+
+
+def downturn(rows_raw: np.ndarray) -> np.ndarray:
+    """What a year of rising prices adds to the log-odds of default, (n,): most for those without savings."""
+    savings = rows_raw[:, [feature.name for feature in FEATURES].index("savings")]
+    return np.asarray(0.5 * np.maximum(2.0 - savings, 0.0))
 
 
 def default_logit(rows_raw: np.ndarray) -> np.ndarray:

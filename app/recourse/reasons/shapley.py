@@ -31,8 +31,8 @@ WALKS = 2
 """Orders for each record; each is walked in both directions."""
 MOST_ROWS = 20_000
 """Rows of all walks, which fewer records keep to where there are many features."""
-CALL_ROWS = 5_000
-"""Rows in one call."""
+CALL_ROWS, ADDITIVE_ROWS = 5_000, 50_000
+"""Rows in one call; of a scorecard, which is fast."""
 REMOTE_SHARE = 4
 """A remote model is sent at most this part of its budget, in one call."""
 LEAST_RECORDS = 8
@@ -85,13 +85,13 @@ def _additive(
     meter: Meter, factual_raw: Float[np.ndarray, "p"], factual_score: float, others: Comparison
 ) -> Float[np.ndarray, "p"]:
     """The term of each feature at the person's value, less its mean over the records: one value changes at a time."""
-    values, n = np.zeros(factual_raw.size), len(others.scores)
-    for j, column in enumerate(others.rows_raw.T):
-        found, counts = np.unique(column, return_counts=True)
-        rows_raw = np.repeat(factual_raw[None], len(found), axis=0)
-        rows_raw[:, j] = found
-        values[j] = factual_score - float(counts @ meter.score_raw(rows_raw)) / n
-    return values
+    columns = [np.unique(column, return_counts=True) for column in others.rows_raw.T]
+    of = np.repeat(np.arange(factual_raw.size), [len(found) for found, _ in columns])
+    weights = np.concatenate([counts for _, counts in columns]) / len(others.scores)
+    rows_raw = np.repeat(factual_raw[None], len(of), axis=0)
+    rows_raw[np.arange(len(of)), of] = np.concatenate([found for found, _ in columns])
+    scores = np.concatenate([meter.score_raw(rows_raw[some]) for some in _parts(np.arange(len(of)), ADDITIVE_ROWS)])
+    return factual_score - np.bincount(of, weights=weights * scores)
 
 
 def _sampled(

@@ -7,8 +7,9 @@ weight matters. What remains is a covering knapsack with one constraint:
 * a box of continuous features is the fractional knapsack: fill in order of cost per gain, for all margins at once;
 * lattices, least changes, categories and a cap on the number of changes: branch and bound
   (`app.recourse.search.knapsack`);
-* rules between features, time that changes share and ordinals with levels that are not proposed do not fit that
-  and go to the general mixed-integer solver.
+* rules between features, time that changes share and ordinals with levels that are not proposed do not fit that. The
+  search leaves them out first: its optimum is the optimum wherever they allow it. Where they do not, the general
+  mixed-integer solver takes over.
 
 Papers that move single one-hot columns (paper 1's projection) get half categories; here a group is one item.
 """
@@ -21,7 +22,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from app.errors import SolverFailed
 from app.recourse.actions.action_set import ActionSet
@@ -154,18 +155,35 @@ class Search:
         SolverFailed : as there, with no row known
         """
         needs = margins - self.start_score
-        if self.action_set.is_coupled:
-            return self._rows_by_program(needs)
         needs = needs[needs * (1.0 - SLACK) <= self.reach - self.start_score]
+        exact = margins[: len(needs)] <= exact_up_to
+        if not self.action_set.is_coupled:
+            return self._uncoupled(needs, exact)
+        rows = self._uncoupled(needs, exact)
+        illegal = np.flatnonzero(~self.action_set.contains(self.action_set.clock.settled(rows)))
+        if not len(illegal):
+            return rows
+        # As long as no row is known, a failure of the solver is the answer.
+        try:
+            solved = self._rows_by_program(needs[illegal])
+        except SolverFailed:
+            if not illegal[0]:
+                raise
+            solved = rows[:0]
+        rows[illegal[: len(solved)]] = solved
+        return rows[: illegal[len(solved)]] if len(solved) < len(illegal) else rows
+
+    def _uncoupled(self, needs: Float[np.ndarray, "k"], exact: Bool[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
+        """The search without what ties several features."""
         if not len(needs):
             return np.empty((0, self.action_set.space.p))
         if self.uses >= len(self.moves.feature) and not (self.moves.step.any() or self.moves.first.any()):
             return self._apply(self._fill(needs))
         amounts: list[list[float]] = []
         programmed: dict[int, np.ndarray] = {}
-        for i, (need, exact) in enumerate(zip(needs.tolist(), (margins <= exact_up_to).tolist(), strict=False)):
-            moves, settled = self.knapsack.cover(need, THOROUGH if exact else QUICK, deadline=self.deadline)
-            if not settled and (exact or moves is None):
+        for i, (need, thorough) in enumerate(zip(needs.tolist(), exact.tolist(), strict=True)):
+            moves, settled = self.knapsack.cover(need, THOROUGH if thorough else QUICK, deadline=self.deadline)
+            if not settled and (thorough or moves is None):
                 # Too many branches, or out of time: the general solver cuts better, and raises at the deadline.
                 solved = self._rows_by_program(needs[i : i + 1])
                 if not len(solved):

@@ -7,8 +7,8 @@ each best response (`app.recourse.search.responses`) is one look at every featur
 (`app.recourse.search.branching`) settle the rest: a number below or above, a category taken or not, a feature that
 changes or does not.
 
-Linear rules between features go to the general mixed-integer solver, which is given tangents of the losses until they
-fit.
+What ties features, such as rules, is left out first. Where it forbids the optimum that is found so, the general
+mixed-integer solver is given tangents of the losses until they fit.
 """
 
 import math
@@ -65,8 +65,14 @@ class TradeOff:
         DeadlineExceeded, SolverFailed : as `mixed_integer_program`, with nothing legal known
         """
         weight = self.objective.cost_weight if cost_weight is None else cost_weight
-        if self.action_set.is_coupled:
-            return self._by_program(weight)
+        found = self._uncoupled(weight, effort)
+        A = self.action_set
+        if not A.is_coupled or (found is not None and A.contains(A.clock.settled(found.row_raw[None]))[0]):
+            return found
+        return self._by_program(weight)
+
+    def _uncoupled(self, weight: float, effort: Effort) -> Optimum | None:
+        """The optimum without what ties several features."""
         if self.action_set.is_box and not self.space.groups.size and self.responses.share in (0.0, 1.0):
             return self._in_box(weight)
         return Branching(self.responses, weight, effort, self.deadline).result()

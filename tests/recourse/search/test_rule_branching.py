@@ -109,12 +109,12 @@ def test_time_that_is_over_is_said() -> None:
         program.solve(program.cost, np.zeros((0, program.size)), np.zeros(0), time_limit_s=-1.0)
 
 
-def test_a_rule_that_holds_anyway_costs_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_that_hold_anyway_cost_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
     solved: list[int] = []
     relaxed = ActionProgram.relaxed
     monkeypatch.setattr(ActionProgram, "relaxed", lambda *args, **more: (solved.append(1), relaxed(*args, **more))[1])
     cheapest([10, 20, 1], ["kind = x => b = 0", "a * b <= 9000", "b / a <= 8"], [1.0, 0.0, 0.0, 0.0, 0.0], -50.0)
-    assert len(solved) == 1
+    assert not solved
 
 
 def test_many_rules_are_read_and_kept_quickly() -> None:
