@@ -20,7 +20,7 @@ def take(open_page: "Open", folder: Path) -> list[str]:
     from tests.browser import ask
 
     page = open_page(reduced_motion="reduce", color_scheme="light")
-    page.set_viewport_size({"width": 1280, "height": 1060})
+    page.set_viewport_size({"width": 1280, "height": 1400})
     page.wait_for_selector("#example:enabled")
     for _ in range(EXAMPLE - 1):
         page.click("#example")
