@@ -114,7 +114,7 @@ def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, 
         page.get_by_text("No stored answer has this reference.").wait_for()
         page.fill("#reference", "case-1")
         page.click("#find button")
-        page.get_by_text(kept["id"]).first.wait_for()
+        page.locator("#found").get_by_text(kept["id"]).wait_for()
         for version, said in [("loan@2", "Broken."), ("loan@3", "Kept.")]:
             page.select_option(f"[aria-label='Version to verify {kept['id']} against']", version)
             page.click("text=Does it still say yes?")
