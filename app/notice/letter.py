@@ -80,7 +80,7 @@ class Notice(AnswerPart):
     """The least probability that it accepts."""
     reasons: tuple[NoticeReason, ...]
     compared_with: str | None
-    """Whom the reasons compare the applicant with."""
+    """Whom the reasons compare the applicant with; null where there are none."""
     ways: tuple[NoticeWay, ...]
     found: bool
     """Whether there is a way."""
@@ -135,7 +135,7 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
         probability=None if probability is None else language.percent_text(probability),
         threshold=None if facts.threshold is None else language.percent_text(facts.threshold),
         reasons=tuple(_reason(one, features[one["feature"]], language) for one in reasons["reasons"]),
-        compared_with=None if reasons["against"] is None else _compared(reasons["against"], language),
+        compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
         ways=ways,
         found=bool(ways),
         several=len(ways) > 1,
@@ -167,10 +167,11 @@ def _compared(against: Json, language: Language) -> str:
 
 
 def _way(facts: Facts, one: Json, features: Mapping[str, Feature], language: Language) -> NoticeWay:
-    current, future = one["validity"]["current"], one["validity"]["future"]
-    names = [step["feature"] for step in one["steps"] or ()]
-    names += [c["feature"] for c in one["changes"] if not c["by_time"] and c["feature"] not in names]
-    months = one["takes_months"]
+    # Answers of earlier releases lack some of these.
+    current, future = one["validity"]["current"], one["validity"].get("future")
+    names = [step["feature"] for step in one.get("steps") or ()]
+    names += [c["feature"] for c in one["changes"] if not c.get("by_time") and c["feature"] not in names]
+    months = one.get("takes_months", 0.0)
     return NoticeWay(
         number=one["rank"],
         steps=tuple(

@@ -141,6 +141,20 @@ def test_nothing_found_promises_nothing() -> None:
     assert "offer of credit" in letter
 
 
+def test_a_refusal_without_reasons_states_none() -> None:
+    letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": []})
+    assert "Why" not in letter
+    assert "{" not in letter
+
+
+def test_an_answer_of_an_earlier_release_has_a_letter() -> None:
+    one = way(amount=15700)
+    for later in ("steps", "takes_months"):
+        del one[later]
+    del one["validity"]["future"], one["changes"][0]["by_time"]
+    assert "1. Reduce the loan amount" in written(counterfactuals=[one])
+
+
 def test_an_accepted_application_needs_no_change() -> None:
     letter = written(reasons=None, counterfactuals=[], factual={"probability": 0.9, "score": 1.0, "favourable": True})
     assert "accepts yours as it stands" in letter
