@@ -389,7 +389,7 @@ def test_a_corrected_share_is_told(desk: Open, lender: Running) -> None:
 
     page = desk(prepare=lambda page: stub(page, "/recourse", answer))
     ask(page)
-    lower = "Earlier versions kept fewer promises than their answers told, so count on 81 in 100."
+    lower = "Earlier versions kept fewer promises than their answers gave, so count on 81 in 100."
     assert lower in text(page, ".certificate")
     assert "certainty" not in text(page, ".certificate"), "the larger number is not promised as well"
 
@@ -737,7 +737,7 @@ def test_what_was_told_is_held_against_what_was_kept(desk: Open) -> None:
     show(page, "Promises")
     page.wait_for_selector("#reliability svg")
     assert text(page, "#reliability p").startswith(
-        "Of 200 promises, the next version of the model kept 90 in 100; the answers had told 93 in 100. "
+        "Of 200 promises, the next version of the model kept 90 in 100; the answers had promised 93 in 100. "
         "Without a next version so far: 3 promises."
     )
     rows = [" ".join(row.inner_text().split()) for row in page.query_selector_all("#reliability tbody tr")]

@@ -113,8 +113,17 @@ function withoutWay(answer) {
 }
 
 const COLUMNS = [
-  "line", "reference", "result", "probability_now", "way", "changes", "probability_then", "retrained_models_yes", "cost",
-  "takes_months", "detail",
+  "line",
+  "reference",
+  "result",
+  "probability_now",
+  "way",
+  "changes",
+  "probability_then",
+  "retrained_models_yes",
+  "cost",
+  "takes_months",
+  "detail",
 ];
 
 /** One line for each way, and for each applicant without one. @param {any[]} answers */

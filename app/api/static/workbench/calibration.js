@@ -1,5 +1,5 @@
 // @ts-check
-/** Calibration: what was told about future models against what the next version of the model kept. */
+/** Calibration: what was promised about future models against what the next version of the model kept. */
 
 import { fetchJson } from "./api.js";
 import { axes, intervalBar } from "./curve.js";
@@ -17,7 +17,7 @@ const TICKS = [0, 25, 50, 75, 100];
 
 /**
  * @typedef {{told: [number, number], promises: number, mean_told: number, kept: number, interval: [number, number]}} Bin
- *   promises of which about the same was told
+ *   promises of about the same probability
  */
 
 /** @type {any} the calibration on the page */
@@ -57,7 +57,7 @@ export function drawCalibration() {
   const part = shown.methods.find((/** @type {any} */ one) => one.method === method) ?? shown;
   const caption =
     "Each point is a row of the table; its bar is the 95% confidence interval. On the dashed line, as many promises were " +
-    "kept as was told; below it, fewer.";
+    "kept as was promised; below it, fewer.";
   const figure = h("figure", {}, h("figcaption.hint", {}, caption));
   fill("reliability", h("p", {}, ...summary(part)), h("div.beside", {}, figure, table(part.bins)));
   figure.prepend(drawing(part.bins, figure.clientWidth));
@@ -68,15 +68,15 @@ function summary({ promises, mean_told: told, kept }) {
   const { pending, correction } = shown;
   return [
     `Of ${counted(promises, "promise")}, the next version of the model kept ${inHundred(kept)}; `,
-    `the answers had told ${inHundred(told)}. `,
+    `the answers had promised ${inHundred(told)}. `,
     pending > 0 && `Without a next version so far: ${counted(pending, "promise")}. `,
-    correction && "Fewer were kept than told, so answers now give a corrected share as well.",
+    correction && "Fewer were kept than promised, so answers now give a corrected share as well.",
   ].filter(Boolean);
 }
 
 /** @param {Bin[]} bins @param {number} room in pixels */
 function drawing(bins, room) {
-  const { x, y, drawing } = axes(TICKS, ["told, of 100", "kept, of 100"], room);
+  const { x, y, drawing } = axes(TICKS, ["promised, of 100", "kept, of 100"], room);
   drawing.append(
     svg("path", { class: "diagonal", d: `M${x(0)} ${y(0)}L${x(100)} ${y(1)}` }),
     ...bins.map((bin) => intervalBar(x(100 * bin.mean_told), bin.interval.map(y))),
@@ -87,7 +87,7 @@ function drawing(bins, room) {
 
 /** The calibration as a table. @param {Bin[]} bins */
 function table(bins) {
-  const heads = ["Told, of 100", "Promises", "Told on average", "Kept, of 100", "95% confidence interval"];
+  const heads = ["Promised, of 100", "Promises", "Promised on average", "Kept, of 100", "95% interval"];
   const rows = bins.map(({ told: [low, high], promises, mean_told: mean, kept, interval }) =>
     h(
       "tr",
@@ -101,11 +101,11 @@ function table(bins) {
   );
   return h(
     "div.scroll",
-    { tabindex: 0, role: "region", "aria-label": "Told and kept as a table" },
+    { tabindex: 0, role: "region", "aria-label": "Promised and kept as a table" },
     h(
       "table",
       {},
-      h("caption.unseen", {}, "What was told against what was kept"),
+      h("caption.unseen", {}, "Promised against kept"),
       h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
       h("tbody", {}, ...rows),
     ),
