@@ -20,10 +20,10 @@ def _number(
     )
 
 
-def _codes(name: str, label: str, change: Change = Change.ANY) -> Feature:
+def _codes(name: str, label: str, change: Change = Change.ANY, *, protected: bool = False) -> Feature:
     return Feature(
         name=name, type=FeatureType.CATEGORICAL, label=label, categories=tuple(CODES[name]), level_names=CODES[name],
-        change=change,
+        change=change, protected=protected,
     )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ ALL = (
     _codes("savings", "Savings"),
     _codes("employment_duration", "Time in current job"),
     _number("installment_rate", "Instalment rate class", 1, 4),
-    _codes("personal_status_sex", "Personal status and sex", Change.NONE),
+    _codes("personal_status_sex", "Personal status and sex", Change.NONE, protected=True),
     _codes("other_debtors", "Other debtors or guarantors"),
     _number("present_residence", "Time at present residence, class", 1, 4),
     _codes("property", "Property"),
@@ -113,7 +113,7 @@ ALL = (
     _codes("job", "Job"),
     _number("people_liable", "People to maintain, class", 1, 2),
     _codes("telephone", "Telephone"),
-    _codes("foreign_worker", "Foreign worker", Change.NONE),
+    _codes("foreign_worker", "Foreign worker", Change.NONE, protected=True),
 )
 """All twenty, 61 encoded columns."""
 
