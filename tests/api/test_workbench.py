@@ -221,6 +221,22 @@ def test_the_page_works_below_a_path(browser: Any, demo: Running) -> None:
         assert "instead of 97%" in text(page, ".changes")
 
 
+@pytest.mark.slow
+def test_the_page_waits_for_a_service_that_starts(workbench: Open) -> None:
+    refusals = [{"title": "Not ready", "detail": "The service is starting.", "status": 503, "code": "not-ready"}]
+
+    def answer(route: Any) -> None:
+        if refusals:
+            route.fulfill(status=503, content_type="application/problem+json", json=refusals.pop())
+        else:
+            route.continue_()
+
+    page = workbench(prepare=lambda page: stub(page, "/models", answer))
+    page.get_by_text("The service is starting. The page goes on by itself.").wait_for()
+    page.wait_for_selector("#example:enabled")
+    assert text(page, "#verdict") == "Fill in the applicant, or start with an example."
+
+
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 

@@ -142,7 +142,7 @@ async function storedWays(id) {
   const note = filled
     ? ["The applicant of this answer is in the form of ", h("a", { href: "#one" }, "One applicant"), " now."]
     : ["This version of the model is no longer in use, so the form stays as it is."];
-  return [h("p.hint", {}, ...note), wayCards(answer)];
+  return [h("h3.unseen", {}, "The ways of this answer"), h("p.hint", {}, ...note), wayCards(answer)];
 }
 
 /** The record from which a counterfactual starts. @param {any} counterfactual @returns {Applicant} */
