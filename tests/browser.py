@@ -36,7 +36,7 @@ Page = Any
 Open = Callable[..., Page]
 
 REFUSED = re.compile(r"status of (40[13]|503) ")
-"""What a browser says of a request that lacks a key, or its scope, or comes too early; no page can keep it from that."""
+"""What a browser says of a request that lacks a key, or its scope, or comes too early. No page can prevent it."""
 
 WATCH_SHIFTS = """
 window.shifts = 0;
