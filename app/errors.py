@@ -216,6 +216,12 @@ class JobCancelled(RecourseError):
     code = "job-cancelled"
 
 
+class NoRowAnswered(RecourseError):
+    """No applicant of the batch has an answer; the lines of its result say why, each for itself."""
+
+    code = "no-row-answered"
+
+
 class UnknownKey(NotFound):
     """There is no API key with this id."""
 
@@ -259,6 +265,12 @@ class ModelUnavailable(RecourseError):
     """The server of the remote model is unavailable."""
 
     code = "model-unavailable"
+
+
+class TemplateFaulty(RecourseError):
+    """A file of the letter has a fault."""
+
+    code = "template-faulty"
 
 
 class RehearsalFailed(RecourseError):

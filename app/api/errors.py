@@ -81,6 +81,9 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     errors.MethodNotAllowed: Meaning(
         405, "Method not allowed", "Use one of the methods in the Allow header; /docs lists every address."
     ),
+    errors.TemplateFaulty: Meaning(
+        503, "Faulty template", "The operator has to correct the file in RECOURSE_NOTICE_DIR that the detail names."
+    ),
     errors.RehearsalFailed: Meaning(
         409, "Future models could not be made", "The detail says why; correct the model's directory or the request."
     ),
@@ -98,6 +101,11 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         409, "Job not finished", "Ask again after the time in the Retry-After header, or follow GET /jobs/{id}/events."
     ),
     errors.JobCancelled: Meaning(409, "Job cancelled", "Send the request that started it again."),
+    errors.NoRowAnswered: Meaning(
+        422,
+        "No row answered",
+        "Read the problem of each line in the result of the job; correct the rows and send them again.",
+    ),
     errors.ModelRefused: Meaning(422, "Model refused", "Correct the faults named in `errors` and register it again."),
     errors.ModelExists: Meaning(409, "Model exists", "Give the model a new version; versions are never overwritten."),
     errors.ModelUnusable: Meaning(

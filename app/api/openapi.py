@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from importlib.resources import files
 from types import ModuleType
 from typing import Any
 
@@ -27,8 +28,11 @@ from app.api.routes import (
     methods,
     metrics,
     models,
+    notice,
     problems,
+    reasons,
     recourse,
+    root,
     workbench,
 )
 from app.api.schemas.batch import BatchProblem, BatchRequest, BatchRow
@@ -45,6 +49,8 @@ Records go in and come out in the model's own features, units and categories. Er
 the request, if it is 1 to 128 visible ASCII characters without spaces, double quotes and backslashes, else a new one.
 """
 
+SERVER = {"url": "http://127.0.0.1:8000", "description": "The service as `make run` starts it."}
+"""In the file, where generators take the default address of a client from; a running service names its own."""
 
 CORS: dict[str, Any] = {
     "allow_methods": ["GET", "POST", "DELETE"],
@@ -53,7 +59,10 @@ CORS: dict[str, Any] = {
 }
 
 
-MODULES = (recourse, batch, ledger, calibration, methods, models, jobs, health, metrics, problems, docs, workbench)
+MODULES = (
+    recourse, reasons, batch, ledger, notice, calibration, methods, models, jobs, health, metrics, problems, docs, root,
+    workbench,
+)  # fmt: skip
 """The routes of the service, in the order of its description."""
 
 
@@ -118,11 +127,36 @@ def _operation_id(route: APIRoute) -> str:
 
 def _description(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
-        description = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        description = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes, servers=[SERVER]
+        )
         # What no route declares as its own type: problems, and the body that comes in two forms.
         for model in (Problem, BatchRequest, BatchRow, BatchProblem):
             schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             description["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
         description["components"]["securitySchemes"] = SECURITY_SCHEMES
+        _describe_streams(description)
+        _add_examples(description)
         app.openapi_schema = description
     return app.openapi_schema
+
+
+def _add_examples(description: dict[str, Any]) -> None:
+    """Add the answers of the demo to its example requests; where a job may be the answer, a job."""
+    answers = json.loads((files("app.api") / "answer_examples.json").read_text(encoding="utf-8"))
+    operations = (operation for item in description["paths"].values() for operation in item.values())
+    for operation in operations:
+        examples = {"200": answers.get(operation["operationId"]), "202": answers["create_batch"]}
+        for status in examples.keys() & operation["responses"].keys():
+            content = operation["responses"][status].get("content", {})
+            if "application/json" in content:
+                content["application/json"]["example"] = examples[status]
+
+
+def _describe_streams(description: dict[str, Any]) -> None:
+    """Describe event streams as texts: the framework writes `itemSchema`, which OpenAPI has from 3.2 on."""
+    operations = (operation for item in description["paths"].values() for operation in item.values())
+    for response in (response for operation in operations for response in operation["responses"].values()):
+        for content in response.get("content", {}).values():
+            if content.pop("itemSchema", None) is not None:
+                content["schema"] = {"type": "string"}

@@ -8,6 +8,7 @@ step cancels the computation, which kills the child.
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -17,7 +18,7 @@ from dbos._error import DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded
 from dbos._utils import INTERNAL_QUEUE_NAME
 
 from app.compute.answers import Json
-from app.errors import JobAbandoned, JobCancelled
+from app.errors import JobAbandoned, JobCancelled, NoRowAnswered
 from app.jobs.executor import SUCCEEDED, Executor
 from app.jobs.names import APPLICATION, BATCH_WORKFLOW, CHUNKS, VERSION, WORKFLOW
 
@@ -115,10 +116,11 @@ class Worker:
             return await compute_chunk(job_id, number, kind, payload)
 
         @DBOS.workflow(name=BATCH_WORKFLOW, max_recovery_attempts=BATCH_RECOVERIES)
-        async def run_batch(kind: str, payload: Json, count: int) -> None:
+        async def run_batch(kind: str, payload: Json, count: int) -> Json:
             job_id = DBOS.workflow_id
             assert job_id is not None
             began, code = time.monotonic(), JobCancelled.code
+            counted: Counter[str] = Counter()
             try:
                 handles = []
                 for number in range(count):
@@ -133,8 +135,12 @@ class Worker:
                     if "error" in outcome:
                         code = outcome["error"]["code"]
                         await DBOS.cancel_workflows_async([handle.workflow_id for handle in handles])
-                    _ok(outcome)
+                    counted.update(_ok(outcome) or {})
+                if 0 < counted["rows"] == counted["refused"]:
+                    code = NoRowAnswered.code
+                    _ok({"error": NoRowAnswered().to_dict()})
                 code = SUCCEEDED
+                return dict(counted)
             finally:
                 executor.measure(kind, code, time.monotonic() - began)
 

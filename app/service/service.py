@@ -33,6 +33,7 @@ from app.service.calibrations import Calibrations
 from app.service.futures import CANCELLED, Rehearsals
 from app.service.ledger import GivenRecourse
 from app.service.models import Models
+from app.service.notices import Notices
 from app.service.queries import Rows, Terms
 from app.service.validation import Check, all_or_faults, checks
 from app.settings import Settings
@@ -78,6 +79,7 @@ class Service:
         self.models = Models(settings, store, self._lane, self.metrics, self.budgets, self.quarantine)
         self.jobs = Jobs(settings, self._bounds, store, kinds, self._finish, self._fail, self._keep, self.metrics)
         self.given = GivenRecourse(self.ledger, self.jobs, self.models)
+        self.notices = Notices(settings, self.given, self.models)
         self.rehearsals = Rehearsals(settings, self.models, self.jobs)
         self.calibrations = Calibrations(settings, store, self.models, self._lane, self._bounds)
         self.access = Access(settings, self.ledger)
@@ -161,7 +163,7 @@ class Service:
         await self.models.admit(model)
         timeout_s = USE_CASES[name].job_s or self._deadline_ms(terms) / 1000.0
         recourse = frame.id if name == RECOURSE else None
-        return await self.jobs.submit(name, payload, timeout_s=timeout_s, about=recourse)
+        return await self.jobs.submit(name, payload, timeout_s=timeout_s, about=recourse, detail=terms.detail)
 
     async def submit_batch(self, question: Question, terms: Terms, rows: Rows) -> Job:
         """Recourse for many applicants, always as a job; row `i` has the seed of the question plus `i`.
@@ -176,15 +178,20 @@ class Service:
         question = await self._excluding(question, terms)
         payload = self.batch_payload(question, terms)
         await self.models.admit(self.models.find(terms.model))
-        return await self.jobs.submit_batch(BATCH, payload, rows)
+        return await self.jobs.submit_batch(BATCH, payload, rows, detail=terms.detail)
 
     def batch_payload(self, question: Question, terms: Terms) -> Json:
         """What the rows of a batch have in common, for `kinds.batch_job`. Errors of the question as `submit_batch`."""
         model = self.models.find(terms.model, pointer="/model")
         all_or_faults(*checks(self.models, model, question))
         valid_days = self.settings.valid_days
-        frame = {"model": plain(identity(model)), "method": _method(question), "valid_days": valid_days}
-        frame["scores"] = may_read_scores()
+        frame = {
+            "model": plain(identity(model)),
+            "threshold": model.manifest.least_probability,
+            "method": _method(question),
+            "valid_days": valid_days,
+            "scores": may_read_scores(),
+        }
         return {
             **job_payload(self.models.ref(model), self._valid(question), frame, asking_id()),
             "plan_s": self._plan_s,
@@ -207,6 +214,7 @@ class Service:
             id=prefix and new_id(prefix),
             reference=terms.reference,
             model=identity(model),
+            threshold=model.manifest.least_probability,
             method=_method(question) if isinstance(question, Question) else None,
             seed=question.seed,
             stored=terms.store,

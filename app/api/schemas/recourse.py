@@ -9,8 +9,9 @@ from pydantic_core import PydanticCustomError
 from app.api.schemas.described import describe
 from app.api.schemas.methods import CHOICES, MethodChoice
 from app.api.schemas.models import Record
-from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive, to_record
+from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive, optional, to_record
 from app.compute import use_cases
+from app.compute.detail import Detail
 from app.compute.messages import Question
 from app.errors import Fault, InvalidRequest
 from app.jobs.batch.lines import SEEDS
@@ -20,6 +21,7 @@ from app.recourse.actions.wishes import Exclude, Wishes
 from app.recourse.certificate import CertificateParams
 from app.recourse.method import MethodParams, Yields
 from app.recourse.problem import Robustness
+from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import DEFAULT_METHOD, METHODS
 from app.service import Terms
 
@@ -35,12 +37,16 @@ IDS_SENTENCE = (
     "changed again. The id of an answer, or with `/2` that of its counterfactual of this rank."
 )
 
-ConstraintsRequest: Any = derive(Constraints)
-CertificateRequest: Any = derive(CertificateParams)
+OptionalConstraints: Any = optional(derive(Constraints))
+OptionalCertificate: Any = optional(derive(CertificateParams))
 TimingRequest: Any = derive(Timing)
 RobustnessRequest: Any = derive(Robustness)
+OptionalRobustness: Any = optional(RobustnessRequest)
 WishesRequest: Any = derive(Wishes)
-ExcludeRequest: Any = derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE)))
+OptionalExclude: Any = optional(derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE))))
+
+
+ReasonsChoice: Any = derive(ReasonsParams)
 
 
 def printable(text: str) -> str:
@@ -55,26 +61,36 @@ Reference = Annotated[str, StringConstraints(max_length=200), AfterValidator(pri
 
 FeatureName = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
 Weight = Annotated[float, Field(ge=CHEAPEST, le=DEAREST), NUMBER]
+Weights: Any = optional(Annotated[dict[FeatureName, Weight], Field(max_length=MOST_ENTRIES), FEW], dict)
 
 
 class Cost(Strict):
     """Costs of changes for this applicant."""
 
-    weights: Annotated[dict[FeatureName, Weight], Field(max_length=MOST_ENTRIES), FEW] = Field(default_factory=dict)
+    weights: Weights
     """Factors on the model's own cost of each feature; 1 by default."""
 
 
-class ModelQuestion(Strict):
+OptionalCost: Any = optional(Cost)
+OptionalMethod: Any = optional(MethodChoice, lambda: CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD}))
+
+
+class AnyQuestion(Strict):
     """What every question about an applicant has."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """`id` for its newest active version, or `id@version`."""
-    certificate: CertificateRequest = Field(default_factory=CertificateRequest)
-    """Parameters of the certificates."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
     """Milliseconds until the answer; the operator's default when absent."""
     seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same request with the same seed has the same answer."""
+
+
+class ModelQuestion(AnyQuestion):
+    """A question whose answer has certificates."""
+
+    certificate: OptionalCertificate
+    """Parameters of the certificates."""
 
 
 class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ignore[misc]
@@ -82,16 +98,19 @@ class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ig
 
     model_config = ConfigDict(use_attribute_docstrings=True)  # which derived schemas do not need
 
-    method: MethodChoice = CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD})
+    method: OptionalMethod
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
-    constraints: ConstraintsRequest = Field(default_factory=ConstraintsRequest)
+    constraints: OptionalConstraints
     """What this applicant cannot or will not do."""
-    cost: Cost = Cost()
+    cost: OptionalCost
     """What changes cost this applicant."""
-    robustness: RobustnessRequest = Field(default_factory=RobustnessRequest)
+    robustness: OptionalRobustness
     """What the answer must withstand."""
-    exclude: ExcludeRequest = Field(default_factory=ExcludeRequest)
+    exclude: OptionalExclude
     """What is not proposed."""
+    detail: Detail = "short"
+    """`full`: with the method's parameters, certificates under shift, the surrogate and what the answer took to
+    compute. The ledger keeps the full answer."""
 
 
 class ApplicantQuestion(RecourseQuestion):
@@ -105,10 +124,10 @@ class ApplicantQuestion(RecourseQuestion):
 class SeveralWays(Strict):
     """How many alternatives."""
 
-    count: Count = 1
+    count: Count | None = None
     """Alternatives, up to this many, that differ in what is changed; the cheapest first. None changes all features that
     an earlier one changes. With a method that returns a plan it is the number of its members, in the place of the
-    method's own `count`."""
+    method's own `count`. One, or as many as the plan has, when absent."""
 
 
 class RecourseRequest(ApplicantQuestion, SeveralWays):
@@ -118,6 +137,8 @@ class RecourseRequest(ApplicantQuestion, SeveralWays):
     """Keep request and answer in the ledger, to be looked up and verified later. If false, neither is kept after the
     answer, except in a job, until it is deleted, and under an `Idempotency-Key`, for 24 hours; `DELETE /recourse/{id}`
     erases both."""
+    reasons: StrictBool | ReasonsChoice = False
+    """Also state why the model refuses the record: `true`, or which reasons. This takes up to five more model calls."""
 
 
 WISHES = TypeAdapter(Wishes)
@@ -127,8 +148,8 @@ RecourseAnswer: Any = describe(use_cases.RecourseAnswer)
 def question_of(request: RecourseQuestion) -> Question:
     """The question of a request, without its record."""
     method = METHODS[request.method.name]
-    params, count = to_record(method.params, request.method), getattr(request, "count", 1)
-    if "count" in request.model_fields_set and method.yields is Yields.PLAN:
+    params, count = to_record(method.params, request.method), getattr(request, "count", None)
+    if count is not None and method.yields is Yields.PLAN:
         params = _with_count(params, count, given="count" in request.method.model_fields_set)
     return Question(
         constraints=to_record(Constraints, request.constraints),
@@ -142,8 +163,16 @@ def question_of(request: RecourseQuestion) -> Question:
         wishes=WISHES.validate_python(
             request.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}})
         ),
-        count=count,
+        count=1 if count is None else count,
+        reasons=_reasons_of(getattr(request, "reasons", False)),
     )
+
+
+def _reasons_of(asked: Any) -> ReasonsParams | None:
+    """Which reasons are asked for."""
+    if isinstance(asked, bool):
+        return ReasonsParams() if asked else None
+    return to_record(ReasonsParams, asked)
 
 
 def _with_count(params: MethodParams, count: int, *, given: bool) -> MethodParams:
@@ -155,12 +184,13 @@ def _with_count(params: MethodParams, count: int, *, given: bool) -> MethodParam
     return replace(params, **counted)
 
 
-def terms_of(request: ModelQuestion) -> Terms:
+def terms_of(request: AnyQuestion) -> Terms:
     """The terms of a request."""
     return Terms(
         model=request.model,
         reference=getattr(request, "reference", None),
         deadline_ms=request.deadline_ms,
         store=getattr(request, "store", False),
+        detail=getattr(request, "detail", "full"),
         exclude_ids=request.exclude.ids if isinstance(request, RecourseQuestion) else (),
     )

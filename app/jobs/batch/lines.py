@@ -29,9 +29,14 @@ def refused(row: Json, error: RecourseError) -> str:
     return line_of({"refused": error.to_dict(), "reference": row.get("reference")})
 
 
+def is_refused(line: str) -> bool:
+    """Whether it is the line of a row without an answer."""
+    return line.startswith(REFUSED)
+
+
 def refusal(line: str) -> tuple[RecourseError, str | None] | None:
     """The error and the reference in the line of a row without an answer; None for an answer."""
-    if not line.startswith(REFUSED):
+    if not is_refused(line):
         return None
     row = json.loads(line)
     return RecourseError.from_dict(row["refused"]), row["reference"]
@@ -50,6 +55,7 @@ def frame(payload: Json, offset: int) -> Frame:
         id=new_id("rec"),
         reference=payload["rows"][offset].get("reference"),
         model=ModelVersion(**common["model"]),
+        threshold=common.get("threshold"),
         method=common["method"],
         seed=seed(payload, offset),
         stored=payload["store"],
