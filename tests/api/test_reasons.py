@@ -72,7 +72,9 @@ def test_recourse_states_reasons_on_request(client: httpx.Client) -> None:
     assert asked["counterfactuals"] == plain["counterfactuals"]
     calls = [one["diagnostics"]["model_calls"] for one in (asked, plain, alone)]
     assert calls[0] == calls[1] + calls[2]
-    one = client.post("/recourse", json=question(detail="full", reasons={"against": "everyone", "count": 1})).json()["reasons"]
+    one = client.post("/recourse", json=question(detail="full", reasons={"against": "everyone", "count": 1})).json()[
+        "reasons"
+    ]
     assert (one["against"]["kind"], len(one["reasons"])) == ("everyone", 1)
 
 
