@@ -29,6 +29,7 @@ const question = () => ({
   ...wishesRequest(),
   ...timing(),
   certificate: { noise_samples: NOISE_SAMPLES },
+  detail: "full",
 });
 
 /** The body of `POST /recourse`. */
