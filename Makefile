@@ -14,7 +14,7 @@ GENERATORS := .venv/generators/.installed
 LIGHT := .venv/.installed-light
 TORCH := torch==2.13.0
 
-.PHONY: help setup run test check linters run-time-types generators openapi bench test-image lock clean
+.PHONY: help setup run test check linters run-time-types generators openapi screenshots bench test-image lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make check       linters, types, import floors, then all tests, as in continuous integration"
 	@echo "make generators  install what makes clients of openapi.json, for their tests"
 	@echo "make openapi     write openapi.json"
+	@echo "make screenshots write docs/workbench*.png"
 	@echo "make bench       run the benchmarks"
 	@echo "make test-image  build the container image and try it"
 	@echo "make lock        write constraints.txt from what is installed"
@@ -101,6 +102,9 @@ run-time-types: $(STAMP)
 
 openapi: $(STAMP)
 	$(BIN)/recourse openapi --output openapi.json
+
+screenshots: $(STAMP)
+	$(BIN)/python -m docs.workbench
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

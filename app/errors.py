@@ -156,6 +156,12 @@ class TooManyRequests(RecourseError):
     code = "too-many-requests"
 
 
+class DailyBudgetSpent(RecourseError):
+    """The models have been asked about as many records today as this key allows."""
+
+    code = "daily-budget-spent"
+
+
 class NotFound(RecourseError):
     """There is nothing at this address."""
 
@@ -259,6 +265,12 @@ class ModelUnavailable(RecourseError):
     """The server of the remote model is unavailable."""
 
     code = "model-unavailable"
+
+
+class TemplateFaulty(RecourseError):
+    """A file of the letter has a fault."""
+
+    code = "template-faulty"
 
 
 class RehearsalFailed(RecourseError):

@@ -112,7 +112,7 @@ def test_help_is_quick_and_names_the_commands(run_afresh: Run) -> None:
     done = run_afresh("--help")
     assert children_s() - before < 0.5
     assert done.returncode == 0
-    for command in ("serve", "demo", "models", "verify", "replay", "db", "openapi"):
+    for command in ("serve", "demo", "models", "verify", "replay", "notice", "db", "openapi"):
         assert re.search(rf"^  {command} ", done.stdout, re.MULTILINE)
 
 
@@ -262,11 +262,11 @@ def promise(
 
 @pytest.mark.slow
 def test_the_life_of_a_ledger(run: Run, environment: dict[str, str], source: ModelDirectory, tmp_path: Path) -> None:
-    assert run("db", "upgrade").stdout == "The ledger is now at 0002.\n"
+    assert run("db", "upgrade").stdout == "The ledger is now at 0003.\n"
     with closing(sqlite3.connect(tmp_path / "state" / "jobs.sqlite")) as database:
         made = {name for (name,) in database.execute("select name from sqlite_master where type = 'table'")}
     assert made >= {"workflow_status", "batch_chunks"}
-    assert run("db", "upgrade").stdout == "The ledger is up to date (0002).\n"
+    assert run("db", "upgrade").stdout == "The ledger is up to date (0003).\n"
     expired, running = promise(environment, source, range(2))
     proven = run("db", "verify").stdout
     assert proven.startswith("The chain holds: 2 entries, 0 of them erasures. Head: ")
@@ -280,6 +280,28 @@ def test_the_life_of_a_ledger(run: Run, environment: dict[str, str], source: Mod
     with closing(sqlite3.connect(tmp_path / "state" / "ledger.sqlite")) as database, database:
         database.execute("update ledger_entries set version = '2' where number = 2")
     assert refused(run("db", "verify")) == f"Entry 2 ({running}) is not as it was written.\n"
+
+
+@pytest.mark.slow
+def test_a_letter_is_written_from_the_ledger(
+    run: Run, environment: dict[str, str], source: ModelDirectory, tmp_path: Path
+) -> None:
+    run("db", "upgrade")
+    (promised,) = promise(environment, source, range(1, 2))
+    lender = {"RECOURSE_LENDER_NAME": "Northbank", "RECOURSE_LENDER_ADDRESS": "1 High Street; London"}
+    letter = run("notice", promised, **lender).stdout
+    assert letter.startswith("Northbank\n1 High Street\nLondon\n\n1 January 2026\nYour reference: case 1\n")
+    assert "too high" in letter  # a reason that the answer does not state
+    assert run("notice", promised, **lender).stdout == letter
+    assert run("notice", promised, "--lang", "de", "--format", "html").stdout.startswith(
+        '<!doctype html>\n<html lang="de"'
+    )
+    assert refused(run("notice", promised, "--lang", "xx")) == "--lang must be one of de, en\n"
+    assert "no recourse with this id" in refused(run("notice", "rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"))
+    (tmp_path / "general.en.txt").write_text("Dear {{nmae}}")
+    faulty = refused(run("notice", promised, RECOURSE_NOTICE_DIR=str(tmp_path)))
+    assert faulty.startswith("general.en.txt: line 1 names nmae; there are ")
+    assert refused(run("serve", "--port", "0", RECOURSE_NOTICE_DIR=str(tmp_path))) == faulty
 
 
 @pytest.mark.parametrize("arguments", [["db", "verify"], ["replay", "rec_none"]])
@@ -507,9 +529,18 @@ def test_a_key_is_made_listed_and_revoked(run: Run) -> None:
     assert refused(run("keys", "revoke", "nobody")) == "There is no API key with this id.\n"
 
 
+def test_a_key_is_limited_to_models_and_to_records_in_a_day(run: Run) -> None:
+    run("keys", "create", "branch", "--scope", "recourse", "--model", "loan", "--model", "home", "--model-rows", "5000")
+    listed = run("keys", "list").stdout
+    assert "home loan" in listed
+    assert "5,000" in listed
+    sentence = refused(run("keys", "create", "branch", "--scope", "recourse", "--model", "loan@1"))
+    assert sentence == "loan@1 is not the id of a model, without a version, such as consumer-loan.\n"
+
+
 def test_a_scope_that_does_not_exist_is_named(run: Run) -> None:
     sentence = refused(run("keys", "create", "backend", "--scope", "everything"))
-    assert sentence == "Unknown scope everything; the scopes are recourse, models, audit.\n"
+    assert sentence == "Unknown scope everything; the scopes are recourse, models, audit, scores, everyone.\n"
 
 
 def test_a_database_that_cannot_be_reached_is_a_sentence(run: Run) -> None:

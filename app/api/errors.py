@@ -73,10 +73,16 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         403, "Insufficient scope", "Use a key with one of the scopes that /docs lists for this operation."
     ),
     errors.TooManyRequests: Meaning(429, "Too many requests", _LATER),
+    errors.DailyBudgetSpent: Meaning(
+        429, "Daily budget spent", "Wait until midnight UTC, or ask the operator for a key with a larger budget."
+    ),
     errors.UnknownKey: Meaning(404, "Unknown API key", "`recourse keys list` shows all of them."),
     errors.NotFound: Meaning(404, "Not found", "Look the address up in /docs."),
     errors.MethodNotAllowed: Meaning(
         405, "Method not allowed", "Use one of the methods in the Allow header; /docs lists every address."
+    ),
+    errors.TemplateFaulty: Meaning(
+        503, "Faulty template", "The operator has to correct the file in RECOURSE_NOTICE_DIR that the detail names."
     ),
     errors.RehearsalFailed: Meaning(
         409, "Future models could not be made", "The detail says why; correct the model's directory or the request."
@@ -163,6 +169,7 @@ LATER = (
     errors.ModelUnavailable,
     errors.IdempotencyInProgress,
     errors.TooManyRequests,
+    errors.DailyBudgetSpent,
 )
 """Temporary errors; the response says when to retry."""
 

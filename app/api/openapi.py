@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from importlib.resources import files
+from types import ModuleType
 from typing import Any
 
 from fastapi import FastAPI
@@ -26,7 +28,9 @@ from app.api.routes import (
     methods,
     metrics,
     models,
+    notice,
     problems,
+    reasons,
     recourse,
     root,
     workbench,
@@ -55,8 +59,27 @@ CORS: dict[str, Any] = {
 }
 
 
+MODULES = (
+    recourse, reasons, batch, ledger, notice, calibration, methods, models, jobs, health, metrics, problems, docs, root,
+    workbench,
+)  # fmt: skip
+"""The routes of the service, in the order of its description."""
+
+
 def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     """The HTTP application of a service; without one there is only its description."""
+    app = _api(service, lifespan, MODULES)
+    app.mount(docs.STATIC, docs.static)
+    app.mount(workbench.STATIC, workbench.static)
+    return app
+
+
+def worker_api(service: Service) -> FastAPI:
+    """What a worker answers: how it is."""
+    return _api(service, None, (health, metrics, problems))
+
+
+def _api(service: Service | None, lifespan: Lifespan[FastAPI] | None, modules: Sequence[ModuleType]) -> FastAPI:
     settings = Settings() if service is None else service.settings
     app = FastAPI(
         title="recourse",
@@ -71,24 +94,8 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
         telemetry={"tracing": False, "metrics": False, "logs": False},
         generate_unique_id_function=_operation_id,
     )
-    for module in (
-        recourse,
-        batch,
-        ledger,
-        calibration,
-        methods,
-        models,
-        jobs,
-        health,
-        metrics,
-        problems,
-        docs,
-        root,
-        workbench,
-    ):
+    for module in modules:
         app.include_router(module.router)
-    app.mount(docs.STATIC, docs.static)
-    app.mount(workbench.STATIC, workbench.static)
     errors.install(app, further_faults)
     # The last one added is the outermost.
     app.add_middleware(

@@ -102,9 +102,10 @@ class Decision(AnswerPart):
     """The model's decision about one record."""
 
     probability: float | None = field(metadata=EXACT)
-    """Of the favourable class; null for a model that answers with labels, or gave no finite number."""
+    """Of the favourable class; null for a model that answers with labels, or gave no finite number, and for a record of
+    the caller whose key has neither the scope `scores` nor `models`."""
     score: float | None
-    """In logit units, favourable from 0 on; null where the model gave no finite number."""
+    """In logit units, favourable from 0 on; null where the model gave no finite number, and as `probability`."""
     favourable: bool
 
 
@@ -272,6 +273,8 @@ class Frame:
     stored: bool = False
     created_at: Timestamp = ""
     expires_at: Timestamp = ""
+    scores: bool = True
+    """Whether the caller may read scores of the records that it brings."""
 
     @property
     def valid_months(self) -> float:
@@ -280,8 +283,8 @@ class Frame:
         return valid.total_seconds() / 86_400.0 / DAYS_PER_MONTH
 
     def known(self, *names: str) -> Json:
-        """These of its fields, or all of them."""
-        return {name: getattr(self, name) for name in names or (f.name for f in fields(self))}
+        """These of its fields, or all that are in an answer."""
+        return {name: getattr(self, name) for name in names or (f.name for f in fields(self) if f.name != "scores")}
 
     @classmethod
     def from_json(cls, data: Json) -> "Frame":
@@ -296,6 +299,14 @@ class Frame:
 def identity(model: RegisteredModel) -> ModelVersion:
     """How answers name a model."""
     return ModelVersion(id=model.id, version=model.version, sha256=model.sha256)
+
+
+def without_scores(answer: Json, *, brought: bool) -> Json:
+    """The answer without the scores of the caller's record, and of its counterfactuals where these were `brought`."""
+    decisions = [answer["factual"], *(one["validity"]["current"] for one in answer["counterfactuals"] if brought)]
+    for found in filter(None, decisions):
+        found |= {"probability": None, "score": None}
+    return answer
 
 
 def decision(score: float | None, probability: float | None) -> Decision:

@@ -71,6 +71,10 @@ class Job:
     """Rows of a batch without an answer; None until it has ended, and for other jobs."""
     about: str | None = None
     """The recourse that it computes or belongs to; of future models, their version."""
+    key: str | None = None
+    """Id of the API key that submitted it; None without keys."""
+    model: str | None = None
+    """Id of the model that it asks."""
     detail: str = "full"
     """How much of its result the client asked for, `short` or `full`."""
 
@@ -110,6 +114,8 @@ class Job:
             refused=total if isinstance(error, NoRowAnswered) else counted.get("refused"),
             request_id=attributes.get("request_id"),
             about=attributes.get("about"),
+            key=attributes.get("key"),
+            model=attributes.get("model"),
             detail=attributes.get("detail", "full"),
         )
 

@@ -26,6 +26,7 @@ from app.jobs.workflows import count_unfinished, ids_about, newest_ids
 from app.metrics import Metrics
 from app.observability import request_id
 from app.settings import Settings
+from app.store.keys import asking, asking_id, may_see, seen_by
 
 if TYPE_CHECKING:
     from dbos import WorkflowStatus
@@ -126,17 +127,18 @@ class Jobs:
         return await self._enqueue(job_id, BATCH_WORKFLOW, BATCHES, kind, payload, count, detail=detail)
 
     async def get(self, job_id: str) -> Job:
-        """One job. Raises `UnknownJob`."""
+        """One job. Raises `UnknownJob`, also where the key of this context may not see it."""
         if not JOB_ID.fullmatch(job_id):
             raise UnknownJob
-        found = await self._load([job_id])
+        found = [job for job in await self._load([job_id]) if may_see(job.key, job.model)]
         if not found:
             raise UnknownJob(f"There is no job {job_id}.")
         return found[0]
 
     async def newest(self, limit: int, *, before: str | None = None) -> list[Job]:
-        """The newest jobs, newest first; those before the id `before`."""
-        return await self._load(await self._connection.ask(newest_ids, self._connection.engine, limit, before))
+        """The newest jobs of the key of this context, newest first; those before the id `before`."""
+        seen = seen_by(asking.get())
+        return await self._load(await self._connection.ask(newest_ids, self._connection.engine, limit, before, **seen))
 
     async def result(self, job_id: str) -> Any:
         """The result of a job.
@@ -192,6 +194,7 @@ class Jobs:
     async def erase(self, job_id: str, recourse_id: str) -> bool:
         """Erase one recourse from a job: its line of a batch, otherwise the whole job. True if the job is deleted."""
         if await self._connection.ask(self._connection.chunks.erase, job_id, recourse_id):
+            await self._connection.overwrite()
             return False
         await self.delete([job_id])
         return True
@@ -271,7 +274,15 @@ class Jobs:
         return job_id
 
     async def _enqueue(
-        self, job_id: str, workflow: str, queue: str, kind: str, *args: Any, about: str | None = None, detail: str
+        self,
+        job_id: str,
+        workflow: str,
+        queue: str,
+        kind: str,
+        payload: Json,
+        *args: Any,
+        about: str | None = None,
+        detail: str,
     ) -> Job:
         assert kind in self._kinds, kind
         options: Any = {
@@ -280,9 +291,16 @@ class Jobs:
             "workflow_id": job_id,
             "app_version": VERSION,
             "application_name": APPLICATION,
-            "attributes": {"kind": kind, "request_id": request_id.get(), "about": about, "detail": detail},
+            "attributes": {
+                "kind": kind,
+                "request_id": request_id.get(),
+                "about": about,
+                "detail": detail,
+                "key": asking_id(),
+                "model": payload.get("model", {}).get("name", "").partition("@")[0] or None,
+            },
         }
-        await self._connection.reached(self._connection.client.enqueue_async(options, kind, *args))
+        await self._connection.reached(self._connection.client.enqueue_async(options, kind, payload, *args))
         return await self.get(job_id)
 
     async def _load(self, job_ids: list[str]) -> list[Job]:
@@ -317,6 +335,8 @@ def _require_result(job: Job) -> None:
     if not job.status.finished:
         raise JobUnfinished
     if job.status is JobStatus.CANCELLED:
-        raise JobCancelled
+        # Answers are promises as soon as they are in the ledger.
+        recorded = f" GET /recourse?job={job.id} lists what it had recorded." if job.kind == BATCH else ""
+        raise JobCancelled(f"{JobCancelled.__doc__}{recorded}")
     if job.error is not None and not job.has_result:
         raise job.error

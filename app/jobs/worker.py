@@ -9,12 +9,13 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from dbos import DBOS, DBOSPortableJSONSerializer, PortableWorkflowError, SetWorkflowID
 from dbos._error import DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded
+from dbos._utils import INTERNAL_QUEUE_NAME
 
 from app.compute.answers import Json
 from app.errors import JobAbandoned, JobCancelled, NoRowAnswered
@@ -49,7 +50,7 @@ class Worker:
         if not _only_one.acquire(blocking=False):
             raise RuntimeError("a process computes jobs for one service only")
         try:
-            DBOS(
+            self._dbos = DBOS(
                 config={
                     "name": APPLICATION,
                     "system_database_url": url,
@@ -83,6 +84,15 @@ class Worker:
     def adopt(self, executor_id: str) -> int:
         """Put the unfinished workflows of a dead executor back into its queue; returns their number. Blocks."""
         return len(DBOS._recover_pending_workflows([executor_id]))
+
+    def running(self) -> set[str]:
+        """Ids of the workflows that this process has begun and not ended."""
+        return set(self._dbos._active_workflows_set.activeList())
+
+    def requeue(self, executor_id: str, workflows: Sequence[str]) -> None:
+        """Put workflows that count as running under an executor id back into their queues. Blocks."""
+        for workflow_id in workflows:
+            self._dbos._sys_db.reenqueue_for_recovery(workflow_id, [executor_id], INTERNAL_QUEUE_NAME)
 
     def _register(self) -> None:
         executor = self._executor

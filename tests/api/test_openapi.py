@@ -30,12 +30,14 @@ CHECKED_IN = Path(__file__).parents[2] / "openapi.json"
 
 OPERATIONS = {
     ("post", "/recourse"): "create_recourse",
+    ("post", "/reasons"): "state_reasons",
     ("post", "/recourse/batch"): "create_batch",
     ("post", "/recourse/frontier"): "create_frontier",
     ("post", "/recourse/validity"): "certify_counterfactuals",
     ("get", "/recourse"): "list_recourse",
     ("get", "/recourse/{id}"): "get_recourse",
     ("delete", "/recourse/{id}"): "erase_recourse",
+    ("get", "/recourse/{id}/notice"): "get_notice",
     ("post", "/recourse/{id}/verify"): "verify_recourse",
     ("post", "/recourse/correct"): "correct_plan",
     ("get", "/methods"): "list_methods",

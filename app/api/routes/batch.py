@@ -60,6 +60,8 @@ def limits(max_bytes: int) -> dict[tuple[str, str], int]:
             errors.ConstraintClash,
             errors.UnknownModel,
             errors.ModelUnusable,
+            errors.ModelQuarantined,
+            errors.DailyBudgetSpent,
             errors.NotReady,
             errors.LedgerUnavailable,
         ),

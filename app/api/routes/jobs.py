@@ -27,6 +27,7 @@ from app.jobs.job import BATCH, JOB_ID, Job
 from app.store.keys import Scope
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
+deleting = APIRouter(route_class=guarded(Scope.RECOURSE))
 
 EXAMPLE = "/jobs/job_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
 
@@ -125,7 +126,7 @@ async def get_job_results(
     return JSONResponse(page(job.kind, shown(job.kind, result, job.detail), limit, int(cursor or 0)))
 
 
-@router.delete(
+@deleting.delete(
     "/{id}/results",
     name="delete_job_results",
     summary="Delete an ended job",
@@ -214,3 +215,6 @@ def _event_id(job: Job) -> str:
 async def cancel_job(job_id: JobId, service: ServiceDep) -> JSONResponse:
     """Cancels a job and stops its computation, also within native code. Idempotent."""
     return JSONResponse(described(await service.cancel(job_id)))
+
+
+router.include_router(deleting)

@@ -42,12 +42,16 @@ READING = (errors.InvalidRequest, errors.UnknownRecourse, errors.Erased, errors.
 async def list_recourse(
     service: ServiceDep,
     reference: Annotated[Reference | None, Query(description="Only recourse with this `reference`.")] = None,
+    job: Annotated[
+        str | None,
+        Query(description="Only recourse that this job has computed, also a batch that was cancelled.", max_length=40),
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JSONResponse:
     """A page of the ledger; pages neither overlap nor skip anything while new recourse is recorded."""
     paging.check(cursor, RECOURSE_ID)
-    found = await service.given.newest(limit + 1, reference=reference, before=cursor)
+    found = await service.given.newest(limit + 1, reference=reference, job=job, before=cursor)
     page, following = paging.split(found, limit, lambda entry: entry["id"])
     return JSONResponse({"recourse": page, "next_cursor": following})
 
@@ -104,6 +108,7 @@ async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Respon
         errors.ModelOutputInvalid,
         *LANE,
         errors.LaneTimeout,
+        errors.DailyBudgetSpent,
     ),
 )
 async def verify_recourse(
@@ -129,6 +134,8 @@ async def verify_recourse(
         *BODY,
         errors.UnknownModel,
         errors.ModelUnusable,
+        errors.ModelQuarantined,
+        errors.DailyBudgetSpent,
         errors.ModelOutputInvalid,
         errors.LaneCrashed,
         errors.LaneTimeout,

@@ -66,6 +66,7 @@ async def get_model(name: ModelName, service: ServiceDep, if_none_match: IfNoneM
         errors.ModelUnusable,
         *LANE,
         errors.LaneTimeout,
+        errors.DailyBudgetSpent,
     ),
 )
 async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: IfNoneMatch = None) -> Response:
@@ -84,6 +85,8 @@ async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: 
         *BODY,
         errors.UnknownModel,
         errors.ModelUnusable,
+        errors.ModelQuarantined,
+        errors.DailyBudgetSpent,
         errors.RehearsalFailed,
         errors.RehearsalRunning,
         errors.LaneCrashed,

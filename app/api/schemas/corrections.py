@@ -6,7 +6,7 @@ from app.api.schemas.described import describe
 from app.api.schemas.recourse import OptionalConstraints
 from app.api.schemas.strict import derive, optional, to_record
 from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityRequest
-from app.compute import use_cases
+from app.compute.corrections import CorrectAnswer as Answer
 from app.compute.messages import CorrectionQuestion
 from app.recourse.actions.constraints import Constraints
 from app.recourse.certificate import CertificateParams
@@ -24,7 +24,7 @@ class CorrectRequest(ValidityRequest):
     """What this applicant cannot or will not do; every corrected record respects it."""
 
 
-CorrectAnswer: Any = describe(use_cases.CorrectAnswer)
+CorrectAnswer: Any = describe(Answer)
 
 CORRECT_EXAMPLES: Any = {
     "mahalanobis": {

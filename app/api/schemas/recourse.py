@@ -21,6 +21,7 @@ from app.recourse.actions.wishes import Exclude, Wishes
 from app.recourse.certificate import CertificateParams
 from app.recourse.method import MethodParams, Yields
 from app.recourse.problem import Robustness
+from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import DEFAULT_METHOD, METHODS
 from app.service import Terms
 
@@ -43,6 +44,9 @@ RobustnessRequest: Any = derive(Robustness)
 OptionalRobustness: Any = optional(RobustnessRequest)
 WishesRequest: Any = derive(Wishes)
 OptionalExclude: Any = optional(derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE))))
+
+
+ReasonsChoice: Any = derive(ReasonsParams)
 
 
 def printable(text: str) -> str:
@@ -71,17 +75,22 @@ OptionalCost: Any = optional(Cost)
 OptionalMethod: Any = optional(MethodChoice, lambda: CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD}))
 
 
-class ModelQuestion(Strict):
+class AnyQuestion(Strict):
     """What every question about an applicant has."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """`id` for its newest active version, or `id@version`."""
-    certificate: OptionalCertificate
-    """Parameters of the certificates."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
     """Milliseconds until the answer; the operator's default when absent."""
     seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same request with the same seed has the same answer."""
+
+
+class ModelQuestion(AnyQuestion):
+    """A question whose answer has certificates."""
+
+    certificate: OptionalCertificate
+    """Parameters of the certificates."""
 
 
 class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ignore[misc]
@@ -128,6 +137,8 @@ class RecourseRequest(ApplicantQuestion, SeveralWays):
     """Keep request and answer in the ledger, to be looked up and verified later. If false, neither is kept after the
     answer, except in a job, until it is deleted, and under an `Idempotency-Key`, for 24 hours; `DELETE /recourse/{id}`
     erases both."""
+    reasons: StrictBool | ReasonsChoice = False
+    """Also state why the model refuses the record: `true`, or which reasons. This takes up to five more model calls."""
 
 
 WISHES = TypeAdapter(Wishes)
@@ -153,7 +164,15 @@ def question_of(request: RecourseQuestion) -> Question:
             request.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}})
         ),
         count=1 if count is None else count,
+        reasons=_reasons_of(getattr(request, "reasons", False)),
     )
+
+
+def _reasons_of(asked: Any) -> ReasonsParams | None:
+    """Which reasons are asked for."""
+    if isinstance(asked, bool):
+        return ReasonsParams() if asked else None
+    return to_record(ReasonsParams, asked)
 
 
 def _with_count(params: MethodParams, count: int, *, given: bool) -> MethodParams:
@@ -165,7 +184,7 @@ def _with_count(params: MethodParams, count: int, *, given: bool) -> MethodParam
     return replace(params, **counted)
 
 
-def terms_of(request: ModelQuestion) -> Terms:
+def terms_of(request: AnyQuestion) -> Terms:
     """The terms of a request."""
     return Terms(
         model=request.model,

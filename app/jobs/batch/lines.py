@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-from app.compute.answers import Frame, Json, ModelVersion, encoded, plain
+from app.compute.answers import Frame, Json, ModelVersion, encoded, plain, without_scores
 from app.compute.use_cases import RecourseAnswer, out_of_time
 from app.errors import RecourseError
 from app.jobs.ids import new_id
@@ -42,9 +42,10 @@ def refusal(line: str) -> tuple[RecourseError, str | None] | None:
     return RecourseError.from_dict(row["refused"]), row["reference"]
 
 
-def answered(answer: RecourseAnswer) -> str:
-    """The line of an answer."""
-    return line_of(plain(answer))
+def answered(answer: RecourseAnswer, *, scores: bool = True) -> str:
+    """The line of an answer, where the caller may read the `scores` of its record."""
+    found = plain(answer)
+    return line_of(found if scores else without_scores(found, brought=False))
 
 
 def frame(payload: Json, offset: int) -> Frame:
