@@ -1,6 +1,6 @@
 """A model server as lenders run them, around any function from a table to scores: Open Inference Protocol v2 and MLflow.
 
-`/v2/models/credit` describes the model, `/v2/models/credit/infer` and `/invocations` answer. One thread, on a free port
+`/v2/models/credit` describes the model, `/v2/models/credit/infer` and `/invocations` answer. On a free port
 of loopback; for benchmarks and examples only.
 """
 
@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ def serving(datatypes: Mapping[str, str], predict: Predict) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(content)
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -349,7 +349,8 @@ def coded_pipeline() -> tuple[Any, Lender, Any]:
     records = Lender({**columns, "housing": [codes[one] for one in plain.columns["housing"]]}, plain.numbers, plain.good)
     steps = ColumnTransformer([("numbers", StandardScaler(), list(NUMBERS)), ("groups", OneHotEncoder(), ["housing"])])
     fitted = make_pipeline(steps, LogisticRegression(max_iter=500))
-    return fitted.fit(records.frame(), records.columns["outcome"]), records, records.frame((*NUMBERS, "housing"))
+    table = records.frame((*NUMBERS, "housing"))
+    return fitted.fit(table, records.columns["outcome"]), records, table
 
 
 def trained_codes() -> Trained:
@@ -364,9 +365,7 @@ def trained_onnx_codes() -> Trained:
 
     fitted, records, table = coded_pipeline()
     inputs = [(name, FloatTensorType([None, 1])) for name in NUMBERS] + [("housing", Int64TensorType([None, 1]))]
-    names = [name for name, _ in inputs]
     graph = convert.to_onnx(fitted, initial_types=inputs)
-    assert set(names) <= set(table.columns)
     return Trained(records, saved("model.onnx", graph.SerializeToString()), fitted.predict_proba(table)[:, 1])
 
 

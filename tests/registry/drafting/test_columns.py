@@ -141,7 +141,7 @@ def test_a_draft_proposes_nothing_that_nobody_would() -> None:
     jobs = advised("job", ["cook", "?", "clerk", "Never-worked", "clerk"], table)
     assert jobs["advice"] == {"categories": ["clerk", "cook"]}
     assert jobs["categories"] == ["?", "Never-worked", "clerk", "cook"]
-    assert advised("hours", [str(hours) for hours in range(20, 80)], table)["advice"] == {"min": 20, "max": 60}
+    assert advised("hours", [str(hours) for hours in range(20, 80)], table)["advice"] == {"min": 21, "max": 60}
     rare = advised("gain", ["0"] * 95 + ["500", "900", "40", "70", "80"], table)
     assert rare["change"] == "none"
     assert "advice" not in rare
