@@ -12,6 +12,7 @@ from benchmarks import (
     batch,
     certificates,
     coverage,
+    formats,
     future_models,
     http,
     invalidation,
@@ -48,6 +49,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "rules": rules.table,
     "ways": ways.table,
     "pipelines": pipelines.table,
+    "formats": formats.table,
     **future_models.TABLES,
 }
 """Every table by the name it is asked for."""

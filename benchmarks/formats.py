@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ class Own:
     records: Any = None
     """The records, where they are not those of the source."""
     wish: Mapping[str, Any] = field(default_factory=dict)
-    trust: Trust = Trust()
+    trust: Trust = field(default_factory=Trust)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +191,6 @@ def dummies(given: Training) -> Own:
     import pandas as pd
     import xgboost as library
 
-    # XGBoost takes no brackets in names.
     table = pd.get_dummies(given.frame, columns=list(given.source.categories), dtype=float)
     model = library.XGBClassifier(n_estimators=100, max_depth=4, n_jobs=1)
     model.fit(table[:TRAINING], given.good[:TRAINING])
@@ -271,7 +271,7 @@ def scorecard(given: Training) -> Own:
         else:
             cuts = np.unique(np.quantile(values[:TRAINING], [0.2, 0.4, 0.6, 0.8, 0.95]))
             edges = ["", *(f"{cut:g}" for cut in cuts), ""]
-            rows += [(name, low, high, "") for low, high in zip(edges, edges[1:], strict=False)]
+            rows += [(name, low, high, "") for low, high in pairwise(edges)]
             places = np.searchsorted(cuts, values, side="right")
             flags += [places == k for k in range(len(cuts) + 1)]
     X = np.column_stack(flags).astype(float)

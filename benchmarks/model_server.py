@@ -1,7 +1,7 @@
-"""A model server as lenders run them, around any function from a table to scores: Open Inference Protocol v2 and MLflow.
+"""A model server as lenders run them, around any function from a table to scores.
 
-`/v2/models/credit` describes the model, `/v2/models/credit/infer` and `/invocations` answer. On a free port
-of loopback; for benchmarks and examples only.
+It speaks the Open Inference Protocol v2, `/v2/models/credit` and its `/infer`, and that of MLflow, `/invocations`, on a
+free port of loopback.
 """
 
 import json

@@ -46,8 +46,8 @@ def draft(
 
     settings = read_settings(trust_pickle=trust_pickle or None)
     wish = Wish(
-        data=data, model=model, url=url, label=label, favourable=favourable, scores=scores, threshold=threshold, id=name,
-        drop=tuple(drop or ()), columns=tuple(filter(None, (columns or "").split(","))),
+        data=data, model=model, url=url, label=label, favourable=favourable, scores=scores, threshold=threshold,
+        id=name, drop=tuple(drop or ()), columns=tuple(filter(None, (columns or "").split(","))),
     )  # fmt: skip
     trust = Trust(pickle=settings.trust_pickle, hosts=settings.remote_hosts)
     drafted = make(wish, out, trust)

@@ -4,8 +4,9 @@ skops builds objects of known types only; `ALLOWED` extends its list. Some objec
 checks; `app.registry.adapters.estimator_parts` checks them first, and `estimator_members` makes boosters anew.
 
 With ``input: raw``, the estimator receives a DataFrame with the manifest's names: numbers unchanged (integers as
-int64), categories as text, or as numbers where its encoders know them as such, a binary without categories as bool. With ``input: encoded``, it receives an array in the
-order of the encoded columns, with its own column names if it was fitted on named columns.
+int64), categories as text, or as numbers where its encoders know them as such, a binary without categories as bool.
+With ``input: encoded``, it receives an array in the order of the encoded columns, with its own column names if it was
+fitted on named columns.
 """
 
 import warnings

@@ -66,7 +66,9 @@ class ModelFacts:
         levels = dict(self.levels)
         for name in self.numbers & table.keys() if self.groups else ():
             found = {re.sub(r"\.0*$", "", text.strip()) for text in table[name]} - {""}
-            levels |= {name: group for group in self.groups if found == set(group)}
+            known = next((group for group in self.groups if found == set(group)), None)
+            if known is not None:
+                levels[name] = known
         return replace(self, levels=levels, numbers=self.numbers - levels.keys(), groups=())
 
 

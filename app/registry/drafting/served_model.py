@@ -64,7 +64,9 @@ def _facts(artifact: Mapping[str, Any], output: Output, **more: Any) -> ModelFac
 
 def _described(url: str, described: Description) -> ModelFacts:
     output = _output(described.outputs)
-    artifact = {"url": url, "protocol": Protocol.OIP_V2.value} | ({} if output is None else {"output_name": output.name})
+    artifact = {"url": url, "protocol": Protocol.OIP_V2.value} | (
+        {} if output is None else {"output_name": output.name}
+    )
     kind = Output.LABEL if output is not None and output.datatype not in FRACTIONAL else Output.PROBABILITY
     only = described.inputs[0]
     if len(described.inputs) == 1 and len(only.shape) == 2 and only.shape[1] != 1:

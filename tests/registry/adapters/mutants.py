@@ -1,5 +1,6 @@
-"""Damaged copies of an artifact, each loaded and asked: ``python -m tests.registry.adapters.mutants DIRECTORY [SCALE [FIRST]]``.
+"""Damaged copies of an artifact, each loaded and asked.
 
+``python -m tests.registry.adapters.mutants DIRECTORY [SCALE [FIRST]]``: SCALE times the usual number, after FIRST.
 Run in a process of its own, because compiled readers of damaged files may end it. Prints how many copies were refused
 and how many were not; those give finite scores.
 """

@@ -346,7 +346,9 @@ def coded_pipeline() -> tuple[Any, Lender, Any]:
     plain = lender()
     codes = dict(zip(HOUSING, ("2", "5", "11"), strict=True))
     columns = {name: plain.columns[name] for name in (*NUMBERS, "outcome")}
-    records = Lender({**columns, "housing": [codes[one] for one in plain.columns["housing"]]}, plain.numbers, plain.good)
+    records = Lender(
+        {**columns, "housing": [codes[one] for one in plain.columns["housing"]]}, plain.numbers, plain.good
+    )
     steps = ColumnTransformer([("numbers", StandardScaler(), list(NUMBERS)), ("groups", OneHotEncoder(), ["housing"])])
     fitted = make_pipeline(steps, LogisticRegression(max_iter=500))
     table = records.frame((*NUMBERS, "housing"))

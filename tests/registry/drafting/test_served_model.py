@@ -17,7 +17,14 @@ from tests.registry.loan import loan_records
 from tests.remote.server import of_record
 from tests.remote.serving import ModelServer, shared
 
-TYPES = {"age": "INT64", "income": "FP64", "amount": "FP64", "savings": "BYTES", "guarantor": "BOOL", "housing": "BYTES"}
+TYPES = {
+    "age": "INT64",
+    "income": "FP64",
+    "amount": "FP64",
+    "savings": "BYTES",
+    "guarantor": "BOOL",
+    "housing": "BYTES",
+}
 OUTPUTS = [{"name": "label", "datatype": "INT64", "shape": [-1]}, {"name": "p", "datatype": "FP64", "shape": [-1]}]
 TABLE = {"inputs": [{"name": n, "datatype": t, "shape": [-1, 1]} for n, t in TYPES.items()], "outputs": OUTPUTS}
 MATRIX = {"inputs": [{"name": "x", "datatype": "FP64", "shape": [-1, 8]}], "outputs": OUTPUTS}
