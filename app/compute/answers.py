@@ -302,10 +302,18 @@ def identity(model: RegisteredModel) -> ModelVersion:
 
 
 def without_scores(answer: Json, *, brought: bool) -> Json:
-    """The answer without the scores of the caller's record, and of its counterfactuals where these were `brought`."""
-    decisions = [answer["factual"], *(one["validity"]["current"] for one in answer["counterfactuals"] if brought)]
+    """The answer without what tells the score of the caller's record, and of its counterfactuals where `brought`."""
+    decisions = [answer["factual"]]
+    if brought:
+        decisions += [one["validity"]["current"] for one in answer["counterfactuals"]]
     for found in filter(None, decisions):
         found |= {"probability": None, "score": None}
+    reasons = answer if "against" in answer else answer.get("reasons")
+    if reasons is not None and reasons["against"] is not None:
+        # Contributions add up to the score.
+        reasons["against"]["score"] = None
+        for one in reasons["reasons"]:
+            one |= {"contribution": None, "std_error": None}
     return answer
 
 

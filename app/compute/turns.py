@@ -13,6 +13,9 @@ from app.errors import Overloaded
 caller: ContextVar[str] = ContextVar("caller", default="")
 """Who causes the calls of this context: a key, an address, or "" for the service itself."""
 
+LONG_SHARE = 8
+"""How many times fewer long calls than short ones of a caller may wait."""
+
 _long: ContextVar[bool] = ContextVar("long", default=False)
 
 
@@ -60,8 +63,12 @@ class Turns(Generic[Taken]):
         return sum(not turn.done() for queue in self._queues.values() for turn, _ in queue)
 
     def join(self, most: int) -> asyncio.Future[Taken]:
-        """A turn of the caller of this context. Raises `Overloaded` if `most` of its calls wait already."""
+        """A turn of the caller of this context. Raises `Overloaded` if `most` of its calls wait already.
+
+        Of long calls fewer may wait: in a queue of many, each would have used up its deadline when its turn comes.
+        """
         name = caller.get(), _long.get()
+        most = max(1, most // LONG_SHARE) if _long.get() else most
         waiting = [one for one in self._queues.get(name, ()) if not one[0].done()]
         if len(waiting) >= most:
             # As long as its first call has waited: so long its queue takes at present.

@@ -199,7 +199,7 @@ def test_numbers_have_the_digits_that_they_carry_and_records_are_exact(client: h
     for number in measured:
         assert number == float(f"{number:.6g}")
     (decision,) = client.post("/models/loan/predict", json={"records": [found["applicant"]]}).json()["predictions"]
-    assert decision == validity["current"]
+    assert decision == found["validity"]["current"]
 
 
 OPTIONAL = (

@@ -135,6 +135,39 @@ def test_scores_of_records_that_a_caller_brings_have_a_scope_of_their_own(locked
             assert None not in {one[name] for one in decisions(client) for name in ("probability", "score")}
 
 
+def test_reasons_tell_no_score_to_a_key_without_the_scope(locked: Running) -> None:
+    body = {"model": "loan", "applicant": APPLICANT}
+
+    def told(client: httpx.Client) -> list[float | None]:
+        alone = client.post("/reasons", json=body).json()
+        beside = client.post("/recourse", json=body | {"reasons": True}).json()["reasons"]
+        assert [one["share"] for one in alone["reasons"]] == [one["share"] for one in beside["reasons"]] != []
+        return [
+            *(alone["factual"][name] for name in ("probability", "score")),
+            *(found["against"]["score"] for found in (alone, beside)),
+            *(
+                one[name]
+                for found in (alone, beside)
+                for one in found["reasons"]
+                for name in ("contribution", "std_error")
+            ),
+        ]
+
+    with client_with(locked, Scope.RECOURSE) as client:
+        assert set(told(client)) == {None}
+        frontier = client.post("/recourse/frontier", json=body).json()
+        assert frontier["factual"]["score"] is None
+    with client_with(locked, Scope.RECOURSE, Scope.SCORES) as client:
+        assert None not in told(client)
+
+
+def test_letters_belong_to_the_key_that_asked(locked: Running) -> None:
+    with client_with(locked, Scope.RECOURSE) as one, client_with(locked, Scope.RECOURSE) as two:
+        given = one.post("/recourse", json=question(store=True)).json()["id"]
+        assert one.get(f"/recourse/{given}/notice").json()["reasons"]
+        problem(two.get(f"/recourse/{given}/notice"), 404, "unknown-recourse")
+
+
 def test_a_key_has_a_budget_of_records_in_a_day(locked: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budgets, "WRITE_S", 0.01)
     limits: Any = {"model_rows": 3000}

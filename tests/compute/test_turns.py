@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.compute.messages import Question, ValidityQuestion
-from app.compute.turns import Turns, caller, long_calls
+from app.compute.turns import LONG_SHARE, Turns, caller, long_calls
 from app.errors import Overloaded
 from app.recourse.problem import Robustness
 from app.recourse.solve import METHODS
@@ -105,6 +105,18 @@ def test_long_calls_leave_a_child_to_short_ones() -> None:
         children[1].alive = False
         turns.serve(free)
         assert long[2].result() is children[0], "the child of another one has died"
+
+    run(work)
+
+
+def test_fewer_long_calls_may_wait() -> None:
+    async def work() -> None:
+        turns: Turns[Child] = Turns(1)
+        for _ in range(LONG_SHARE):
+            join(turns, "many", most=LONG_SHARE)
+        join(turns, "many", long=True, most=LONG_SHARE)
+        with pytest.raises(Overloaded):
+            join(turns, "many", long=True, most=LONG_SHARE)
 
     run(work)
 

@@ -5,6 +5,7 @@ import { chance, outcome } from "./decision.js";
 import { h } from "./dom.js";
 import { counted, inHundred } from "./format.js";
 import { countOf } from "./future.js";
+import { featureNamed } from "./state.js";
 
 /** Applicants in the table; the files have all. */
 const MOST_SHOWN = 200;
@@ -106,9 +107,10 @@ const changes = (way, more) =>
 function withoutWay(answer) {
   if (resultOf(answer) === "already_favourable") return "Nothing needs to change.";
   if (resultOf(answer) === "not_found") return answer.detail;
-  const faults = (answer.errors ?? []).map(
-    (/** @type {any} */ { pointer, detail }) => `${pointer.split("/").at(-1)} ${detail}`,
-  );
+  const faults = (answer.errors ?? []).map((/** @type {any} */ { pointer, detail }) => {
+    const name = pointer.split("/").at(-1);
+    return `${featureNamed(name)?.label ?? name} ${detail}`;
+  });
   return faults.length > 0 ? `${faults.join("; ")}.` : answer.detail;
 }
 

@@ -36,6 +36,8 @@ function reasonItem({ feature: name, code, text, value, reference, share, contri
   );
 }
 
-/** @param {string | null} code @param {number} contribution to the score */
+/** @param {string | null} code @param {number | null} contribution to the score; null where the key may not read it */
 const specialists = (code, contribution) =>
-  [code && `Code ${code}`, `${formatShort(contribution)} of the score`].filter(Boolean).join("; ");
+  [code && `Code ${code}`, contribution !== null && `${formatShort(contribution)} of the score`]
+    .filter(Boolean)
+    .join("; ");

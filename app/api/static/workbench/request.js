@@ -13,7 +13,7 @@ import { wishesRequest } from "./wishes.js";
 const NOISE_SAMPLES = 2000;
 
 /** What all bodies share. */
-const common = () => ({ model: $("model").value, method: methodChoice() });
+const common = () => ({ model: $("model").value, method: methodChoice(), detail: "full" });
 
 /** How many ways, and how sure they should be. */
 const wanted = () => ({
@@ -29,7 +29,6 @@ const question = () => ({
   ...wishesRequest(),
   ...timing(),
   certificate: { noise_samples: NOISE_SAMPLES },
-  detail: "full",
 });
 
 /** The body of `POST /recourse`. */
