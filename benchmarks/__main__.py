@@ -14,6 +14,7 @@ from benchmarks import (
     certificates,
     coverage,
     fairness,
+    formats,
     future_models,
     http,
     invalidation,
@@ -52,6 +53,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "rules": rules.table,
     "ways": ways.table,
     "pipelines": pipelines.table,
+    "formats": formats.table,
     **future_models.TABLES,
 }
 """Every table by the name it is asked for."""
