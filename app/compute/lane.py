@@ -174,8 +174,8 @@ class Lane:
         return result
 
     def _note_loss(self, child: Child, reason: str) -> None:
-        """Blame what a child was loading when it was lost."""
-        if child.loading is not None and reason in FAILURES.values():
+        """Blame what a child was loading when it was lost, unless it was lost with its template."""
+        if child.loading is not None and reason in FAILURES.values() and child.template_alive:
             self._quarantine.strike(child.loading, reason)
 
     async def _take(self, give_up: float) -> Child:

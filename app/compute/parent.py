@@ -70,6 +70,11 @@ class Child:
         """Whether the process still holds its end of the socket."""
         return self._streams is not None and not self._ended
 
+    @property
+    def template_alive(self) -> bool:
+        """Whether the process that it is a fork of runs; a child ends with it."""
+        return self._template.alive
+
     async def call(self, call: Call, kill_after_s: float, on_progress: Progress | None = None) -> Any:
         """The result of a call.
 

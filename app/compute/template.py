@@ -57,6 +57,7 @@ class Template:
         with theirs:
             self._process = start_process(theirs)
         self._numbers = count(1)
+        self._ending = False
         self._killing = threading.Lock()
 
     @property
@@ -66,8 +67,8 @@ class Template:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
-        return self._process.poll() is None
+        """Whether it runs, and shall go on."""
+        return not self._ending and self._process.poll() is None
 
     def fork(self, theirs: socket.socket, nice: int, memory_mb: int) -> int:
         """Order a child that serves a socket; its number. Raises `OSError` if the template has died."""
@@ -88,6 +89,7 @@ class Template:
 
     def end(self) -> None:
         """End it and its children, however often."""
+        self._ending = True
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
         try:

@@ -1,5 +1,8 @@
 """A model that ends the children that load it harms its own callers only."""
 
+import asyncio
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +12,7 @@ import pytest
 from app.compute import lane as lane_module
 from app.compute.child import Need
 from app.compute.quarantine import STRIKES, Quarantine
+from app.compute.template import template
 from app.errors import LaneCrashed, ModelQuarantined, Overloaded
 from app.metrics import Metrics
 from tests.compute import chores
@@ -70,6 +74,25 @@ def test_a_model_that_ends_its_children_leaves_the_others_in_use(
             assert time.monotonic() - began < 0.1
             assert await one.run(chores.echo, 1, timeout_s=30, need=GOOD) == 1
             await until(lambda: one.warm == 1)
+
+    run(work())
+
+
+def test_a_model_is_not_blamed_for_the_death_of_the_template(own_template: None, tmp_path: Path) -> None:
+    (tmp_path / "hangs").touch()
+    quarantine = Quarantine()
+
+    async def work() -> None:
+        async with lane(quarantine=quarantine) as one:
+            assert await one.run(chores.echo, 1, timeout_s=30) == 1
+            loading = asyncio.create_task(
+                one.run(chores.echo, 1, timeout_s=30, need=Need("slow@1", chores.load, (str(tmp_path / "hangs"),)))
+            )
+            await until(lambda: not one.state().idle)
+            os.kill(template().pid, signal.SIGKILL)
+            with pytest.raises(LaneCrashed):
+                await loading
+            assert not quarantine.doubts("slow@1")
 
     run(work())
 
