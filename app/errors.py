@@ -255,6 +255,12 @@ class ModelUnavailable(RecourseError):
     code = "model-unavailable"
 
 
+class TemplateFaulty(RecourseError):
+    """A file of the letter has a fault."""
+
+    code = "template-faulty"
+
+
 class RehearsalFailed(RecourseError):
     """The future models of this model could not be made."""
 

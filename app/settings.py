@@ -84,6 +84,26 @@ class Settings(BaseSettings):
     max_batch_rows: Annotated[int, Field(ge=1)] = 100_000
     """Largest number of applicants in a batch."""
 
+    lender_name: str = ""
+    """Who sends letters to applicants."""
+    lender_address: Annotated[tuple[str, ...], NoDecode] = ()
+    """Its postal address, lines separated by semicolons."""
+    lender_contact: str = ""
+    """Where applicants ask questions and have a person decide: an office, a number, an address."""
+    lender_authority: str = ""
+    """Name and address of the authority that supervises the lender, for letters that state it."""
+    notice_regime: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,40}$")] = "general"
+    """Which letter is written: `general`, `us`, or one of `notice_dir`."""
+    notice_language: Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] = "en"
+    """Language of letters for which the request states none."""
+    notice_dir: Path | None = None
+    """Directory with the lender's own letters, which replace those of the service with the same names."""
+
+    @field_validator("lender_address", mode="before")
+    @classmethod
+    def _lines(cls, address: object) -> object:
+        return [line.strip() for line in address.split(";")] if isinstance(address, str) else address
+
     @field_validator("remote_hosts", mode="before")
     @classmethod
     def _parsed(cls, hosts: object) -> object:

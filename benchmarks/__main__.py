@@ -21,6 +21,7 @@ from benchmarks import (
     plans,
     records,
     rules,
+    start,
     tables,
     ways,
 )
@@ -42,6 +43,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "invalidation": invalidation.table,
     "http": http.table,
     "batch": batch.table,
+    "start": start.table,
     "records": records.table,
     "rules": rules.table,
     "ways": ways.table,

@@ -23,6 +23,8 @@ from app.recourse.models.black_box import sigmoid
 
 WEIGHTS = "weights.safetensors"
 REFERENCE = "reference.csv"
+WORDS = ("reason", "sentence", "level_names", "words")
+"""Keys of a feature that say what people call it, each on a line of its own in the manifest."""
 
 
 def standardised(features: Sequence[Feature], rows_raw: np.ndarray) -> FeatureSpace:
@@ -109,13 +111,11 @@ def write_model(
     threshold: float,
     reference_raw: np.ndarray,
     outcomes: tuple[str, np.ndarray] | None = None,
-    comments: Mapping[str, str] | None = None,
 ) -> None:
     """Write manifest, weights and reference records of a network that answers with a probability.
 
     `identity` is what the manifest says first: id, version, title. `outcomes` is the name of a column and the true
-    outcome of each reference record, 1 or 0: with it the service can train future models. `comments` has a line of
-    explanation for some features, to stand above them in the manifest.
+    outcome of each reference record, 1 or 0: with it the service can train future models.
     """
     directory.mkdir(parents=True, exist_ok=True)
     weights = save(network.state_dict())
@@ -143,9 +143,7 @@ def write_model(
     }
     lines = ["features:"]
     for feature in space.features:
-        if comments and feature.name in comments:
-            lines.append(f"  # {comments[feature.name]}")
-        lines.append(f"  - {_flow(_stated(feature))}")
+        lines.append(f"  - {_block(_stated(feature))}")
     manifest = yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=120) + "\n".join(lines) + "\n"
     (directory / "model.yaml").write_text(manifest, encoding="utf-8")
 
@@ -197,6 +195,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     return int(value) if isinstance(value, float) and value == int(value) else value
+
+
+def _block(stated: dict[str, Any]) -> str:
+    """What a feature is on one line of YAML, and what it is called on a line for each kind of words."""
+    facts = {key: value for key, value in stated.items() if key not in WORDS}
+    words = [_flow({key: stated[key]})[1:-1] for key in WORDS if stated.get(key)]
+    return ",\n     ".join([_flow(facts).removesuffix("}"), *words]) + "}"
 
 
 def _flow(mapping: dict[str, Any]) -> str:

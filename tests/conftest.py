@@ -135,7 +135,8 @@ def _run(app: "FastAPI") -> Iterator[Running]:
     from app.main import server_config
 
     server = uvicorn.Server(server_config(app, app.state.service.settings))
-    thread = threading.Thread(target=server.run)
+    # A server that does not stop fails a test, and does not keep this process from ending.
+    thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
         until(lambda: server.started or not thread.is_alive())

@@ -26,7 +26,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from app.compute.child import _die_with
+from app.compute import template
+from app.compute.child import die_with
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,11 +53,11 @@ class Fork:
         self._forks.hear(0.0)
         return self.returncode
 
-    def wait(self, timeout: float | None = None) -> int:
-        give_up = time.monotonic() + (600.0 if timeout is None else timeout)
+    def wait(self, timeout: float = 60.0) -> int:
+        give_up = time.monotonic() + timeout
         while (code := self.poll()) is None:
             if time.monotonic() > give_up:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 600.0)
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
             self._forks.hear(0.05)
         return code
 
@@ -124,7 +125,9 @@ class Forks:
         """Wait for news of what has begun and ended, for so long; whether there were any."""
         if not select.select([self._channel], [], [], timeout_s)[0]:
             return False
-        *lines, self._rest = (self._rest + self._channel.recv(65536)).split(b"\n")
+        news = self._channel.recv(65536)
+        assert news, "the process that forks others has died"
+        *lines, self._rest = (self._rest + news).split(b"\n")
         for line in lines:
             pid, code = json.loads(line)
             if code is None:
@@ -170,7 +173,9 @@ def wait_for_orders(channel: socket.socket) -> dict[str, Any]:
                 sys.exit()
             line = b""
             while not line.endswith(b"\n"):
-                line += channel.recv(65536)
+                if not (more := channel.recv(65536)):
+                    sys.exit()
+                line += more
             pid = os.fork()
             if not pid:
                 signal.set_wakeup_fd(-1)
@@ -187,6 +192,37 @@ def wait_for_orders(channel: socket.socket) -> dict[str, Any]:
             tell(channel, pid, None)
 
 
+class Prepared(subprocess.Popen[bytes]):
+    """The first template of a program, which was forked with it; `start_process` would import everything again."""
+
+    def __init__(self) -> None:
+        self._orders, orders = socket.socketpair()
+        program, self._forked = os.getpid(), os.fork()
+        if not self._forked:
+            self._orders.close()
+            die_with(program)
+            channel = socket.recv_fds(orders, 1, 1)[1]
+            orders.close()
+            if channel:
+                template.wait_for_orders(channel[0])
+            os._exit(0)
+        orders.close()
+
+    def start(self, channel: socket.socket) -> subprocess.Popen[bytes]:
+        """It takes orders from a socket. As the real `start_process`, which is in its place from then on."""
+        template.start_process = START_PROCESS
+        socket.send_fds(self._orders, [b"!"], [channel.fileno()])
+        self._orders.close()
+        super().__init__([])
+        return self
+
+    def _execute_child(self, *_: object) -> None:
+        self.pid, self._child_created = self._forked, True
+
+
+START_PROCESS = template.start_process
+
+
 def tell(channel: socket.socket, pid: int, code: int | None) -> None:
     channel.sendall(json.dumps([pid, code]).encode() + b"\n")
 
@@ -198,12 +234,13 @@ def main() -> None:
     waiting = os.getpid()
     order = wait_for_orders(socket.socket(fileno=int(sys.argv[1])))
     os.setsid()
-    _die_with(waiting)
+    die_with(waiting)
     os.environ.clear()
     os.environ.update(order["env"])
     if order["strict"]:
         warnings.simplefilter("error")
     sys.argv = [order["module"], *order["arguments"]]
+    template.start_process = Prepared().start
     runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
 
 

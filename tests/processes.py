@@ -21,3 +21,8 @@ def children(parent: int) -> list[int]:
     """Process ids of the living children of a process."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
     return [pid for pid in pids if (status := _status(pid)) and status[1] == str(parent) and status[0] != "Z"]
+
+
+def lane_children(server: int) -> list[int]:
+    """Process ids of the living children of a server's lanes, which are forks of its template."""
+    return [pid for template in children(server) for pid in children(template)]

@@ -112,7 +112,7 @@ def test_help_is_quick_and_names_the_commands(run_afresh: Run) -> None:
     done = run_afresh("--help")
     assert children_s() - before < 0.5
     assert done.returncode == 0
-    for command in ("serve", "demo", "models", "verify", "replay", "db", "openapi"):
+    for command in ("serve", "demo", "models", "verify", "replay", "notice", "db", "openapi"):
         assert re.search(rf"^  {command} ", done.stdout, re.MULTILINE)
 
 
@@ -280,6 +280,28 @@ def test_the_life_of_a_ledger(run: Run, environment: dict[str, str], source: Mod
     with closing(sqlite3.connect(tmp_path / "state" / "ledger.sqlite")) as database, database:
         database.execute("update ledger_entries set version = '2' where number = 2")
     assert refused(run("db", "verify")) == f"Entry 2 ({running}) is not as it was written.\n"
+
+
+@pytest.mark.slow
+def test_a_letter_is_written_from_the_ledger(
+    run: Run, environment: dict[str, str], source: ModelDirectory, tmp_path: Path
+) -> None:
+    run("db", "upgrade")
+    (promised,) = promise(environment, source, range(1, 2))
+    lender = {"RECOURSE_LENDER_NAME": "Northbank", "RECOURSE_LENDER_ADDRESS": "1 High Street; London"}
+    letter = run("notice", promised, **lender).stdout
+    assert letter.startswith("Northbank\n1 High Street\nLondon\n\n1 January 2026\nYour reference: case 1\n")
+    assert "too high" in letter  # a reason that the answer does not state
+    assert run("notice", promised, **lender).stdout == letter
+    assert run("notice", promised, "--lang", "de", "--format", "html").stdout.startswith(
+        '<!doctype html>\n<html lang="de"'
+    )
+    assert refused(run("notice", promised, "--lang", "xx")) == "--lang must be one of de, en\n"
+    assert "no recourse with this id" in refused(run("notice", "rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"))
+    (tmp_path / "general.en.txt").write_text("Dear {{nmae}}")
+    faulty = refused(run("notice", promised, RECOURSE_NOTICE_DIR=str(tmp_path)))
+    assert faulty.startswith("general.en.txt: line 1 names nmae; there are ")
+    assert refused(run("serve", "--port", "0", RECOURSE_NOTICE_DIR=str(tmp_path))) == faulty
 
 
 @pytest.mark.parametrize("arguments", [["db", "verify"], ["replay", "rec_none"]])

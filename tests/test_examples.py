@@ -315,8 +315,8 @@ def test_the_client_prints_the_advice_of_the_demo(demo: Running) -> None:
     done = run_client("--url", demo.url)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "Reduce the monthly payments on other debts from 310 EUR to 75 EUR.",
-        "Reduce the share of card and overdraft limits in use from 71.5% to 0.3%.",
+        "Bring your monthly payments on other debts down from 310 EUR to 75 EUR.",
+        "Use less of your card and overdraft limits: 0.3% of them instead of 71.5%.",
         "The model then says yes with probability 0.84.",
     ]
 
@@ -326,7 +326,7 @@ def test_the_client_gets_the_same_answer_from_a_job(computing: Server) -> None:
     with Client(str(computing.client.base_url)) as client:
         direct, later = client.recourse(DEMO_REQUEST), client.recourse_later(DEMO_REQUEST)
     assert direct["counterfactuals"] == later["counterfactuals"]
-    assert run_client("--url", computing.client.base_url, "--later").stdout.startswith("Reduce the monthly payments")
+    assert run_client("--url", computing.client.base_url, "--later").stdout.startswith("Bring your monthly payments")
 
 
 def test_the_client_names_every_fault_of_a_request(demo: Running, tmp_path: Path) -> None:

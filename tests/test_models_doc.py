@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from app.cli import cli
+from app.recourse.actions.sentences import change_text
 from app.recourse.features import Feature, MaxChange, MovesWithTime, Takes
+from app.recourse.reasons import reason_text
 from app.registry.artifact import Artifact, Endpoint, Format
 from app.registry.manifest import Manifest
 from app.registry.parsed_manifest import ParsedManifest
@@ -18,6 +21,7 @@ from app.registry.registry import Registry
 from tests.optional import library
 
 TEXT = (Path(__file__).parents[1] / "docs/models.md").read_text()
+BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 PIPELINE, COMMON, *EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 LIBRARIES = {"onnx": ("skl2onnx", "onnxruntime"), "xgboost": ("xgboost",), "lightgbm": ("lightgbm",)}
 
@@ -104,9 +108,19 @@ def test_each_example_registers(directory: Path, form: str) -> None:
 
 def test_the_remote_example_is_sound(directory: Path) -> None:
     exec(COMMON + example("linear"), {})
-    (artifact,) = re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    (artifact,) = [block for block in BLOCKS if block.startswith("artifact:")]
     manifest = yaml.safe_load((directory / "linear/model.yaml").read_text()) | yaml.safe_load(artifact)
     assert ParsedManifest.of(manifest).faults == ()
+
+
+def test_the_example_of_words_is_sound() -> None:
+    (words,) = [block for block in BLOCKS if block.startswith("- {name:")]
+    features = TypeAdapter(tuple[Feature, ...]).validate_python(yaml.safe_load(words))
+    assert [fault for feature in features for fault in feature.faults()] == []
+    guarantor, term = features
+    assert change_text(guarantor, 0.0, 1.0) == "Find a guarantor for the loan."
+    assert reason_text(guarantor.in_language("de"), 0.0, 1.0) == "Keine Bürgschaft für den Kredit"
+    assert change_text(term, 48.0, 36.0) == "Repay over 36 months instead of 48 months."
 
 
 def test_every_key_is_in_a_table() -> None:

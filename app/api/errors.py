@@ -78,6 +78,9 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     errors.MethodNotAllowed: Meaning(
         405, "Method not allowed", "Use one of the methods in the Allow header; /docs lists every address."
     ),
+    errors.TemplateFaulty: Meaning(
+        503, "Faulty template", "The operator has to correct the file in RECOURSE_NOTICE_DIR that the detail names."
+    ),
     errors.RehearsalFailed: Meaning(
         409, "Future models could not be made", "The detail says why; correct the model's directory or the request."
     ),

@@ -25,7 +25,9 @@ from app.api.routes import (
     methods,
     metrics,
     models,
+    notice,
     problems,
+    reasons,
     recourse,
     workbench,
 )
@@ -69,8 +71,10 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
     )
     for module in (
         recourse,
+        reasons,
         batch,
         ledger,
+        notice,
         calibration,
         methods,
         models,

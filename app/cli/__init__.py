@@ -1,4 +1,4 @@
-"""The command line: ``recourse serve | worker | batch | demo | models | keys | verify | replay | db | openapi``.
+"""The command line: ``recourse serve | worker | batch | demo | models | keys | verify | replay | notice | db | …``.
 
 Heavy modules are imported by the command that needs them, so that ``--help`` is fast. An error that a user can cause
 ends in one sentence on standard error and exit code 1.
@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from app.cli import batch, demo, keys, ledger, models, promises, serving
+from app.cli import batch, demo, keys, ledger, models, notices, promises, serving
 from app.cli.common import CommandError
 from app.errors import RecourseError
 
@@ -26,6 +26,7 @@ for command in (
     serving.openapi,
     promises.verify,
     promises.replay,
+    notices.notice,
     demo.demo,
 ):
     cli.command()(command)

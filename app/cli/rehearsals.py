@@ -58,7 +58,7 @@ def rehearse(
 
 def one_thread() -> None:
     """Set numeric libraries, before they are imported, to one thread: their products are small here."""
-    from app.compute.parent import ONE_THREAD
+    from app.compute.template import ONE_THREAD
 
     os.environ.update({key: value for key, value in ONE_THREAD.items() if key != "OMP_NUM_THREADS"})
 

@@ -19,6 +19,7 @@ def serve(host: HostOption = None, port: PortOption = None) -> None:
     """Run the HTTP service."""
     settings = read_settings(host=host, port=port)
     refuse_taken(settings)
+    start_template()
     from app.main import serve as run
 
     run(settings)
@@ -27,6 +28,7 @@ def serve(host: HostOption = None, port: PortOption = None) -> None:
 def worker() -> None:
     """Run a worker that computes jobs; any number of workers share one RECOURSE_DATABASE_URL."""
     settings = read_settings()
+    start_template()
     from app.main import work
 
     work(settings)
@@ -44,6 +46,13 @@ def refuse_taken(settings: "Settings") -> None:
                 f"{settings.host}:{settings.port} cannot be listened on ({error.strerror}); "
                 "another program may be using it: choose a port with --port or RECOURSE_PORT"
             ) from error
+
+
+def start_template() -> None:
+    """Let the template import what children need while this process imports the rest."""
+    from app.compute.template import template
+
+    template()
 
 
 def openapi(

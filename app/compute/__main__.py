@@ -1,8 +1,8 @@
-"""A child process of a lane: ``python -m app.compute FD PARENT NICE``. Started by `app.compute.lane` only."""
+"""A template: ``python -m app.compute FD``. Started by `app.compute.template` only."""
 
 import sys
 
-from app.compute.child import serve
+from app.compute.template import wait_for_orders
 
 if __name__ == "__main__":
-    serve(*map(int, sys.argv[1:]))
+    wait_for_orders(int(sys.argv[1]))

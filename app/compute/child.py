@@ -1,6 +1,6 @@
-"""The child's side of a lane: it answers calls until its parent ends, and sends plain data only.
+"""The child's side of a lane: it answers calls until its server ends, and sends plain data only.
 
-Imports nothing heavy: what a call needs is imported when its function is unpickled.
+Imports nothing heavy: the template has imported what most calls need, and the rest comes when a function is unpickled.
 """
 
 import ctypes
@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.errors import InternalError, LaneCrashed, RecourseError
-from app.observability import configure_logging, log, request_id, trace, traceparent
+from app.observability import log, request_id, trace, traceparent
 
 HEADER = struct.Struct("!Q")
 """Header of every message: its length in bytes."""
-
-LOG_LEVEL = "RECOURSE_LOG_LEVEL"
-"""Inherited from the server, whose settings validated it."""
 
 LOAD_S = 60.0
 """Longest time to meet the need of a call, unless the call says otherwise."""
@@ -66,24 +63,21 @@ def nothing() -> None:
     """Do no more than to meet the need of the call."""
 
 
-def serve(descriptor: int, parent: int, nice: int, memory_mb: int) -> None:
+def serve(descriptor: int, template: int, nice: int, memory_mb: int) -> None:
     """Answer calls from a socket until it closes, in JSON; with at most so much address space, unless it is 0.
 
-    ``{"ok": result}`` or ``{"error": error.to_dict()}``, and before that any number of ``{"progress": [done, total]}``;
-    before all of these ``{"begun": true}``, if the call had a need and it is met.
+    ``{"pid": process id}`` first. Then for each call ``{"ok": result}`` or ``{"error": error.to_dict()}``, and before
+    that any number of ``{"progress": [done, total]}``; before all of these ``{"begun": true}``, if the call had a need
+    and it is met. `template` is the parent's process id.
     """
-    _die_with(parent)
-    # Ctrl-C and systemd signal the whole process group. The server alone decides when its children end, so that
-    # requests in progress are finished first.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    die_with(template)
     # The alarm of a call must end the process even inside native code, so it has no handler.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     os.nice(nice)
     if memory_mb:
         resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
-    configure_logging(os.environ.get(LOG_LEVEL) or "info")
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as messages:
+        _send(channel, json.dumps({"pid": os.getpid()}).encode())
         while header := messages.read(HEADER.size):
             _send(channel, _answer(messages.read(*HEADER.unpack(header)), channel))
 
@@ -120,7 +114,7 @@ def _answer(message: bytes, channel: socket.socket) -> bytes:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Let the kernel kill this process when its parent dies.
 
     Linux only. Elsewhere a child without a parent ends when it next reads or writes, or by its alarm.

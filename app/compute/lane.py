@@ -104,8 +104,8 @@ class Lane:
 
     @property
     def pids(self) -> set[int]:
-        """Process ids of all children."""
-        return {child.pid for child in self._children}
+        """Process ids of all children that have begun."""
+        return {child.pid for child in self._children if child.pid is not None}
 
     def start(self) -> None:
         """Start all children, once; they warm up in the background, and calls wait until one is ready."""

@@ -19,6 +19,7 @@ from app.recourse.frontier import FUTURE_VALIDITY
 from app.recourse.method import MethodParams
 from app.recourse.plans.corrections import CorrectionParams
 from app.recourse.problem import Robustness
+from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
 from app.registry.version import RegisteredModel
@@ -120,6 +121,8 @@ class Question(Case):
     """What no answer proposes, and what every answer includes."""
     count: int = 1
     """Ways that differ in what is changed."""
+    reasons: ReasonsParams | None = None
+    """Which reasons for the refusal the answer states; None for none."""
 
     @property
     def needs_future_models(self) -> bool:
@@ -140,6 +143,13 @@ class FrontierQuestion(Question):
     def needs_future_models(self) -> bool:
         """As for every question, and where the frontier is over future validity."""
         return self.parameter == FUTURE_VALIDITY or self.robustness.future_validity is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonsQuestion(Case):
+    """Why the model refuses a record."""
+
+    reasons: ReasonsParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +200,7 @@ READ: Mapping[str, Callable[[Any], Any]] = {
     "robustness": _reader(Robustness).validate_python,
     "wishes": _reader(Wishes).validate_python,
     "certificate": _reader(CertificateParams).validate_python,
+    "reasons": _reader(ReasonsParams | None).validate_python,
     "correction": _reader(CorrectionParams).validate_python,
     "values": tuple,
 }

@@ -2,19 +2,14 @@
 
 import asyncio
 import json
-import os
 import pickle
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from app.compute.child import HEADER, Call, Progress
+from app.compute.template import template
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
-
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
-"""Numeric libraries read these on import; parallelism comes from the number of children."""
 
 
 def _ignore(_ended: object) -> None:
@@ -38,27 +33,30 @@ class _Reader(asyncio.StreamReader):
 
 
 class Child:
-    """One child process and the socket to it. Create it in a thread that outlives it.
+    """One child process and the socket to it.
 
     Parameters
     ----------
     nice : increment of its niceness, 0 to 19
     on_end : called when it has closed its end of the socket, busy or not; from the first call on
     memory_mb : most address space that it may have; 0 for no limit
+
+    Raises
+    ------
+    OSError : the template cannot be started, or has just died
     """
 
     def __init__(self, nice: int, on_end: Callable[["Child"], None] = _ignore, memory_mb: int = 0) -> None:
-        ours, theirs = socket.socketpair()
-        descriptor = theirs.fileno()
+        self._socket, theirs = socket.socketpair()
+        self._template = template()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - our own module, in our own interpreter
-                [sys.executable, "-P", "-m", "app.compute", *map(str, (descriptor, os.getpid(), nice, memory_mb))],
-                pass_fds=[descriptor],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
-        self._socket = ours
+            try:
+                self._number = self._template.fork(theirs, nice, memory_mb)
+            except OSError:
+                self._socket.close()
+                raise
+        self.pid: int | None = None
+        """Process id, once it has begun."""
         self.problems: dict[str, str] = {}
         """Reason for each model that it could not load, by name."""
         self.loading: str | None = None
@@ -66,11 +64,6 @@ class Child:
         self._on_end = on_end
         self._ended = False
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._process.pid
 
     @property
     def alive(self) -> bool:
@@ -98,6 +91,8 @@ class Child:
                         on_progress(*reply["progress"])
                     reply = await self._receive()
         except TimeoutError:
+            if self.pid is None:
+                await asyncio.to_thread(self._template.end)  # it has not even forked in all this time
             if begun:
                 raise LaneTimeout from None
             assert call.need is not None
@@ -119,6 +114,7 @@ class Child:
     async def _exchange(self, message: bytes) -> dict[str, Any]:
         if self._streams is None:
             self._streams = await self._connect()
+            self.pid = (await self._receive())["pid"]
         writer = self._streams[1]
         writer.write(HEADER.pack(len(message)) + message)
         await writer.drain()
@@ -144,10 +140,10 @@ class Child:
         return message
 
     async def kill(self) -> None:
-        """Kill the process at once."""
-        self._process.kill()
+        """Kill the process at once. One that has not begun ends when it does, at the end of its socket."""
+        if self.pid is not None:
+            await asyncio.to_thread(self._template.kill, self._number)
         if self._streams is None:
             self._socket.close()
         else:
             self._streams[1].close()
-        await asyncio.to_thread(self._process.wait)

@@ -11,8 +11,6 @@ from typing import Any
 
 from app.compute import tasks
 from app.compute.answers import (
-    CorrectedMember,
-    CorrectedPlan,
     CounterfactualAnswer,
     Decision,
     Frame,
@@ -22,8 +20,6 @@ from app.compute.answers import (
     Plan,
     Point,
     Timestamp,
-    corrected_member,
-    corrected_plan,
     counterfactual_answer,
     counterfactual_answers,
     decision,
@@ -31,14 +27,26 @@ from app.compute.answers import (
     plain,
     plan_answer,
 )
+from app.compute.corrections import correct_answer, correct_plan
 from app.compute.messages import (
     Case,
     CorrectionQuestion,
     FrontierQuestion,
     ModelRef,
     Question,
+    ReasonsQuestion,
     Store,
     ValidityQuestion,
+)
+from app.compute.reasons import (
+    Explained,
+    Reasons,
+    no_time_for_reasons,
+    reasons_answer,
+    reasons_first,
+    reasons_of,
+    reasons_part,
+    together,
 )
 from app.futures.store import load_futures
 from app.recourse.actions.action_set import ActionSet, action_set
@@ -48,11 +56,9 @@ from app.recourse.actions.sentences import months_text
 from app.recourse.answer_part import AnswerPart
 from app.recourse.assess import Assessment, assess
 from app.recourse.certificate import CertificateParams
-from app.recourse.correct import Correction, CorrectionStatus, correct
 from app.recourse.features import FeatureSpace
 from app.recourse.frontier import Frontier, FrontierPoint, frontier
 from app.recourse.models.black_box import BlackBox
-from app.recourse.outcomes import OUTCOMES, MemberOutcome
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import SurrogateReport
 from app.recourse.result import SENTENCES, Diagnostics, Reason, RecourseResult, Relaxation, Status
@@ -170,6 +176,8 @@ class RecourseAnswer(AnswerPart):
     """Why nothing was found."""
     detail: str | None
     """The reason as a sentence."""
+    reasons: Reasons | None
+    """Why the model refuses the applicant's record, where the request asked for it; another question than recourse."""
     nearest: Nearest | None
     relax: Relaxation | None
     plan: Plan | None
@@ -186,11 +194,20 @@ class RecourseAnswer(AnswerPart):
     """The answer is intended to hold until then, for this version of the model."""
 
 
-def _recourse(asked: RecourseProblem, question: Question, plan_s: float) -> RecourseResult:
-    return solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
+def _recourse(asked: RecourseProblem, question: Question, plan_s: float) -> Explained:
+    asked, reasons = reasons_first(asked, question.reasons)
+    found = solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
+    return together(found, reasons)
 
 
-def recourse_answer(frame: Frame, action_set: ActionSet, found: RecourseResult) -> RecourseAnswer:
+def _recourse_answer(frame: Frame, action_set: ActionSet, found: Explained) -> RecourseAnswer:
+    reasons = None if found.reasons is None else reasons_part(action_set, found.reasons)
+    return recourse_answer(frame, action_set, replace(found.recourse, diagnostics=found.diagnostics), reasons)
+
+
+def recourse_answer(
+    frame: Frame, action_set: ActionSet, found: RecourseResult, reasons: Reasons | None = None
+) -> RecourseAnswer:
     """The answer to one question."""
     verdict = found.verdict
     return RecourseAnswer(
@@ -200,6 +217,7 @@ def recourse_answer(frame: Frame, action_set: ActionSet, found: RecourseResult) 
         counterfactuals=counterfactual_answers(action_set, found.counterfactuals),
         reason=verdict.reason if verdict else None,
         detail=verdict.sentence if verdict else None,
+        reasons=reasons,
         nearest=nearest_answer(action_set, verdict.nearest) if verdict and verdict.nearest else None,
         relax=verdict.relax if verdict else None,
         plan=plan_answer(found.plan),
@@ -224,6 +242,7 @@ def out_of_time(frame: Frame, elapsed_ms: float) -> RecourseAnswer:
         counterfactuals=(),
         reason=Reason.DEADLINE,
         detail=SENTENCES[Reason.DEADLINE],
+        reasons=None,
         nearest=None,
         relax=None,
         plan=None,
@@ -318,73 +337,20 @@ def _validity_answer(frame: Frame, action_set: ActionSet, found: Assessment) -> 
     )
 
 
-# --- correction ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorrectAnswer(AnswerPart):
-    """The plan with those members corrected whose correction raises its validity; never less valid than before."""
-
-    id: str
-    status: CorrectionStatus
-    """`corrected`: at least one member; `unchanged`: no correction raises the validity; `not_found`: see `reason`."""
-    model: ModelVersion
-    reason: Reason | None
-    detail: str | None
-    """The reason as a sentence."""
-    relax: Relaxation | None
-    factual: Decision
-    counterfactuals: tuple[CorrectedMember, ...]
-    """In the order of the request."""
-    plan: CorrectedPlan | None
-    """Null where there is no certificate; `warnings` says why."""
-    diagnostics: Diagnostics
-    warnings: tuple[str, ...]
-    seed: int
-    created_at: Timestamp
-
-
-LIMITED = {
-    Reason.INFEASIBLE_CONSTRAINTS: MemberOutcome.INFEASIBLE,
-    Reason.TARGET_NOT_REACHED: MemberOutcome.REFUSED,
-}
-"""Reasons with another sentence here: what a correction cannot reach within its limits may exist beyond them."""
-
-
-def _correct(asked: RecourseProblem, question: CorrectionQuestion, plan_s: float) -> Correction:
-    return correct(asked, question.rows_raw, question.correction, question.certificate, plan_s=plan_s)
-
-
-def _correct_answer(frame: Frame, action_set: ActionSet, found: Correction) -> CorrectAnswer:
-    outcome = LIMITED.get(found.reason) if found.reason else None
-    ranked = counterfactual_answers(action_set, found.members)
-    return CorrectAnswer(
-        **frame.known("id", "model", "seed", "created_at"),
-        status=found.status,
-        reason=found.reason,
-        detail=OUTCOMES[outcome] if outcome else found.reason and SENTENCES[found.reason],
-        relax=found.relax,
-        factual=decision(found.factual_score, found.factual_probability),
-        counterfactuals=tuple(map(corrected_member, ranked, found.outcomes)),
-        plan=corrected_plan(found.before, found.plan),
-        diagnostics=found.diagnostics,
-        warnings=found.warnings,
-    )
-
-
 # --- the table -------------------------------------------------------------------------------------------------------
 
-RECOURSE, VALIDITY = "recourse", "validity"
+RECOURSE, REASONS, VALIDITY = "recourse", "reasons", "validity"
 
 BOUNDS_S = 300.0
 """Time for a job of joint bounds, in seconds."""
 
 USE_CASES: Mapping[str, UseCase] = {
-    RECOURSE: UseCase(question=Question, compute=_recourse, render=recourse_answer, prefix="rec", stopped=out_of_time),
+    RECOURSE: UseCase(question=Question, compute=_recourse, render=_recourse_answer, prefix="rec", stopped=out_of_time),
+    REASONS: UseCase(question=ReasonsQuestion, compute=reasons_of, render=reasons_answer, stopped=no_time_for_reasons),
     "frontier": UseCase(question=FrontierQuestion, compute=_frontier, render=_frontier_answer),
     VALIDITY: UseCase(question=ValidityQuestion, compute=_validity, render=_validity_answer, job_s=BOUNDS_S),
     "correction": UseCase(
-        question=CorrectionQuestion, compute=_correct, render=_correct_answer, prefix="cor", job_s=BOUNDS_S
+        question=CorrectionQuestion, compute=correct_plan, render=correct_answer, prefix="cor", job_s=BOUNDS_S
     ),
 }
 """Every use case, by the name of its jobs."""

@@ -21,7 +21,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float
 from pydantic import ValidationError
-from scipy.stats import rankdata
 
 from app.errors import ModelRefused, ModelUnusable, RecourseError, RehearsalFailed, RehearsalRunning
 from app.futures.calibration import Correction
@@ -36,6 +35,7 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.calibration import Calibration, calibrate_trials
 from app.registry.files import digest, flush_directory, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
+from app.registry.performance import auc
 from app.registry.version import LoadedModel, RegisteredModel
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -343,12 +343,7 @@ def area(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> f
     """Area under the ROC curve; 0 where a score is not finite, NaN-free, 0.5 where one of the labels is missing."""
     if not np.isfinite(scores).all():
         return 0.0
-    yes = int(favourable.sum())
-    no = len(favourable) - yes
-    if not yes or not no:
-        return CHANCE
-    ranks = rankdata(scores)
-    return float((ranks[favourable].sum() - yes * (yes + 1) / 2) / (yes * no))
+    return CHANCE if favourable.all() or not favourable.any() else auc(scores, favourable)
 
 
 def area_error(favourable: Bool[np.ndarray, "n"]) -> float:

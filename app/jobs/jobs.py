@@ -83,6 +83,11 @@ class Jobs:
         """Open the database in the background, and resume unfinished jobs."""
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
+    async def opened(self) -> None:
+        """Return once the database has been opened, or the service stops."""
+        if self._opening is not None:
+            await asyncio.shield(self._opening)
+
     def stop_waiting(self) -> None:
         """End every `wait` and `watch`: the service stops."""
         self._connection.closing.set()

@@ -62,6 +62,7 @@ SENTENCES = {
     "list_type": "must be a list, such as [a, b]",
     "dict_type": "must be a mapping, such as {{key: value}}",
     "mapping_type": "must be a mapping, such as {{key: value}}",
+    "invalid_key": "must be a text; put it in quotes",
     "model_type": "must be a mapping, such as {{key: value}}",
     "model_attributes_type": "must be a mapping, such as {{key: value}}",
     "dataclass_type": "must be a mapping, such as {{key: value}}",

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import rankdata
 
 CHANCE = 0.55
 """Area under the curve up to which a model is no better than chance. 0.05 above a half is 2.5 standard deviations of a
@@ -55,13 +54,14 @@ class Performance:
 
 
 def auc(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> float:
-    """Area under the curve of true and false positives; NaN where there is only one outcome."""
+    """Area under the curve of true and false positives; NaN where there is only one outcome, or a NaN."""
     yes = int(favourable.sum())
     no = len(favourable) - yes
-    if not yes or not no:
+    if not yes or not no or np.isnan(scores).any():
         return math.nan
-    ranks = rankdata(scores)
-    return float((ranks[favourable].sum() - yes * (yes + 1) / 2) / (yes * no))
+    # Equal scores share the mean of their ranks.
+    below, up_to = (np.searchsorted(np.sort(scores), scores[favourable], side) for side in ("left", "right"))
+    return float((((below + up_to + 1) / 2).sum() - yes * (yes + 1) / 2) / (yes * no))
 
 
 def performance(

@@ -79,6 +79,7 @@ class Rehearsals:
         await self._watch.close()
 
     async def _look(self) -> None:
+        await self._jobs.opened()  # or the first job would wait for the second look
         for model in self._models.all():
             if wants_futures(model) and model.name not in self._refused:
                 await self._start(model)
@@ -90,7 +91,7 @@ class Rehearsals:
         except RehearsalFailed as error:
             self._refused.add(model.name)
             log.warning("rehearsal-refused", model=model.name, detail=error.detail)
-        except RecourseError as error:  # such as a job store that is not open yet
+        except RecourseError as error:  # such as a job store that is lost
             log.info("rehearsal-postponed", model=model.name, detail=error.detail)
 
 

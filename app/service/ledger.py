@@ -50,6 +50,11 @@ class GivenRecourse:
             return encoded(answer)
         return kept
 
+    async def asked(self, recourse_id: str) -> tuple[Json, Json]:
+        """The answer as it was recorded, and its request. Errors as `answer`."""
+        kept = personal_data(await self._find(recourse_id))
+        return json.loads(kept.answer), json.loads(kept.request)
+
     async def changed_sets(self, ids: Sequence[str], model: str) -> tuple[tuple[str, ...], ...]:
         """The sets of features that counterfactuals of earlier answers change, what time changes by itself aside.
 

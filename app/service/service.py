@@ -31,6 +31,7 @@ from app.service.calibrations import Calibrations
 from app.service.futures import CANCELLED, Rehearsals
 from app.service.ledger import GivenRecourse
 from app.service.models import Models
+from app.service.notices import Notices
 from app.service.queries import Rows, Terms
 from app.service.validation import Check, all_or_faults, checks
 from app.settings import Settings
@@ -76,6 +77,7 @@ class Service:
         self.jobs = Jobs(settings, self._bounds, store, kinds, self._finish, self._fail, self._keep, self.metrics)
         self.ledger = Recorder(settings, self._forget)
         self.given = GivenRecourse(self.ledger, self.jobs, self.models)
+        self.notices = Notices(settings, self.given, self.models)
         self.rehearsals = Rehearsals(settings, self.models, self.jobs)
         self.calibrations = Calibrations(settings, store, self.models, self._lane, self._bounds)
         self.access = Access(settings, self.ledger)

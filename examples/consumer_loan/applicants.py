@@ -9,6 +9,7 @@ on the income, on the record of paying, and on chance.
 import numpy as np
 
 from app.recourse.features import Advice, Change, Feature, FeatureType, MaxChange, MovesWithTime, Takes
+from examples.consumer_loan.words import words_of
 
 EMPLOYMENT = ("under 1 year", "1 to 3 years", "3 to 7 years", "over 7 years")
 SAVINGS = ("none", "under 1,000 EUR", "1,000 to 5,000 EUR", "5,000 to 15,000 EUR", "over 15,000 EUR")
@@ -18,50 +19,51 @@ PURPOSE = ("car", "home improvement", "debt consolidation", "education", "other"
 FEATURES = (
     Feature(
         name="age", type=FeatureType.INTEGER, label="Age", unit="years", min=18, max=80,
-        change=Change.NONE, noise=False, moves_with_time=MovesWithTime(per_year=1),
+        change=Change.NONE, noise=False, moves_with_time=MovesWithTime(per_year=1), **words_of("age"),
     ),
     Feature(
         name="monthly_income", type=FeatureType.CONTINUOUS, label="Net monthly income", unit="EUR", min=500, max=15000,
-        decimals=0, change=Change.INCREASE, cost=4.0, max_change=MaxChange(relative=0.2),
+        decimals=0, change=Change.INCREASE, cost=4.0, max_change=MaxChange(relative=0.2), **words_of("monthly_income"),
     ),
     Feature(
         name="monthly_debt", type=FeatureType.CONTINUOUS, label="Monthly payments on other debts", unit="EUR", min=0,
-        max=6000, decimals=0, change=Change.DECREASE,
+        max=6000, decimals=0, change=Change.DECREASE, **words_of("monthly_debt"),
     ),
     Feature(
         name="card_utilisation", type=FeatureType.CONTINUOUS, label="Share of card and overdraft limits in use",
-        unit="%", min=0, max=100, decimals=1, change=Change.DECREASE, cost=0.7,
+        unit="%", min=0, max=100, decimals=1, change=Change.DECREASE, cost=0.7, **words_of("card_utilisation"),
     ),
     Feature(
         name="late_payments", type=FeatureType.INTEGER, label="Late payments in the last 24 months", min=0, max=6,
-        change=Change.NONE,
+        change=Change.NONE, **words_of("late_payments"),
     ),
     Feature(
         name="amount", type=FeatureType.INTEGER, label="Loan amount", unit="EUR", min=500, max=30000, step=100,
-        change=Change.DECREASE, noise=False, cost=1.6,
+        change=Change.DECREASE, noise=False, cost=1.6, **words_of("amount"),
     ),
     Feature(
         name="term", type=FeatureType.INTEGER, label="Repayment term", unit="months", min=6, max=84, step=6,
-        change=Change.ANY, noise=False, cost=0.7,
+        change=Change.ANY, noise=False, cost=0.7, **words_of("term"),
     ),
     Feature(
         name="employment", type=FeatureType.ORDINAL, label="Time in the current job", categories=EMPLOYMENT,
-        action="Extend", change=Change.INCREASE, cost=3.0, takes=Takes(months_per_level=24),
+        action="Extend", change=Change.INCREASE, cost=3.0, takes=Takes(months_per_level=24), **words_of("employment"),
     ),
     Feature(
         name="savings", type=FeatureType.ORDINAL, label="Savings", categories=SAVINGS, change=Change.INCREASE, cost=1.2,
+        **words_of("savings"),
     ),
     Feature(
         name="housing", type=FeatureType.CATEGORICAL, label="Housing", categories=HOUSING, change=Change.ANY, cost=6.0,
-        advice=Advice(categories=("rented", "with family")), takes=Takes(months=3),
+        advice=Advice(categories=("rented", "with family")), takes=Takes(months=3), **words_of("housing"),
     ),
     Feature(
         name="purpose", type=FeatureType.CATEGORICAL, label="Purpose of the loan", categories=PURPOSE,
-        change=Change.NONE,
+        change=Change.NONE, **words_of("purpose"),
     ),
     Feature(
         name="guarantor", type=FeatureType.BINARY, label="Guarantor for the loan", change=Change.INCREASE, noise=False,
-        cost=1.2,
+        cost=1.2, **words_of("guarantor"),
     ),
 )  # fmt: skip
 """In the order of the columns of `applicants`.

@@ -20,8 +20,11 @@ def _number(
     )
 
 
-def _codes(name: str, label: str, change: Change = Change.ANY) -> Feature:
-    return Feature(name=name, type=FeatureType.CATEGORICAL, label=label, categories=tuple(CODES[name]), change=change)
+def _codes(name: str, label: str, change: Change = Change.ANY, *, protected: bool = False) -> Feature:
+    return Feature(
+        name=name, type=FeatureType.CATEGORICAL, label=label, categories=tuple(CODES[name]), level_names=CODES[name],
+        change=change, protected=protected,
+    )  # fmt: skip
 
 
 CODES: dict[str, dict[str, str]] = {
@@ -90,9 +93,6 @@ CODES: dict[str, dict[str, str]] = {
 }
 """What each code means, in the order of the codes. A47 (vacation) does not occur in the data."""
 
-COMMENTS = {name: "; ".join(f"{code} {words}" for code, words in codes.items()) for name, codes in CODES.items()}
-"""One line per categorical feature, for the manifest."""
-
 ALL = (
     _codes("status", "Checking account"),
     _number("duration", "Duration", 4, 72, "months"),
@@ -102,7 +102,7 @@ ALL = (
     _codes("savings", "Savings"),
     _codes("employment_duration", "Time in current job"),
     _number("installment_rate", "Instalment rate class", 1, 4),
-    _codes("personal_status_sex", "Personal status and sex", Change.NONE),
+    _codes("personal_status_sex", "Personal status and sex", Change.NONE, protected=True),
     _codes("other_debtors", "Other debtors or guarantors"),
     _number("present_residence", "Time at present residence, class", 1, 4),
     _codes("property", "Property"),
@@ -113,7 +113,7 @@ ALL = (
     _codes("job", "Job"),
     _number("people_liable", "People to maintain, class", 1, 2),
     _codes("telephone", "Telephone"),
-    _codes("foreign_worker", "Foreign worker", Change.NONE),
+    _codes("foreign_worker", "Foreign worker", Change.NONE, protected=True),
 )
 """All twenty, 61 encoded columns."""
 

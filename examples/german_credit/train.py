@@ -84,7 +84,6 @@ def write(trained: Trained, output: Path, features: str = "all", version: str = 
         network=trained.network,
         threshold=THRESHOLD,
         reference_raw=trained.training_raw,
-        comments=german.COMMENTS,
     )
 
 

@@ -28,12 +28,14 @@ CHECKED_IN = Path(__file__).parents[2] / "openapi.json"
 
 OPERATIONS = {
     ("post", "/recourse"): "recourse",
+    ("post", "/reasons"): "reasons",
     ("post", "/recourse/batch"): "batch",
     ("post", "/recourse/frontier"): "frontier",
     ("post", "/recourse/validity"): "validity",
     ("get", "/recourse"): "list_recourse",
     ("get", "/recourse/{id}"): "get_recourse",
     ("delete", "/recourse/{id}"): "erase_recourse",
+    ("get", "/recourse/{id}/notice"): "notice",
     ("post", "/recourse/{id}/verify"): "verify_recourse",
     ("post", "/recourse/correct"): "correct",
     ("get", "/methods"): "list_methods",

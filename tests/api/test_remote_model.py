@@ -66,6 +66,18 @@ def test_an_answer_is_found_in_five_requests_and_confirmed(
     assert [one["favourable"] for one in said["predictions"]] == [False, True]
 
 
+@pytest.mark.parametrize("model", ["tensors", "meagre"])
+def test_reasons_share_the_budget_of_the_answer(client: httpx.Client, server: ModelServer, model: str) -> None:
+    """One request for the decision, one for the contributions, and what is left for recourse."""
+    answer = ask(client, model=model, reasons=True)
+    assert answer["reasons"]["status"] == "found"
+    assert all(one["std_error"] >= 0.0 for one in answer["reasons"]["reasons"])
+    asked = server.asked()
+    assert len(asked) == answer["diagnostics"]["model_calls"] <= MAX_CALLS + 2
+    if model == "meagre":
+        assert answer["diagnostics"]["model_rows"] <= POOR["meagre"]["max_rows"]
+
+
 @pytest.mark.slow
 def test_starting_the_service_asks_nothing(remote: Running, server: ModelServer, tmp_path: Path) -> None:
     for running in run(remote.service.settings):

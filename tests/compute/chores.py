@@ -2,11 +2,14 @@
 
 import ctypes
 import os
+import random
 import signal
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from app.errors import Fault, InvalidRecord, ModelUnusable
 
@@ -62,6 +65,11 @@ def pid(*, deadline_s: float) -> int:
 
 def notes(*, deadline_s: float) -> list[str]:
     return prepared
+
+
+def draw(*, deadline_s: float) -> list[float]:
+    """Numbers from the generators that all code of a process shares."""
+    return [random.random(), float(np.random.random())]
 
 
 def environment(name: str, *, deadline_s: float) -> str | None:

@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import until
 from tests.forks import forks
-from tests.processes import children, gone
+from tests.processes import children, gone, lane_children
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,7 +66,7 @@ class OwnPostgres:
         if self._user:
             shutil.chown(directory, self._user)
         command = [programs / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "--no-sync"]
-        subprocess.run(command, user=self._user, cwd=directory, check=True, capture_output=True)
+        subprocess.run(command, user=self._user, cwd=directory, check=True, capture_output=True, timeout=60)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
@@ -89,7 +89,7 @@ class OwnPostgres:
             for pid in (self._process.pid, *pids):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self._process.wait()
+            self._process.wait(20)
             until(lambda: all(gone(pid) for pid in pids))
             self._process = None
 
@@ -179,7 +179,7 @@ class Server:
         return self._process.pid
 
     def children(self) -> list[int]:
-        return children(self._process.pid)
+        return lane_children(self._process.pid)
 
     def kill(self) -> None:
         """As the kernel does when memory runs out: the process, not its children."""

@@ -27,11 +27,13 @@ def entries(ledger: Path, word: str) -> list[int]:
 
 
 def events(server: Server, address: str, **headers: str) -> Iterator[dict[str, Any]]:
-    """What the event stream of a job says, until it ends."""
+    """What the event stream of a job says, until it ends; a minute at most, since it also says that it goes on."""
+    give_up = time.monotonic() + 60
     with server.client.stream("GET", f"{address}/events", headers=headers) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         found: dict[str, Any] = {}
         for line in response.iter_lines():
+            assert time.monotonic() < give_up, found
             if line and not line.startswith(":"):
                 key, _, value = line.partition(": ")
                 found[key] = json.loads(value) if key == "data" else value

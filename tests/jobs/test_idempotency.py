@@ -13,7 +13,7 @@ from app.store.idempotent_answers import LEASE
 from tests.api.asking import APPLICANT, problem, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until
-from tests.jobs.conftest import Start
+from tests.jobs.conftest import Start, on_sqlite
 from tests.jobs.serving import Server
 
 SLOW: dict[str, Any] = question(model="odd", applicant={**APPLICANT, "age": LOOPS}, deadline_ms=3000)
@@ -48,6 +48,7 @@ def test_two_servers_carry_a_request_out_once(start: Start, models_store: Path) 
     assert len(first.client.get("/recourse").json()["recourse"]) >= 1
 
 
+@on_sqlite
 def test_a_killed_server_locks_no_key(start: Start, models_store: Path) -> None:
     odd = {"RECOURSE_MODELS_STORE": str(models_store)}
     server = start(**odd).ready()

@@ -18,7 +18,7 @@ from tests.api.asking import APPLICANT, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import NO_TLS, until
 from tests.forks import Fork, forks
-from tests.processes import children, gone
+from tests.processes import gone, lane_children
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def ask_for_ever(url: str) -> None:
 def test_no_child_survives_a_killed_server(server: tuple[Fork, str]) -> None:
     process, url = server
     ask_for_ever(url)
-    pids = children(process.pid)
+    pids = lane_children(process.pid)
     assert len(pids) == 2
     process.kill()
     until(lambda: all(gone(pid) for pid in pids))
@@ -70,7 +70,7 @@ def test_a_server_that_is_told_to_stop_ends_with_its_children(
     server: tuple[Fork, str],
 ) -> None:
     process, url = server
-    pids = children(process.pid)
+    pids = lane_children(process.pid)
     assert httpx.post(f"{url}/recourse", json=question(deadline_ms=30_000), timeout=60).json()["status"] == "found"
     process.terminate()
     process.wait(60)
@@ -102,7 +102,7 @@ def refused(url: str) -> bool:
 def test_a_busy_server_stops_too(server: tuple[Fork, str]) -> None:
     process, url = server
     ask_for_ever(url)
-    pids = children(process.pid)
+    pids = lane_children(process.pid)
     process.terminate()
     process.wait(60)
     until(lambda: all(gone(pid) for pid in pids))
@@ -111,11 +111,11 @@ def test_a_busy_server_stops_too(server: tuple[Fork, str]) -> None:
 @pytest.mark.parametrize("server", [2], indirect=True)
 def test_a_child_killed_at_work_costs_one_answer(server: tuple[Fork, str]) -> None:
     process, url = server
-    before = set(children(process.pid))
+    before = set(lane_children(process.pid))
     ask_for_ever(url)
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     until(lambda: all(gone(pid) for pid in before))
     until(lambda: get(f"{url}/health/ready").json().get("workers") == 2)
     assert httpx.post(f"{url}/recourse", json=question(deadline_ms=30_000), timeout=60).json()["status"] == "found"
-    assert not before & set(children(process.pid))
+    assert not before & set(lane_children(process.pid))

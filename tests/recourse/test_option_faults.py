@@ -5,7 +5,19 @@ from typing import Any
 
 import pytest
 
-from app.recourse.features import Advice, Change, Feature, FeatureType, MaxChange, MovesWithTime, Table, Takes
+from app.recourse.features import (
+    Advice,
+    Change,
+    Feature,
+    FeatureType,
+    MaxChange,
+    MovesWithTime,
+    ReasonWords,
+    Sentence,
+    Table,
+    Takes,
+    Words,
+)
 
 NUMBER: dict[str, Any] = {"name": "hours", "type": FeatureType.INTEGER, "min": 0, "max": 99}
 ORDINAL: dict[str, Any] = {"name": "school", "type": FeatureType.ORDINAL, "categories": ("low", "middle", "high")}
@@ -23,6 +35,9 @@ BINARY: dict[str, Any] = {"name": "guarantor", "type": FeatureType.BINARY}
         (ORDINAL, {"advice": Advice(categories=("middle", "high")), "takes": Takes(months_per_level=24)}),
         (CATEGORY, {"advice": Advice(categories=("owns",)), "takes": Takes(months=3)}),
         (BINARY, {"takes": Takes(months=1), "change": Change.INCREASE}),
+        (BINARY, {"sentence": Sentence(to={"true": "Find one"}), "level_names": {"false": "nobody"}}),
+        (NUMBER, {"sentence": Sentence(any="{Name}, {name}: {from}, {to}"), "reason": ReasonWords(code="R1")}),
+        (NUMBER, {"special": {-9.0: "none"}, "words": {"de": Words(levels={"-9": "keine"}), "pt-BR": Words()}}),
     ],
 )
 def test_options_where_they_belong_are_no_fault(kind: dict[str, Any], options: dict[str, Any]) -> None:
@@ -62,6 +77,18 @@ def test_options_where_they_belong_are_no_fault(kind: dict[str, Any], options: d
             {"derived": Table(from_="school", table={"low": 1}), "moves_with_time": MovesWithTime(per_year=1)},
             "say moves_with_time of these",
         ),
+        (
+            CATEGORY,
+            {"sentence": Sentence(to={"owned": "Buy"})},
+            'sentence.to has "owned", which is no level of',
+        ),
+        (NUMBER, {"sentence": Sentence(to={"9": "Nine"})}, "no level of this feature: it has none"),
+        (CATEGORY, {"sentence": Sentence(increase="More")}, "sentence.increase and sentence.decrease belong to"),
+        (NUMBER, {"sentence": Sentence(any="By {by}")}, "sentence.any has {by}; its places are {from}, {to}"),
+        (BINARY, {"level_names": {"yes": "so"}}, 'level_names has "yes", which is no level of this feature: its lev'),
+        (NUMBER, {"words": {"German": Words()}}, 'words has the key "German", which is no tag of a language'),
+        (CATEGORY, {"words": {"de": Words(levels={"x": "y"})}}, 'words.de.levels has "x"'),
+        (NUMBER, {"protected": True, "sentence": Sentence(any="x")}, "never advice: remove sentence"),
     ],
 )
 def test_each_fault_names_the_right_place(kind: dict[str, Any], options: dict[str, Any], said: str) -> None:

@@ -8,7 +8,7 @@ from app.api.schemas.described import describe
 from app.api.schemas.recourse import ConstraintsRequest
 from app.api.schemas.strict import derive, to_record
 from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityRequest
-from app.compute import use_cases
+from app.compute.corrections import CorrectAnswer as Answer
 from app.compute.messages import CorrectionQuestion
 from app.recourse.actions.constraints import Constraints
 from app.recourse.certificate import CertificateParams
@@ -26,7 +26,7 @@ class CorrectRequest(ValidityRequest):
     """What this applicant cannot or will not do; every corrected record respects it."""
 
 
-CorrectAnswer: Any = describe(use_cases.CorrectAnswer)
+CorrectAnswer: Any = describe(Answer)
 
 CORRECT_EXAMPLES: Any = {
     "mahalanobis": {

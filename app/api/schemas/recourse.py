@@ -20,6 +20,7 @@ from app.recourse.actions.wishes import Exclude, Wishes
 from app.recourse.certificate import CertificateParams
 from app.recourse.method import MethodParams, Yields
 from app.recourse.problem import Robustness
+from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import DEFAULT_METHOD, METHODS
 from app.service import Terms
 
@@ -43,6 +44,9 @@ WishesRequest: Any = derive(Wishes)
 ExcludeRequest: Any = derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE)))
 
 
+ReasonsChoice: Any = derive(ReasonsParams)
+
+
 def printable(text: str) -> str:
     """The text, if it can be shown on a line."""
     if not text.isprintable():
@@ -64,17 +68,22 @@ class Cost(Strict):
     """Factors on the model's own cost of each feature; 1 by default."""
 
 
-class ModelQuestion(Strict):
+class AnyQuestion(Strict):
     """What every question about an applicant has."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """`id` for its newest active version, or `id@version`."""
-    certificate: CertificateRequest = Field(default_factory=CertificateRequest)
-    """Parameters of the certificates."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
     """Milliseconds until the answer; the operator's default when absent."""
     seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same request with the same seed has the same answer."""
+
+
+class ModelQuestion(AnyQuestion):
+    """A question whose answer has certificates."""
+
+    certificate: CertificateRequest = Field(default_factory=CertificateRequest)
+    """Parameters of the certificates."""
 
 
 class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ignore[misc]
@@ -118,6 +127,8 @@ class RecourseRequest(ApplicantQuestion, SeveralWays):
     """Keep request and answer in the ledger, to be looked up and verified later. If false, neither is kept after the
     answer, except in a job, until it is deleted, and under an `Idempotency-Key`, for 24 hours; `DELETE /recourse/{id}`
     erases both."""
+    reasons: StrictBool | ReasonsChoice = False
+    """Also state why the model refuses the record: `true`, or which reasons. This takes up to five more model calls."""
 
 
 WISHES = TypeAdapter(Wishes)
@@ -143,7 +154,15 @@ def question_of(request: RecourseQuestion) -> Question:
             request.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}})
         ),
         count=count,
+        reasons=_reasons_of(getattr(request, "reasons", False)),
     )
+
+
+def _reasons_of(asked: Any) -> ReasonsParams | None:
+    """Which reasons are asked for."""
+    if isinstance(asked, bool):
+        return ReasonsParams() if asked else None
+    return to_record(ReasonsParams, asked)
 
 
 def _with_count(params: MethodParams, count: int, *, given: bool) -> MethodParams:
@@ -155,7 +174,7 @@ def _with_count(params: MethodParams, count: int, *, given: bool) -> MethodParam
     return replace(params, **counted)
 
 
-def terms_of(request: ModelQuestion) -> Terms:
+def terms_of(request: AnyQuestion) -> Terms:
     """The terms of a request."""
     return Terms(
         model=request.model,

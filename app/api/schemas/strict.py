@@ -3,6 +3,9 @@
 `derive` makes such a request schema from a frozen record of the core, so that limits and sentences are written once.
 """
 
+import ast
+import inspect
+import sys
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -10,6 +13,7 @@ from dataclasses import Field as RecordField
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import (
@@ -109,12 +113,27 @@ def _reader(record: Any) -> tuple[TypeAdapter[Any], set[str]]:
 
 
 def sentences_of(record: type[Any]) -> dict[str, str]:
-    """The docstring of each field. Pydantic reads those of one class only, so the parents' are read too."""
+    """The docstring of each field, those of the parents' fields included."""
     found: dict[str, str] = {}
     for parent in filter(is_dataclass, reversed(record.__mro__)):
-        properties = TypeAdapter(parent).json_schema().get("properties", {})
-        found |= {name: schema["description"] for name, schema in properties.items() if "description" in schema}
+        found |= _sentences(parent.__module__).get(parent.__qualname__, {})
     return found
+
+
+@cache
+def _sentences(module: str) -> dict[str, dict[str, str]]:
+    """The docstring of each field of each class of a module, parsed once; pydantic does that at each use of a class."""
+    classes = ast.parse(inspect.getsource(sys.modules[module])).body
+    return {
+        one.name: {
+            field.target.id: inspect.cleandoc(said.value.value)
+            for field, said in pairwise(one.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            if isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant) and isinstance(said.value.value, str)
+        }
+        for one in classes
+        if isinstance(one, ast.ClassDef)
+    }
 
 
 def _default(field: "RecordField[Any]") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from app.recourse.actions.phrases import ENGLISH, Phrases, fill
 from app.recourse.actions.timing import Clock
 from app.recourse.features import MISSING, Feature, FeatureType, RawValue
 
@@ -17,9 +18,6 @@ SIGNIFICANT_DIGITS = 6
 
 MOST_PLACES = 15
 """Numbers with more digits before the point, or zeros after it, are written with an exponent."""
-
-COUNTED_UNITS = frozenset({"years", "months", "weeks", "days", "hours"})
-"""Units that lose their plural for one."""
 
 MONTHS_DIGITS = 4
 """Digits after the point of months in answers."""
@@ -71,14 +69,6 @@ def _change(
     feature: Feature, before_raw: float, after_raw: float, takes_months: float, *, after_months: float | None
 ) -> FeatureChange:
     before, after = feature.value(before_raw), feature.value(after_raw)
-    before_text, after_text = _texts(feature, before_raw, after_raw)
-    text = f"{_verb(feature, after_raw > before_raw)} the {name_text(feature)} from {before_text} to {after_text}."
-    if before is None:
-        text = f"State the {name_text(feature)}; this answer holds for {after_text}."
-    if feature.protected:
-        text = "A protected attribute is different."
-    elif after_months is not None:
-        text = f"In {months_text(after_months)} the {name_text(feature)} is {after_text}."
     return FeatureChange(
         feature=feature.name,
         from_=before,
@@ -87,14 +77,72 @@ def _change(
         unit=feature.unit,
         takes_months=round(takes_months, MONTHS_DIGITS),
         by_time=after_months is not None,
-        text=text,
+        text=change_text(feature, before_raw, after_raw, after_months=after_months),
     )
 
 
-def months_text(months: float) -> str:
+def change_text(
+    feature: Feature,
+    before_raw: float,
+    after_raw: float,
+    phrases: Phrases = ENGLISH,
+    *,
+    after_months: float | None = None,
+) -> str:
+    """A change as a sentence: the feature's own, else one put together.
+
+    Parameters
+    ----------
+    feature : in the language of the phrases
+    after_months : of a value that time changes by itself until then; None for a change that the person makes
+    """
+    before_text, after_text = _texts(feature, before_raw, after_raw, phrases)
+    words = {
+        "name": name_text(feature), "Name": title_text(feature), "from": before_text, "to": after_text,
+        "action": feature.action or "", "time": "" if after_months is None else months_text(after_months, phrases),
+    }  # fmt: skip
+    if feature.protected:
+        return phrases.protected
+    if after_months is not None:
+        return fill(phrases.by_time, words)
+    if before_raw == MISSING or feature.value(before_raw) is None:
+        return fill(phrases.state, words)
+    own = _own_sentence(feature, before_raw, after_raw)
+    if own and not feature.is_number:
+        names = (level_text(feature, feature.value(raw), phrases) for raw in (before_raw, after_raw))
+        words |= dict(zip(("from", "to"), names, strict=True))
+    return _ended(fill(own, words)) if own else fill(_phrase(feature, after_raw > before_raw, phrases), words)
+
+
+def _own_sentence(feature: Feature, before_raw: float, after_raw: float) -> str | None:
+    """The manifest's own sentence for this change."""
+    sentence = feature.sentence
+    if not feature.is_number and (own := sentence.to.get(feature.level_key(feature.value(after_raw)))):
+        return own
+    directed = sentence.increase if after_raw > before_raw else sentence.decrease
+    return (None if feature.is_group else directed) or sentence.any
+
+
+def _ended(sentence: str) -> str:
+    """A sentence of the manifest, which need not end with a point."""
+    return sentence if sentence.endswith((".", "!")) else f"{sentence}."
+
+
+def _phrase(feature: Feature, upwards: bool, phrases: Phrases) -> str:
+    if feature.action:
+        return phrases.action
+    if feature.is_number:
+        return phrases.increase if upwards else phrases.reduce
+    if feature.type is FeatureType.ORDINAL:
+        return phrases.raise_level if upwards else phrases.lower_level
+    return phrases.change
+
+
+def months_text(months: float, phrases: Phrases = ENGLISH) -> str:
     """A time as people say it, rounded up to a tenth of a month."""
     rounded = math.ceil(10.0 * months - 1e-6) / 10.0
-    return f"{rounded:g} month{'' if rounded == 1.0 else 's'}"
+    number = f"{rounded:g}".replace(".", phrases.decimal)
+    return fill(phrases.month if rounded == 1.0 else phrases.months, {"to": number})
 
 
 def _delta(feature: Feature, before_raw: float, after_raw: float) -> float | int | None:
@@ -104,41 +152,42 @@ def _delta(feature: Feature, before_raw: float, after_raw: float) -> float | int
     return int(difference) if feature.type is FeatureType.INTEGER else float(difference)
 
 
-def _verb(feature: Feature, upwards: bool) -> str:
-    if feature.action:
-        return feature.action
-    if feature.is_number:
-        return "Increase" if upwards else "Reduce"
-    if feature.type is FeatureType.ORDINAL:
-        return "Raise" if upwards else "Lower"
-    return "Change"
-
-
 def name_text(feature: Feature) -> str:
     """The label as it reads inside a sentence: "credit amount", but "LTV ratio"."""
     label = feature.label or feature.name.replace("_", " ")
     return label[0].lower() + label[1:] if label[1:2].islower() else label
 
 
-def _texts(feature: Feature, before_raw: float, after_raw: float) -> tuple[str, str]:
+def title_text(feature: Feature) -> str:
+    """The label as it reads at the beginning of a sentence."""
+    label = feature.label or feature.name.replace("_", " ")
+    return label[0].upper() + label[1:]
+
+
+def _texts(feature: Feature, before_raw: float, after_raw: float, phrases: Phrases) -> tuple[str, str]:
     if not feature.is_number:
-        before, after = (_level(feature.value(raw)) for raw in (before_raw, after_raw))
+        before, after = (level_text(feature, feature.value(raw), phrases) for raw in (before_raw, after_raw))
         # "from under 1 year to 1 to 3 years" would be hard to read.
-        return (f'"{before}"', f'"{after}"') if " " in before + after else (before, after)
+        quoted = " " in before + after
+        return (
+            (fill(phrases.quoted, {"to": before}), fill(phrases.quoted, {"to": after})) if quoted else (before, after)
+        )
     digits = (_rounded(feature, before_raw), _rounded(feature, after_raw))
     if digits[0] == digits[1]:
         # Rounding for display must not hide the change.
         digits = (_decimal(before_raw), _decimal(after_raw))
-    return _with_unit(digits[0], feature.unit), _with_unit(digits[1], feature.unit)
+    return _with_unit(digits[0], feature.unit, phrases), _with_unit(digits[1], feature.unit, phrases)
 
 
-def number_text(feature: Feature, number_raw: float) -> str:
+def number_text(feature: Feature, number_raw: float, phrases: Phrases = ENGLISH) -> str:
     """A number as it reads inside a sentence, with its unit."""
-    return _with_unit(_rounded(feature, number_raw), feature.unit)
+    return _with_unit(_rounded(feature, number_raw), feature.unit, phrases)
 
 
-def _level(value: RawValue) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+def level_text(feature: Feature, level: RawValue, phrases: Phrases = ENGLISH) -> str:
+    """A level as people call it."""
+    named = feature.level_names.get(feature.level_key(level))
+    return named or ({True: phrases.is_true, False: phrases.is_false}[level] if isinstance(level, bool) else str(level))
 
 
 def _decimal(number_raw: float) -> Decimal:
@@ -153,20 +202,23 @@ def _rounded(feature: Feature, number_raw: float) -> Decimal:
     if feature.type is FeatureType.INTEGER:
         return round(number, 0)
     if feature.decimals is not None:
-        return round(number, feature.decimals)
+        rounded = round(number, feature.decimals)
+        # "4%" rather than "4.0%"; two decimals are those of money, which people write out.
+        return round(number, 0) if feature.decimals == 1 and rounded == rounded.to_integral_value() else rounded
     # Significant digits, but never fewer than the whole part has.
     places = max(0, SIGNIFICANT_DIGITS - 1 - number.adjusted())
     return round(number, places).normalize()
 
 
-def _with_unit(number: Decimal, unit: str | None) -> str:
-    digits = f"{number:,f}" if abs(number.adjusted()) < MOST_PLACES else f"{float(number):g}"
+def _with_unit(number: Decimal, unit: str | None, phrases: Phrases) -> str:
+    if abs(number.adjusted()) < MOST_PLACES:
+        digits = f"{number:,f}".translate({ord(","): phrases.group, ord("."): phrases.decimal})
+    else:
+        digits = f"{float(number):g}"
     if unit is None:
         return digits
     if unit == "%":
-        return f"{digits}%"
+        return fill(phrases.percent, {"to": digits})
     if unit in CURRENCY_SIGNS:
         return f"-{unit}{digits[1:]}" if digits.startswith("-") else f"{unit}{digits}"
-    if unit in COUNTED_UNITS and abs(number) == 1:
-        return f"{digits} {unit[:-1]}"
-    return f"{digits} {unit}"
+    return f"{digits} {phrases.one_of.get(unit, unit) if abs(number) == 1 else unit}"

@@ -24,7 +24,16 @@ from app.recourse.features.feature import (
     parse_column,
     schema_faults,
 )
-from app.recourse.features.feature_options import Advice, MaxChange, MovesWithTime, Table, Takes
+from app.recourse.features.feature_options import (
+    Advice,
+    MaxChange,
+    MovesWithTime,
+    ReasonWords,
+    Sentence,
+    Table,
+    Takes,
+    Words,
+)
 from app.recourse.features.model_columns import ModelColumns, ModelSpace
 from app.recourse.features.space import FeatureSpace, escape
 
@@ -44,10 +53,13 @@ __all__ = [
     "ModelSpace",
     "MovesWithTime",
     "RawValue",
+    "ReasonWords",
     "Record",
+    "Sentence",
     "Spread",
     "Table",
     "Takes",
+    "Words",
     "escape",
     "fit_encoding",
     "fit_spread",

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from app.errors import Fault
 from app.recourse.features.arithmetic import Sloped, Slopes
 from app.recourse.features.expression import Chain, Expression, Extreme, Lookup, Negative, Number, parse_expression
-from app.recourse.features.feature import MISSING, Feature, FeatureType, RawValue
+from app.recourse.features.feature import MISSING, Feature, FeatureType
 from app.recourse.features.feature_options import Table
 
 NOT_WITH_DERIVED = (
@@ -168,7 +168,7 @@ def _lookup(table: Table, known: Mapping[str, Feature]) -> Lookup:
     other = known[table.from_]
     if other.is_number:
         raise ValueError(f"is a table from {other.name}, which has no levels but is {other.type}; use a formula")
-    levels = [_key(level) for level in other.levels if level is not None]
+    levels = [Feature.level_key(level) for level in other.levels if level is not None]
     lacking = [level for level in levels if level not in table.table]
     if lacking:
         raise ValueError(f"has a table without {', '.join(lacking)} of {other.name}")
@@ -177,13 +177,9 @@ def _lookup(table: Table, known: Mapping[str, Feature]) -> Lookup:
     if not all(np.isfinite(list(table.table.values()))):
         raise ValueError("has a table with a number that is not finite")
     return Lookup(
-        other.name, tuple(MISSING if level is None else float(table.table[_key(level)]) for level in other.levels)
+        other.name,
+        tuple(MISSING if level is None else float(table.table[Feature.level_key(level)]) for level in other.levels),
     )
-
-
-def _key(level: RawValue) -> str:
-    """A level as a key of a table."""
-    return str(level).lower() if isinstance(level, bool) else str(level)
 
 
 def _is_whole(formula: Expression, known: Mapping[str, Feature]) -> bool:

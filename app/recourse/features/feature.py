@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, TypeAlias
 
@@ -11,7 +11,16 @@ from annotated_types import Ge, Gt, Le, Len
 from jaxtyping import Float
 
 from app.errors import Fault
-from app.recourse.features.feature_options import Advice, MaxChange, MovesWithTime, Table, Takes
+from app.recourse.features.feature_options import (
+    Advice,
+    MaxChange,
+    MovesWithTime,
+    ReasonWords,
+    Sentence,
+    Table,
+    Takes,
+    Words,
+)
 from app.recourse.features.option_faults import option_faults
 
 LARGEST = 1e16
@@ -119,11 +128,39 @@ class Feature:
     """Smallest change of a number that is worth advising, in raw units."""
     protected: bool = False
     """Whether this is a protected attribute: never advice, never in a sentence, used in reports by group only."""
+    reason: ReasonWords = field(default_factory=ReasonWords)
+    """How the lender states it as a reason for a refusal."""
+    sentence: Sentence = field(default_factory=Sentence)
+    """What to do, as a person would say it."""
+    level_names: Mapping[str, str] = field(default_factory=dict)
+    """What people call levels, where that is not their name; ``true`` and ``false`` of a binary feature."""
+    words: Mapping[Annotated[str, Len(2, 35)], Words] = field(default_factory=dict)
+    """Its words in other languages, by their tags, such as `de`."""
 
     @property
     def title(self) -> str:
         """What a person calls it."""
         return self.label or self.name
+
+    def in_language(self, language: str) -> "Feature":
+        """The feature with its words in a language; those that are not stated stay as they are.
+
+        Its verb and its sentences are of the manifest's own language, so they do not stay.
+        """
+        words = self.words.get(language)
+        if words is None:
+            return replace(self, action=None, sentence=Sentence())
+        special = {code: words.levels.get(f"{code:.15g}", meaning) for code, meaning in self.special.items()}
+        return replace(
+            self,
+            label=words.label or self.label,
+            unit=words.unit or self.unit,
+            action=None,
+            special=special,
+            level_names={**self.level_names, **words.levels},
+            reason=replace(words.reason, code=words.reason.code or self.reason.code),
+            sentence=words.sentence,
+        )
 
     @property
     def levels(self) -> tuple[RawValue, ...]:
@@ -131,6 +168,11 @@ class Feature:
         if self.type is FeatureType.BINARY and not self.categories:
             return (False, True)
         return (*self.categories, None) if self.is_group and self.missing else self.categories
+
+    @staticmethod
+    def level_key(level: RawValue) -> str:
+        """A level as a key of the manifest's mappings."""
+        return str(level).lower() if isinstance(level, bool) else str(level)
 
     @property
     def is_number(self) -> bool:

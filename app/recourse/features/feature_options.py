@@ -1,10 +1,12 @@
-"""What a manifest may say of one feature in a mapping of its own: advice, time, limits of a change, a table."""
+"""What a manifest may say of one feature in a mapping of its own: advice, time, limits of a change, a table, words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from annotated_types import Ge, Gt, Len
+
+Text: TypeAlias = Annotated[str, Len(1, 300)]
 
 _PART: dict[str, object] = {
     "extra": "forbid",
@@ -74,3 +76,51 @@ class Table:
     """Name of the other feature, which has levels."""
     table: Mapping[str, float]
     """Raw number of each of its levels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonWords:
+    """How a lender states the feature as a reason for a refusal."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
+
+    code: Annotated[str, Len(1, 40)] | None = None
+    """The lender's own code."""
+    text: Text | None = None
+    """The reason, whatever the value."""
+    too_high: Text | None = None
+    """The reason where the value is above that of the people it is compared with."""
+    too_low: Text | None = None
+    """The reason where it is below."""
+    missing: Text | None = None
+    """The reason where there is no value, or a special code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """What to do, as a person would say it; ``{from}`` and ``{to}`` are the values."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
+
+    any: Text | None = None
+    """For any change that has no sentence below."""
+    increase: Text | None = None
+    """For a larger number, or a higher level."""
+    decrease: Text | None = None
+    """For a smaller number, or a lower level."""
+    to: Mapping[str, Text] = field(default_factory=dict)
+    """For a change to each of these levels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """The words of a feature in another language."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
+
+    label: Text | None = None
+    unit: Text | None = None
+    levels: Mapping[str, Text] = field(default_factory=dict)
+    """Levels and special codes, as people call them."""
+    reason: ReasonWords = field(default_factory=ReasonWords)
+    sentence: Sentence = field(default_factory=Sentence)

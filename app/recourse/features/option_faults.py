@@ -1,17 +1,18 @@
-"""Faults of what a manifest says of advice, time and limits of one feature; each sentence names the right place."""
+"""Faults of what a manifest says of advice, time, limits and words of one feature; each sentence names the place."""
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from app.recourse.features.feature_options import Advice, Takes
+from app.recourse.features.feature_options import Advice, Sentence, Takes
 
 if TYPE_CHECKING:
     from app.recourse.features.feature import Feature
 
 
 def option_faults(feature: "Feature") -> list[str]:
-    """Faults of `advice`, `takes`, `moves_with_time`, `max_change`, `least_change` and `protected`."""
+    """Faults of `advice`, `takes`, `moves_with_time`, `max_change`, `least_change`, `protected` and the words."""
     drift = feature.moves_with_time
     numbers = {
         "advice.min": feature.advice.min,
@@ -26,6 +27,7 @@ def option_faults(feature: "Feature") -> list[str]:
         *_time_faults(feature),
         *_change_faults(feature),
         *_useless(feature),
+        *_word_faults(feature),
     ]
 
 
@@ -110,8 +112,46 @@ def _useless(feature: "Feature") -> Iterator[str]:
         ("max_change", feature.max_change is not None),
         ("least_change", feature.least_change is not None),
         ("provide", feature.provide),
+        ("sentence", feature.sentence != Sentence()),
     ]
     if given := [key for key, is_given in said if is_given]:
         yield f"{why}: remove {' and '.join(given)}"
     if feature.derived is not None and feature.moves_with_time is not None:
         yield "a derived feature follows from others; say moves_with_time of these"
+
+
+TAG = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+PLACES = ("from", "to", "name", "Name")
+"""Places for words in a sentence."""
+
+
+def _word_faults(feature: "Feature") -> Iterator[str]:
+    levels = () if feature.is_number else [feature.level_key(level) for level in feature.levels if level is not None]
+    codes = tuple(f"{code:.15g}" for code in feature.special)
+    yield from _sentence_faults("sentence", feature, feature.sentence, levels)
+    yield from _unknown("level_names", feature.level_names, levels)
+    for tag, words in feature.words.items():
+        if not TAG.fullmatch(tag):
+            yield f'words has the key "{tag}", which is no tag of a language, such as de'
+        yield from _sentence_faults(f"words.{tag}.sentence", feature, words.sentence, levels)
+        yield from _unknown(f"words.{tag}.levels", words.levels, (*levels, *codes))
+
+
+def _sentence_faults(at: str, feature: "Feature", sentence: Sentence, levels: Collection[str]) -> Iterator[str]:
+    yield from _unknown(f"{at}.to", sentence.to, levels)
+    if feature.is_group and (sentence.increase or sentence.decrease):
+        yield f"{at}.increase and {at}.decrease belong to features with an order; use any, or to"
+    texts = {"any": sentence.any, "increase": sentence.increase, "decrease": sentence.decrease}
+    texts |= {f"to.{level}": text for level, text in sentence.to.items()}
+    for key, text in texts.items():
+        for place in re.findall(r"\{(.*?)\}", text or ""):
+            if place not in PLACES:
+                known = ", ".join(f"{{{one}}}" for one in PLACES)
+                yield f"{at}.{key} has {{{place}}}; its places are {known}"
+
+
+def _unknown(at: str, named: Collection[str], levels: Collection[str]) -> Iterator[str]:
+    for name in named:
+        if name not in levels:
+            own = f"its levels are {', '.join(levels)}" if levels else "it has none"
+            yield f'{at} has "{name}", which is no level of this feature: {own}'

@@ -93,6 +93,28 @@ class Remote(Protocol):
         """As `BlackBox.predict`, but raises DeadlineExceeded at a `time.monotonic()`."""
 
 
+class _Spent(Remote):
+    """A remote model of whose budget a part is spent."""
+
+    def __init__(self, remote: Remote, *, calls: int, rows: int) -> None:
+        self._remote = remote
+        self._calls, self._rows = calls, rows
+
+    @property
+    def max_calls(self) -> int:
+        return self._remote.max_calls - self._calls
+
+    @property
+    def max_rows(self) -> int:
+        return self._remote.max_rows - self._rows
+
+    def price(self, rows: int) -> tuple[int, int]:
+        return self._remote.price(rows)
+
+    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
+        return self._remote.predict_by(rows, deadline)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlackBox:
     """A model behind one function, in the units of the core.
@@ -114,6 +136,8 @@ class BlackBox:
     gradient: Predict | None = None
     linear: bool = False
     """Whether the score is a linear function of the encoded point, so that its gradient determines it."""
+    additive: bool = False
+    """Whether the score is a sum with one term for each feature, as that of a scorecard."""
     piecewise_linear: bool = False
     """Whether the gradient is piecewise constant."""
     rowwise: bool = False
@@ -134,6 +158,7 @@ class BlackBox:
             columns=columns,
             gradient=None if gradient is None else lambda X: columns.gradient(gradient(columns.points(X))),
             linear=self.linear and columns.affine,
+            additive=self.additive and columns.space.derived is None,
             piecewise_linear=self.piecewise_linear and columns.affine,
             boxes=None if self.boxes is None or not columns.invertible else self.boxes.of_limits(columns.limits),
         )
@@ -273,6 +298,7 @@ class Meter:
     """
 
     def __init__(self, black_box: BlackBox, deadline: float | None = None) -> None:
+        self._asked = black_box
         self.black_box = black_box.by(deadline)
         self.deadline = deadline
         self.calls = 0
@@ -302,6 +328,13 @@ class Meter:
         self.calls += 1
         self.rows += len(X)
         return self.black_box.gradient(X)
+
+    def rest(self) -> BlackBox:
+        """The same model for another meter, with the budget that this one leaves."""
+        remote = self._asked.remote
+        if remote is None:
+            return self._asked
+        return replace(self._asked, remote=_Spent(remote, calls=self._sent_calls, rows=self._sent_rows))
 
     def check(self) -> None:
         """Raise DeadlineExceeded when the deadline has passed."""

@@ -78,7 +78,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     characteristics = _characteristics(card, space)
     return BlackBox(
         space=space, predict=_predict(card.base, characteristics), input=manifest.input, output=manifest.output,
-        threshold=manifest.threshold, points=manifest.points, rowwise=True,
+        threshold=manifest.threshold, points=manifest.points, rowwise=True, additive=True,
     )  # fmt: skip
 
 

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.recourse.actions.sentences import FeatureChange, changes, months_text
+from app.recourse.actions.phrases import Phrases
+from app.recourse.actions.sentences import FeatureChange, change_text, changes, months_text
 from app.recourse.actions.timing import Clock
-from app.recourse.features import MISSING, Feature, FeatureType, MovesWithTime, Takes
+from app.recourse.features import MISSING, Feature, FeatureType, MovesWithTime, Sentence, Takes, Words
 
 CONTINUOUS, INTEGER = FeatureType.CONTINUOUS, FeatureType.INTEGER
 
@@ -37,7 +38,7 @@ def listed(features: list[Feature], before_raw: list[float], after_raw: list[flo
         (Feature(name="debt_ratio", type=CONTINUOUS), 0.30000000000000004, 0.1,
          "Reduce the debt ratio from 0.3 to 0.1."),
         (Feature(name="r", type=CONTINUOUS, label="LTV ratio", unit="%", decimals=1), 92.5, 80,
-         "Reduce the LTV ratio from 92.5% to 80.0%."),
+         "Reduce the LTV ratio from 92.5% to 80%."),
         (Feature(name="balance", type=CONTINUOUS, unit="€", decimals=2), -12.5, 1000,
          "Increase the balance from -€12.50 to €1,000.00."),
         (Feature(name="x", type=CONTINUOUS), 1234567.5, 1, "Reduce the x from 1,234,568 to 1."),
@@ -59,6 +60,33 @@ def listed(features: list[Feature], before_raw: list[float], after_raw: list[flo
 )  # fmt: skip
 def test_reads_like_a_sentence(feature: Feature, before_raw: float, after_raw: float, expected: str) -> None:
     assert sentence(feature, before_raw, after_raw) == expected
+
+
+def test_the_manifests_own_sentences_by_direction_level_and_else() -> None:
+    words = Sentence(any="Change it: {from}, then {to}", increase="Get more than {from}", to={"high": "Be at the top!"})
+    level = Feature(name="x", type=FeatureType.ORDINAL, categories=("low", "so so", "high"), sentence=words)
+    assert [sentence(level, *pair) for pair in ((0, 1), (0, 2), (1, 0))] == [
+        "Get more than low.", "Be at the top!", "Change it: so so, then low.",
+    ]  # fmt: skip
+    number = Feature(name="debt", type=INTEGER, label="Debts", unit="EUR", sentence=Sentence(decrease="{Name} to {to}"))
+    assert sentence(number, 1500, 1000) == "Debts to 1,000 EUR."
+    assert sentence(number, 1000, 1500) == "Increase the debts from 1,000 EUR to 1,500 EUR."
+
+
+def test_levels_have_the_names_that_people_know() -> None:
+    names = {"A11": "below 0 DM", "A12": "above"}
+    feature = Feature(name="account", type=FeatureType.CATEGORICAL, categories=("A11", "A12"), level_names=names)
+    assert sentence(feature, 0, 1) == 'Change the account from "below 0 DM" to "above".'
+
+
+def test_another_language_has_its_own_words_and_numbers() -> None:
+    german = Words(label="Schulden", unit="Euro", sentence=Sentence(decrease="Auf {to} senken"))
+    feature = Feature(name="debt", type=INTEGER, label="Debts", unit="EUR", action="Repay", words={"de": german})
+    phrases = Phrases(decimal=",", group=".", increase="{Name}: {from} - {to}.")
+    assert change_text(feature.in_language("de"), 1500, 1000, phrases) == "Auf 1.000 Euro senken."
+    assert change_text(feature.in_language("de"), 1000, 1500, phrases) == "Schulden: 1.000 Euro - 1.500 Euro."
+    # Without words in a language the label stays; sentences and verbs of another one do not.
+    assert change_text(feature.in_language("fr"), 1000, 1500, phrases) == "Debts: 1.000 EUR - 1.500 EUR."
 
 
 def test_rounding_for_the_eye_never_hides_a_change() -> None:

@@ -1,0 +1,39 @@
+"""Why the model refuses an applicant."""
+
+from typing import Any
+
+from app.api.examples import APPLICANT, DEMO_MODEL
+from app.api.schemas.described import describe
+from app.api.schemas.models import Record
+from app.api.schemas.recourse import AnyQuestion, ReasonsChoice, Reference
+from app.api.schemas.strict import to_record
+from app.compute import reasons
+from app.compute.messages import ReasonsQuestion
+from app.recourse.reasons import ReasonsParams
+
+
+class ReasonsRequest(AnyQuestion, ReasonsChoice):  # type: ignore[misc]
+    """The features that lowered the score most."""
+
+    applicant: Record
+    reference: Reference | None = None
+    """Your own name for this case; returned in the answer."""
+
+
+ReasonsAnswer: Any = describe(reasons.ReasonsAnswer)
+
+REASONS_EXAMPLES: Any = {
+    "accepted": {
+        "summary": "Compared with those whom the model just accepts",
+        "value": {"model": DEMO_MODEL, "applicant": APPLICANT},
+    },
+    "everyone": {
+        "summary": "The two largest, compared with all reference records",
+        "value": {"model": DEMO_MODEL, "applicant": APPLICANT, "against": "everyone", "count": 2},
+    },
+}
+
+
+def reasons_question_of(request: ReasonsRequest) -> ReasonsQuestion:
+    """The question of a request, without its record."""
+    return ReasonsQuestion(reasons=to_record(ReasonsParams, request), seed=request.seed)

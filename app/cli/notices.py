@@ -1,0 +1,45 @@
+"""The command ``recourse notice``: the letter about a recourse in the ledger."""
+
+import json
+import math
+import os
+from typing import Annotated, Literal
+
+import typer
+
+from app.cli.common import CommandError, read_settings
+from app.cli.database import open_ledger
+from app.cli.promises import RecourseArgument
+
+
+def notice(
+    recourse_id: RecourseArgument,
+    lang: Annotated[str | None, typer.Option("--lang", help="Language; default: RECOURSE_NOTICE_LANGUAGE.")] = None,
+    form: Annotated[Literal["text", "html"], typer.Option("--format", help="Form of the letter.")] = "text",
+) -> None:
+    """Write the letter about a recourse in the ledger to standard output."""
+    from app.compute.template import ONE_THREAD
+
+    os.environ.update(ONE_THREAD)
+    settings = read_settings()
+    from app.compute import use_cases
+    from app.compute.entries import personal_data
+    from app.compute.messages import ModelRef, Store
+    from app.notice import Templates, facts_of, frame_of, lender_of, missing_reasons, notice_of
+
+    templates = Templates.of(settings)
+    language = lang or templates.default
+    if language not in templates.letters:
+        raise CommandError(f"--lang must be one of {', '.join(templates.letters)}")
+    with open_ledger() as ledger:
+        kept = personal_data(ledger.find(recourse_id))
+    answer, request = json.loads(kept.answer), json.loads(kept.request)
+    store = Store.of(settings)
+    model = store.open().find(f"{answer['model']['id']}@{answer['model']['version']}", include_inactive=True)
+    reasons = None
+    if question := missing_reasons(answer, request):
+        work = (ModelRef.of(store, model), use_cases.REASONS, question, frame_of(model, question), 0.0)
+        reasons = use_cases.answer(*work, deadline_s=math.inf)
+    facts = facts_of(answer, request, model, reasons)
+    found = notice_of(facts, templates.languages[language], templates.regime, lender_of(settings))
+    typer.echo(templates.html(found) if form == "html" else templates.text(found), nl=False)

@@ -1,0 +1,207 @@
+"""The reasons for a refusal: what a child computes, and the answer."""
+
+import time
+from dataclasses import dataclass, fields, replace
+
+from app.compute.answers import Decision, Frame, ModelVersion, decision
+from app.compute.messages import ReasonsQuestion
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.answer_part import AnswerPart
+from app.recourse.features import RawValue
+from app.recourse.models.black_box import Meter
+from app.recourse.problem import RecourseProblem
+from app.recourse.reasons import (
+    NO_REASONS,
+    Against,
+    Explanation,
+    FoundReason,
+    NoReasons,
+    ReasonsParams,
+    ReasonsStatus,
+    explain,
+    reason_text,
+)
+from app.recourse.result import Diagnostics, RecourseResult
+
+TIME_SHARE = 4
+"""Reasons may take this part of the time of an answer that has recourse too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedWith(AnswerPart):
+    """Whom the applicant is compared with."""
+
+    kind: Against
+    """`accepted`: the reference records that the model accepts with the lowest scores; `everyone`: all of them."""
+    text: str
+    """The same in words."""
+    records: int
+    """Number of these reference records."""
+    asked: int
+    """How many of them the contributions are computed from; fewer only where the model is neither linear nor a
+    scorecard."""
+    score: float
+    """Their mean score; the contributions of all features add up to the applicant's score less this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonAnswer(AnswerPart):
+    """A feature that lowered the score."""
+
+    feature: str
+    code: str | None
+    """The lender's own code, from the manifest."""
+    text: str
+    """The reason in words; those of the manifest where it has some."""
+    value: RawValue
+    """The applicant's value; null where it is missing."""
+    reference: RawValue
+    """What is usual in the records of `against`: the average of a number, the median level of an ordinal feature, the
+    most common category."""
+    contribution: float
+    """What the feature contributed to the score, below 0; in logit units."""
+    std_error: float
+    """Standard error of `contribution` from sampling; 0 where it is exact."""
+    share: float
+    """Part of all that lowered the score, in (0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasons(AnswerPart):
+    """The principal reasons for a refusal; features that nobody can change are among them."""
+
+    status: ReasonsStatus
+    against: ComparedWith | None
+    """Null where nothing was compared."""
+    reasons: tuple[ReasonAnswer, ...]
+    """The largest contribution first; empty unless `status` is `found`."""
+    protected_share: float | None
+    """Part of all that lowered the score which protected features have: they are never named. Null where nothing was
+    compared."""
+    reason: NoReasons | None
+    """Why there are none."""
+    detail: str | None
+    """The same as a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonsAnswer(Reasons):
+    """The principal reasons for a refusal, asked for by themselves."""
+
+    reference: str | None
+    """Your own name for this case."""
+    model: ModelVersion
+    factual: Decision | None
+    """The model's decision on the applicant's record; null where the time ran out before the model was asked."""
+    diagnostics: Diagnostics
+    seed: int
+
+
+def reasons_of(asked: RecourseProblem, question: ReasonsQuestion, _plan_s: float) -> Explanation:
+    """The core's result."""
+    return explain(asked, question.reasons)
+
+
+def reasons_answer(frame: Frame, action_set: ActionSet, found: Explanation) -> ReasonsAnswer:
+    """The answer to a question for reasons alone."""
+    part = reasons_part(action_set, found)
+    return ReasonsAnswer(
+        **{f.name: getattr(part, f.name) for f in fields(Reasons)},
+        **frame.known("reference", "model", "seed"),
+        factual=None if found.factual_score is None else decision(found.factual_score, found.factual_probability),
+        diagnostics=found.diagnostics,
+    )
+
+
+def no_time_for_reasons(frame: Frame, elapsed_ms: float) -> ReasonsAnswer:
+    """The answer where the computation was stopped at its deadline from outside, so that nothing is known."""
+    return ReasonsAnswer(
+        status=ReasonsStatus.NOT_FOUND,
+        against=None,
+        reasons=(),
+        protected_share=None,
+        reason=NoReasons.DEADLINE,
+        detail=NO_REASONS[NoReasons.DEADLINE],
+        **frame.known("reference", "model", "seed"),
+        factual=None,
+        diagnostics=Diagnostics(model_calls=None, model_rows=None, elapsed_ms=elapsed_ms),
+    )
+
+
+def reasons_part(action_set: ActionSet, found: Explanation) -> Reasons:
+    """An explanation in the model's own features, units and categories."""
+    return Reasons(
+        status=found.status,
+        against=_compared(found),
+        reasons=tuple(_reason(action_set, one) for one in found.reasons),
+        protected_share=found.protected_share,
+        reason=found.verdict,
+        detail=None if found.verdict is None else NO_REASONS[found.verdict],
+    )
+
+
+def _compared(found: Explanation) -> ComparedWith | None:
+    if found.comparison is None or found.contributions is None:
+        return None
+    count = len(found.comparison.scores)
+    words = {
+        Against.ACCEPTED: f"the {count:,} reference records that the model accepts with the lowest scores",
+        Against.EVERYONE: f"all {count:,} reference records",
+    }
+    return ComparedWith(
+        kind=found.against,
+        text=words[found.against],
+        records=count,
+        asked=found.contributions.records,
+        score=found.comparison.score,
+    )
+
+
+def _reason(action_set: ActionSet, found: FoundReason) -> ReasonAnswer:
+    feature, value_raw = action_set.space.features[found.feature], float(action_set.factual_raw[found.feature])
+    usual: RawValue = feature.value(found.usual_raw)
+    if feature.is_number and found.usual_raw not in feature.states_raw:
+        usual = found.usual_raw  # the average of whole numbers need not be whole
+    return ReasonAnswer(
+        feature=feature.name,
+        code=feature.reason.code,
+        text=reason_text(feature, value_raw, found.usual_raw),
+        value=feature.value(value_raw),
+        reference=usual,
+        contribution=found.contribution,
+        std_error=found.std_error,
+        share=found.share,
+    )
+
+
+# --- beside recourse -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """Recourse, and the reasons where they were asked for."""
+
+    recourse: RecourseResult
+    reasons: Explanation | None
+    diagnostics: Diagnostics
+    """Of both."""
+
+
+def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple[RecourseProblem, Explanation | None]:
+    """The reasons, and the question of recourse with the budget that they leave of a remote model."""
+    if params is None:
+        return asked, None
+    now = time.monotonic()
+    deadline = None if asked.deadline is None else now + (asked.deadline - now) / TIME_SHARE
+    meter = Meter(asked.black_box, deadline)
+    found = explain(asked, params, meter)
+    return replace(asked, black_box=meter.rest()), found
+
+
+def together(recourse: RecourseResult, reasons: Explanation | None) -> Explained:
+    """Both, with the calls of both."""
+    calls, rows = recourse.diagnostics.model_calls, recourse.diagnostics.model_rows
+    if reasons is not None and calls is not None and rows is not None:
+        calls, rows = calls + (reasons.diagnostics.model_calls or 0), rows + (reasons.diagnostics.model_rows or 0)
+    diagnostics = replace(recourse.diagnostics, model_calls=calls, model_rows=rows)
+    return Explained(recourse=recourse, reasons=reasons, diagnostics=diagnostics)

@@ -1,0 +1,20 @@
+"""The letter to an applicant: the decision, its reasons, the ways to a yes, and what is promised."""
+
+from app.notice.files import Templates, preferred
+from app.notice.given import facts_of, frame_of, lender_of, missing_reasons
+from app.notice.letter import Facts, Lender, Notice, notice_of
+from app.notice.markup import policy
+
+__all__ = [
+    "Facts",
+    "Lender",
+    "Notice",
+    "Templates",
+    "facts_of",
+    "frame_of",
+    "lender_of",
+    "missing_reasons",
+    "notice_of",
+    "policy",
+    "preferred",
+]

@@ -1,0 +1,62 @@
+"""One language of the letter: its phrases, dates and numbers, in a file ``{tag}.yaml``."""
+
+import math
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+from annotated_types import Len
+
+from app.recourse.actions.phrases import ENGLISH, Phrases, fill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """What a letter says in its own words; texts around it are in the template."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    tag: str
+    """As in ``lang=``, such as `de`."""
+    month_names: Annotated[tuple[str, ...], Len(12, 12)]
+    date: str
+    """With ``{day}``, ``{month}`` and ``{year}``."""
+    accepted: str
+    """Whom the applicant is compared with: ``{n}`` people who were just accepted."""
+    everyone: str
+    """The same, with all ``{n}`` people."""
+    takes: str
+    """How long a way takes, with ``{time}``."""
+    percent: str
+    """A share, with ``{n}``."""
+    about_in_hundred: str
+    """How often something holds, with ``{n}``."""
+    at_least_in_hundred: str
+    """The same where it held every time."""
+    phrases: Phrases = field(default=ENGLISH)
+    """The phrases of sentences about features."""
+
+    def date_text(self, moment: str) -> str:
+        """The day of a time."""
+        day = datetime.fromisoformat(moment)
+        words = {"day": str(day.day), "month": self.month_names[day.month - 1], "year": str(day.year)}
+        return fill(self.date, words)
+
+    def count_text(self, number: int) -> str:
+        """A whole number."""
+        return f"{number:,}".replace(",", self.phrases.group)
+
+    def percent_text(self, share: float) -> str:
+        """A share in whole per cent; only nothing is 0 and only everything is 100."""
+        return fill(self.percent, {"n": str(_whole(share))})
+
+    def in_hundred_text(self, share: float, lower: float) -> str:
+        """How often something holds, from a share that was measured, and the lower end of its interval."""
+        if share < 1.0:
+            return fill(self.about_in_hundred, {"n": str(_whole(share))})
+        return fill(self.at_least_in_hundred, {"n": str(math.floor(100.0 * lower))})
+
+
+def _whole(share: float) -> int:
+    rounded = round(100.0 * share)
+    return rounded if share in (0.0, 1.0) else min(max(rounded, 1), 99)

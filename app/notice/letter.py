@@ -1,0 +1,194 @@
+"""What a letter says: ``notice_of(answer, ...) -> Notice``, all of it as people read it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from app.compute.answers import Json, Timestamp
+from app.notice.language import Language
+from app.recourse.actions.sentences import change_text, months_text
+from app.recourse.answer_part import AnswerPart
+from app.recourse.features import Feature, RawValue
+from app.recourse.reasons import reason_text, usual_text, value_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lender(AnswerPart):
+    """Who sends the letter; from the operator's settings, empty where they say nothing."""
+
+    name: str
+    address: tuple[str, ...]
+    """Its lines."""
+    contact: str
+    """Where the applicant can ask, and have a person decide."""
+    authority: str
+    """Who supervises the lender."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeReason(AnswerPart):
+    """A principal reason."""
+
+    code: str | None
+    text: str
+    value: str | None
+    """The applicant's value; null where `text` says it, or where it has no order."""
+    usual: str | None
+    """What is usual among those whom the applicant is compared with; null like `value`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeWay(AnswerPart):
+    """One way to a yes."""
+
+    number: int
+    """From 1."""
+    steps: tuple[str, ...]
+    """In the order in which each helps most."""
+    time: str | None
+    """How long it takes; null where the model says nothing of it."""
+    probability: str | None
+    """The model's probability of the favourable outcome then; null for a model without one."""
+    future: str | None
+    """How many of the models that may follow accept it too; null where the model has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(AnswerPart):
+    """A letter to an applicant, made of a recorded answer; the same record gives the same letter."""
+
+    id: str
+    """Of the recourse."""
+    reference: str | None
+    language: str
+    regime: str
+    """Which of the lender's letters."""
+    date: str
+    """Of the answer."""
+    created_at: Timestamp
+    title: str
+    """What the application is for: the title of the model."""
+    model: str
+    """`id@version`."""
+    lender: Lender
+    refused: bool
+    accepted: bool
+    """Neither of both where the model was not asked in time."""
+    probability: str | None
+    """The model's probability of the favourable outcome today."""
+    threshold: str | None
+    """The least probability that it accepts."""
+    reasons: tuple[NoticeReason, ...]
+    compared_with: str | None
+    """Whom the reasons compare the applicant with; null where there are none."""
+    ways: tuple[NoticeWay, ...]
+    found: bool
+    """Whether there is a way."""
+    several: bool
+    """Whether there is more than one."""
+    valid_until: str
+
+
+def _names(record: Any) -> set[str]:
+    return {f.name for f in fields(record)}
+
+
+NAMES = frozenset().union(*map(_names, (Notice, Lender, NoticeReason, NoticeWay)))
+"""What a template may name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a recorded answer."""
+
+    answer: Json
+    """As it was sent."""
+    applicant: Mapping[str, RawValue]
+    reasons: Json | None
+    """The answer's own, or computed again; None where nothing was refused."""
+    features: Sequence[Feature]
+    """Of the version that answered."""
+    title: str
+    threshold: float | None
+    """The least probability that the model accepts; None for another output."""
+
+
+def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> Notice:
+    """The letter's parts in a language."""
+    answer, factual = facts.answer, facts.answer["factual"]
+    features = {feature.name: _in(feature, language) for feature in facts.features}
+    ways = tuple(_way(facts, one, features, language) for one in answer["counterfactuals"])
+    reasons = facts.reasons or {"reasons": (), "against": None}
+    probability = factual and factual["probability"]
+    return Notice(
+        id=answer["id"],
+        reference=answer["reference"],
+        language=language.tag,
+        regime=regime,
+        date=language.date_text(answer["created_at"]),
+        created_at=answer["created_at"],
+        title=facts.title,
+        model=f"{answer['model']['id']}@{answer['model']['version']}",
+        lender=lender,
+        refused=factual is not None and not factual["favourable"],
+        accepted=factual is not None and factual["favourable"],
+        probability=None if probability is None else language.percent_text(probability),
+        threshold=None if facts.threshold is None else language.percent_text(facts.threshold),
+        reasons=tuple(_reason(one, features[one["feature"]], language) for one in reasons["reasons"]),
+        compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
+        ways=ways,
+        found=bool(ways),
+        several=len(ways) > 1,
+        valid_until=language.date_text(answer["expires_at"]),
+    )
+
+
+def _in(feature: Feature, language: Language) -> Feature:
+    return feature if language.tag == "en" and "en" not in feature.words else feature.in_language(language.tag)
+
+
+def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
+    value_raw, usual = feature.parse(reason["value"]), reason["reference"]
+    usual_raw = float(usual) if feature.is_number and usual is not None else feature.parse(usual)
+    states = (*feature.states_raw, None)
+    compared = not feature.is_group and value_raw not in states and usual_raw not in states and value_raw != usual_raw
+    compared = compared and (feature.is_number or len(feature.levels) > 2)
+    return NoticeReason(
+        code=reason["code"],
+        text=reason_text(feature, value_raw, usual_raw, language.phrases),
+        value=value_text(feature, value_raw, language.phrases) if compared else None,
+        usual=usual_text(feature, usual_raw, language.phrases) if compared else None,
+    )
+
+
+def _compared(against: Json, language: Language) -> str:
+    text = {"accepted": language.accepted, "everyone": language.everyone}[against["kind"]]
+    return text.replace("{n}", language.count_text(against["records"]))
+
+
+def _way(facts: Facts, one: Json, features: Mapping[str, Feature], language: Language) -> NoticeWay:
+    # Answers of earlier releases lack some of these.
+    current, future = one["validity"]["current"], one["validity"].get("future")
+    names = [step["feature"] for step in one.get("steps") or ()]
+    names += [c["feature"] for c in one["changes"] if not c.get("by_time") and c["feature"] not in names]
+    months = one.get("takes_months", 0.0)
+    return NoticeWay(
+        number=one["rank"],
+        steps=tuple(
+            change_text(
+                features[name], features[name].parse(facts.applicant[name]),
+                features[name].parse(one["applicant"][name]), language.phrases,
+            )
+            for name in names
+        ),
+        time=language.takes.replace("{time}", months_text(months, language.phrases)) if months > 0.0 else None,
+        probability=None if current["probability"] is None else language.percent_text(current["probability"]),
+        future=None if future is None else _future(future, language),
+    )  # fmt: skip
+
+
+def _future(future: Json, language: Language) -> str:
+    """The corrected share where there is one."""
+    told: Literal["corrected"] | None = "corrected" if future["corrected"] else None
+    share = future[told] if told else future
+    return language.in_hundred_text(share["probability"], (share.get("interval") or future["interval"])[0])

@@ -1,0 +1,60 @@
+"""The phrases of a language that sentences are put together from, and how it writes numbers."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrases:
+    """Whole sentences with places for words, so that a language keeps its own order; English by default.
+
+    ``{name}`` is the feature inside a sentence and ``{Name}`` at the beginning of one, ``{from}`` and ``{to}`` are
+    values with their units, ``{time}`` is a number of months.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    decimal: str = "."
+    """Between a number and its fraction."""
+    group: str = ","
+    """Between groups of three digits."""
+    quoted: str = '"{to}"'
+    """Around the name of a level that is more than a word."""
+    percent: str = "{to}%"
+    is_true: str = "yes"
+    is_false: str = "no"
+    month: str = "{to} month"
+    months: str = "{to} months"
+    one_of: Mapping[str, str] = field(
+        default_factory=lambda: {"years": "year", "months": "month", "weeks": "week", "days": "day", "hours": "hour"}
+    )
+    """Units that have another form for one."""
+    increase: str = "Increase the {name} from {from} to {to}."
+    reduce: str = "Reduce the {name} from {from} to {to}."
+    raise_level: str = "Raise the {name} from {from} to {to}."
+    lower_level: str = "Lower the {name} from {from} to {to}."
+    change: str = "Change the {name} from {from} to {to}."
+    action: str = "{action} the {name} from {from} to {to}."
+    """With the feature's own verb."""
+    state: str = "State the {name}; this answer holds for {to}."
+    """Where the value was missing."""
+    protected: str = "A protected attribute is different."
+    by_time: str = "In {time} the {name} is {to}."
+    """What time does by itself."""
+    too_high: str = "{Name} too high"
+    """A reason: the number, or level, is above that of the people it is compared with."""
+    too_low: str = "{Name} too low"
+    level: str = "{Name}: {to}"
+    """A reason: a level without an order, or a special code."""
+    missing: str = "{Name} not stated"
+    """A reason: there is no value."""
+
+
+ENGLISH = Phrases()
+
+
+def fill(phrase: str, words: Mapping[str, str]) -> str:
+    """A phrase with words in its places; places that there are no words for stay as they are."""
+    return re.sub(r"\{(\w+)\}", lambda place: words.get(place[1], place[0]), phrase)

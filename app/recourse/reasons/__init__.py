@@ -1,0 +1,29 @@
+"""The reasons for a refusal: how much each feature lowered the score, compared with reference records."""
+
+from app.recourse.reasons.comparison import Against, Comparison, usual_raw
+from app.recourse.reasons.explain import (
+    NO_REASONS,
+    Explanation,
+    FoundReason,
+    NoReasons,
+    ReasonsParams,
+    ReasonsStatus,
+    explain,
+)
+from app.recourse.reasons.wording import reason_text, usual_text, value_text
+
+__all__ = [
+    "NO_REASONS",
+    "Against",
+    "Comparison",
+    "Explanation",
+    "FoundReason",
+    "NoReasons",
+    "ReasonsParams",
+    "ReasonsStatus",
+    "explain",
+    "reason_text",
+    "usual_raw",
+    "usual_text",
+    "value_text",
+]

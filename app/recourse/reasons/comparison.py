@@ -1,0 +1,69 @@
+"""Whom a refused applicant is compared with: reference records near the cut-off that the model accepts, or all."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.features import Feature
+from app.recourse.models.black_box import favourable
+from app.recourse.problem import Reference
+
+NEAR_SHARE = 0.1
+"""Share of the accepted records that are near the cut-off: those with the lowest scores."""
+LEAST_NEAR, MOST_NEAR = 50, 200
+"""Limits of their number."""
+
+SIGNIFICANT_DIGITS, LARGE = 2, 100.0
+"""Digits of an average; one more from `LARGE` on."""
+
+
+class Against(StrEnum):
+    """Whom a refused applicant is compared with."""
+
+    ACCEPTED = "accepted"
+    EVERYONE = "everyone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Reference records that an applicant is compared with, and their scores."""
+
+    rows_raw: Float[np.ndarray, "n p"]
+    scores: Float[np.ndarray, "n"]
+
+    @classmethod
+    def of(cls, reference: Reference, against: Against) -> "Comparison":
+        """The records; none where the model accepts none."""
+        if against is Against.EVERYONE:
+            return cls(rows_raw=reference.rows_raw, scores=reference.scores)
+        accepted = np.flatnonzero(favourable(reference.scores))
+        count = min(max(math.ceil(NEAR_SHARE * accepted.size), LEAST_NEAR), MOST_NEAR)
+        near = accepted[np.argsort(reference.scores[accepted], kind="stable")[:count]]
+        return cls(rows_raw=reference.rows_raw[near], scores=reference.scores[near])
+
+    @property
+    def score(self) -> float:
+        """Mean score of the records."""
+        return float(self.scores.mean())
+
+
+def usual_raw(feature: Feature, column_raw: Float[np.ndarray, "n"]) -> float:
+    """The raw number that stands for a column: the average of numbers, the median level, the most common category.
+
+    States, such as missing values, do not count unless there is nothing else.
+    """
+    quantities = column_raw[~np.isin(column_raw, feature.states_raw)]
+    if quantities.size and feature.is_number:
+        return _rounded(float(quantities.mean()))
+    if quantities.size and not feature.is_group:
+        return float(np.median(quantities) // 1.0)
+    values, counts = np.unique(column_raw, return_counts=True)
+    return float(values[counts.argmax()])
+
+
+def _rounded(number: float) -> float:
+    """As people state an average: 7,680, 51, 0.92."""
+    return float(f"{number:.{SIGNIFICANT_DIGITS + (abs(number) >= LARGE)}g}")

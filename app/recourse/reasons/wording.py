@@ -1,0 +1,43 @@
+"""One reason in words: the lender's own, else the feature and which way it differs."""
+
+from dataclasses import replace
+
+from app.recourse.actions.phrases import ENGLISH, Phrases, fill
+from app.recourse.actions.sentences import level_text, number_text, title_text
+from app.recourse.features import MISSING, Feature, FeatureType
+
+
+def reason_text(feature: Feature, value_raw: float, usual_raw: float, phrases: Phrases = ENGLISH) -> str:
+    """The reason.
+
+    Parameters
+    ----------
+    feature : in the language of the phrases
+    usual_raw : what the people have that the applicant is compared with; see `usual_raw`
+    """
+    words, own = {"Name": title_text(feature), "to": value_text(feature, value_raw, phrases)}, feature.reason
+    if value_raw in feature.states_raw or feature.value(value_raw) is None:
+        known = value_raw != MISSING and feature.value(value_raw) is not None
+        return own.missing or own.text or fill(phrases.level if known else phrases.missing, words)
+    if feature.is_group or usual_raw in feature.states_raw or value_raw == usual_raw:
+        return own.text or fill(phrases.level, words)
+    directed, phrase = (own.too_high, phrases.too_high) if value_raw > usual_raw else (own.too_low, phrases.too_low)
+    # Of two levels none is too high or too low, unless the lender says so.
+    return directed or own.text or fill(phrases.level if feature.type is FeatureType.BINARY else phrase, words)
+
+
+def value_text(feature: Feature, value_raw: float, phrases: Phrases = ENGLISH) -> str:
+    """A value as people say it; empty where it is missing."""
+    if value_raw in feature.special:
+        return feature.special[value_raw]
+    value = feature.value(value_raw)
+    if value is None:
+        return ""
+    return number_text(feature, float(value_raw), phrases) if feature.is_number else level_text(feature, value, phrases)
+
+
+def usual_text(feature: Feature, usual_raw: float, phrases: Phrases = ENGLISH) -> str:
+    """What is usual, as people say it: the average of whole numbers need not be whole."""
+    if feature.is_number and usual_raw not in feature.states_raw:
+        feature = replace(feature, type=FeatureType.CONTINUOUS, decimals=None)
+    return value_text(feature, usual_raw, phrases)

@@ -1,0 +1,49 @@
+"""Letters about recourse that was given."""
+
+from app.compute import use_cases
+from app.compute.answers import Json
+from app.compute.use_cases import REASONS
+from app.errors import Fault, InvalidRequest
+from app.notice import Notice, Templates, facts_of, frame_of, lender_of, missing_reasons, notice_of
+from app.service.ledger import GivenRecourse
+from app.service.models import Models
+from app.settings import Settings
+
+
+class Notices:
+    """The lender's letters, made of what the ledger holds.
+
+    Raises
+    ------
+    TemplateFaulty : a file of the letter has a fault
+    """
+
+    def __init__(self, settings: Settings, given: GivenRecourse, models: Models) -> None:
+        self.templates = Templates.of(settings)
+        self._given = given
+        self._models = models
+        self._lender = lender_of(settings)
+
+    async def notice(self, recourse_id: str, language: str) -> Notice:
+        """The letter about a recourse; the same record gives the same letter.
+
+        Reasons that the answer does not state are computed as they would have been with it.
+
+        Raises
+        ------
+        UnknownRecourse, Erased, LedgerUnavailable : as `GivenRecourse.answer`
+        UnknownModel, ModelUnusable, ModelOutputInvalid, ModelUnavailable, Overloaded, LaneCrashed, LaneTimeout : the
+            version that answered has to be asked for the reasons, and cannot be
+        InvalidRequest : there is no letter in this language
+        """
+        if language not in self.templates.letters:
+            known = ", ".join(self.templates.letters)
+            raise InvalidRequest(faults=[Fault("", f"the query parameter lang must be one of {known}")])
+        answer, request = await self._given.asked(recourse_id)
+        model = self._models.find(f"{answer['model']['id']}@{answer['model']['version']}", include_inactive=True)
+        reasons: Json | None = None
+        if question := missing_reasons(answer, request):
+            work = (use_cases.answer, REASONS, question, frame_of(model, question), 0.0)
+            reasons = await self._models.ask(model, *work)
+        facts = facts_of(answer, request, model, reasons)
+        return notice_of(facts, self.templates.languages[language], self.templates.regime, self._lender)

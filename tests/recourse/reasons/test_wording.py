@@ -1,0 +1,48 @@
+"""Reasons in words."""
+
+import pytest
+
+from app.recourse.features import MISSING, Feature, FeatureType, Missing, ReasonWords
+from app.recourse.reasons import reason_text, usual_text, value_text
+
+DEBT = Feature(name="debt", type=FeatureType.INTEGER, label="Monthly debts", unit="EUR", special={-9: "no record"},
+               missing=Missing.NAN)  # fmt: skip
+SAVINGS = Feature(name="savings", type=FeatureType.ORDINAL, categories=("none", "some", "much"))
+HOME = Feature(name="home", type=FeatureType.CATEGORICAL, label="Housing", categories=("rented", "owned"))
+GUARANTOR = Feature(name="guarantor", type=FeatureType.BINARY)
+
+
+@pytest.mark.parametrize(
+    ("feature", "value", "usual", "expected"),
+    [
+        (DEBT, 900, 300.5, "Monthly debts too high"),
+        (DEBT, 100, 300.5, "Monthly debts too low"),
+        (DEBT, MISSING, 300.5, "Monthly debts not stated"),
+        (DEBT, -9, 300.5, "Monthly debts: no record"),
+        (SAVINGS, 0, 2, "Savings too low"),
+        (SAVINGS, 1, 1, "Savings: some"),
+        (HOME, 0, 1, "Housing: rented"),
+        (GUARANTOR, 0, 1, "Guarantor: no"),
+    ],
+)
+def test_a_feature_without_words_of_its_own(feature: Feature, value: float, usual: float, expected: str) -> None:
+    assert reason_text(feature, value, usual) == expected
+
+
+def test_the_lenders_words_by_direction() -> None:
+    words = ReasonWords(code="R12", text="Debts", too_high="Debts too large", missing="Debts unknown")
+    feature = Feature(name="debt", type=FeatureType.INTEGER, missing=Missing.NAN, reason=words)
+    assert [reason_text(feature, value, 5) for value in (9, 1, MISSING)] == [
+        "Debts too large",
+        "Debts",
+        "Debts unknown",
+    ]
+
+
+def test_values_as_people_say_them() -> None:
+    assert value_text(DEBT, 1200) == "1,200 EUR"
+    assert value_text(DEBT, MISSING) == ""
+    assert value_text(DEBT, -9) == "no record"
+    assert usual_text(DEBT, 0.8) == "0.8 EUR"
+    assert usual_text(DEBT, 12300.0) == "12,300 EUR"
+    assert usual_text(SAVINGS, 1.0) == "some"
