@@ -50,8 +50,14 @@ Timestamp = Annotated[str, AfterValidator(_is_time), WithJsonSchema({"type": "st
 """A time in UTC as it is sent."""
 
 
+LEAVES = frozenset((str, float, int, bool, type(None)))
+"""What most parts of an answer are; no `Enum`, which may be a text as well."""
+
+
 def plain(part: Any) -> Any:
     """An answer as plain data, ready for `json`: fields in the order in which they are declared."""
+    if type(part) in LEAVES:
+        return part
     if is_dataclass(part):
         # A field that would be a keyword ends in an underscore.
         return {f.name.rstrip("_"): plain(getattr(part, f.name)) for f in fields(part)}
