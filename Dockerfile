@@ -18,7 +18,9 @@ COPY app app
 RUN pip install --no-deps --force-reinstall .
 
 FROM ${PYTHON_IMAGE}
-RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin recourse \
+# Nobody becomes another user in here, so no program may change its user.
+RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} + \
+ && useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin recourse \
  && install -d /srv/recourse \
  && install -d -o 10001 -g 10001 /srv/recourse/var
 COPY --from=build /opt/recourse /opt/recourse

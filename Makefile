@@ -9,11 +9,12 @@ ARGS ?=
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+GENERATORS := .venv/generators/.installed
 # What the demo model needs, without PyTorch, scikit-learn, boosted trees and ONNX.
 LIGHT := .venv/.installed-light
 TORCH := torch==2.13.0
 
-.PHONY: help setup run test check linters run-time-types openapi bench test-image lock clean
+.PHONY: help setup run test check linters run-time-types generators openapi screenshots bench test-image lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,7 +22,9 @@ help:
 	@echo "make run         install what the demo needs, start the service and ask it one recourse"
 	@echo "make test        install and run the tests; what takes long is left out"
 	@echo "make check       linters, types, import floors, then all tests, as in continuous integration"
+	@echo "make generators  install what makes clients of openapi.json, for their tests"
 	@echo "make openapi     write openapi.json"
+	@echo "make screenshots write docs/workbench*.png"
 	@echo "make bench       run the benchmarks"
 	@echo "make test-image  build the container image and try it"
 	@echo "make lock        write constraints.txt from what is installed"
@@ -79,7 +82,7 @@ EVERYTHING := -m "" --seeds 0 --hypothesis-profile ci
 
 # Linters and types at once: mypy takes one processor only. Three processes then, since tests wait for servers.
 # What fails while they compete for a busy machine runs once more alone; what fails again is wrong.
-check: $(STAMP)
+check: $(STAMP) $(GENERATORS)
 	$(MAKE) --jobs 2 linters run-time-types
 	$(MAKE) test ARGS='$(EVERYTHING)' PROCESSES=3 || $(BIN)/pytest --last-failed --last-failed-no-failures none $(EVERYTHING)
 
@@ -100,11 +103,22 @@ run-time-types: $(STAMP)
 openapi: $(STAMP)
 	$(BIN)/recourse openapi --output openapi.json
 
+screenshots: $(STAMP)
+	$(BIN)/python -m docs.workbench
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
 test-image:
 	tests/image/run
+
+# What makes clients of openapi.json, for their tests.
+generators: $(GENERATORS)
+
+$(GENERATORS): tests/generated/generators.txt | $(STAMP)
+	@$(BIN)/python -m venv .venv/generators
+	@.venv/generators/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
 
 # What is installed and tested, for every platform: no local versions, no packages that only some builds of torch need,
 # xgboost under both of its names, and pyarrow, which is large and not installed here, as it was.

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from app.api.errors import problem
-from app.api.schemas.batch import line_to_row, to_row
+from app.api.schemas.batch import line_to_row
+from app.api.table_rows import UNNAMED, Reader
 from app.compute import tasks
 from app.compute.answers import Json
 from app.compute.lane import Lane
@@ -36,9 +37,6 @@ FORMATS = (LINES, CSV, PARQUET)
 
 AHEAD = 2
 """Groups queued for each child, so that none waits for this process."""
-
-UNNAMED = "(without a heading)"
-"""Name for the cells beyond the last column; such a row is refused."""
 
 PARQUET_ROWS = 1000
 """Rows of a Parquet file in memory at once."""
@@ -204,39 +202,6 @@ async def _in_order(
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
-
-
-class Reader:
-    """Turns flat records, of texts or values, into rows; `reference` is a feature only where the model has it.
-
-    Other columns are ignored.
-    """
-
-    def __init__(self, features: Iterable[Feature]) -> None:
-        self._features = {feature.name: feature for feature in features}
-
-    def row(self, record: Json) -> Json:
-        """The row of a record. An empty cell is a missing value where the feature may be missing, else no value."""
-        known = {*self._features, "reference", UNNAMED}
-        cells = {name: None if value == "" or value != value else value for name, value in record.items()}
-        kept = {name for name, feature in self._features.items() if feature.missing and feature.derived is None}
-        cells = {name: value for name, value in cells.items() if name in known and (value is not None or name in kept)}
-        reference = None if "reference" in self._features else cells.pop("reference", None)
-        applicant = {name: self._value(name, value) for name, value in cells.items()}
-        return to_row({"applicant": applicant, "reference": None if reference is None else str(reference)})
-
-    def _value(self, name: str, value: Any) -> Any:
-        """A text as a value of the feature; a text that cannot be read stays one, and is refused later."""
-        feature = self._features.get(name)
-        if feature is None or not isinstance(value, str):
-            return value
-        if feature.is_number:
-            try:
-                return float(value)
-            except ValueError:
-                return value
-        truths = {str(level).lower(): level for level in feature.levels if isinstance(level, bool)}
-        return truths.get(value.lower(), value)
 
 
 def _records(source: Path) -> Iterator[Any]:

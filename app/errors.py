@@ -156,6 +156,12 @@ class TooManyRequests(RecourseError):
     code = "too-many-requests"
 
 
+class DailyBudgetSpent(RecourseError):
+    """The models have been asked about as many records today as this key allows."""
+
+    code = "daily-budget-spent"
+
+
 class NotFound(RecourseError):
     """There is nothing at this address."""
 
@@ -208,6 +214,12 @@ class JobCancelled(RecourseError):
     """The job was cancelled, so it has no result."""
 
     code = "job-cancelled"
+
+
+class NoRowAnswered(RecourseError):
+    """No applicant of the batch has an answer; the lines of its result say why, each for itself."""
+
+    code = "no-row-answered"
 
 
 class UnknownKey(NotFound):

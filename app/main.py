@@ -6,8 +6,8 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import sqlalchemy as sa
 import uvicorn
@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from app.access import refuse_open
 from app.api.connections import Connections, Limits, protocol
-from app.api.openapi import http_api
+from app.api.openapi import http_api, worker_api
 from app.jobs.kinds import JOB_KINDS, JobKind
 from app.observability import configure_logging, log
 from app.service import Service
@@ -125,16 +125,43 @@ def _affordable(connections: int) -> int:
 
 
 def work(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
-    """Compute jobs until a signal to stop, without answering requests. Raises `StateUnusable`."""
+    """Compute jobs until a signal to stop, without answering requests. Raises `StateUnusable`, with a port `Open`."""
     _begin(settings)
-    asyncio.run(_work(Service(settings.model_copy(update={"run_jobs": True}), kinds)))
+    if settings.worker_port is not None:
+        refuse_open(settings, lambda: _any_key(settings))
+    asyncio.run(_work(Service(settings.model_copy(update={"run_jobs": True, "port": settings.worker_port}), kinds)))
 
 
 async def _work(service: Service) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    service.start_jobs()
-    await stopping.wait()
+    service.start_worker()
+    async with _reporting(service):
+        await stopping.wait()
     await service.close()
     log.info("worker-stopped")
+
+
+@asynccontextmanager
+async def _reporting(service: Service) -> AsyncIterator[None]:
+    """Answers ``/health`` and ``/metrics`` of a worker, where it has a port."""
+    if service.settings.worker_port is None:
+        yield
+        return
+    server = _Reporter(server_config(worker_api(service), service.settings), service)
+    serving = asyncio.get_running_loop().create_task(server.serve())
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+class _Reporter(Server):
+    """Leaves signals to the worker."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield

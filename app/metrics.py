@@ -95,6 +95,9 @@ class Metrics:
         self._refused = Counter(
             "recourse_connections_refused", "Connections that were closed because of a limit.", ["reason"], **own
         )
+        self._budgets = Gauge(
+            "recourse_key_budget_used", "Share of its daily budget of records that a key has used.", ["key"], **own
+        )
         self._broken = Gauge(
             "recourse_broken_promises",
             "Promises, neither expired nor erased, that the newest audit of a version found broken.",
@@ -115,16 +118,23 @@ class Metrics:
         """Count a job that was computed."""
         self._jobs.labels(kind, outcome).observe(seconds)
 
-    def asked(self, model: str, found: Any) -> None:
-        """Count model calls of an answer: those in its `diagnostics`, or one call if it is a list by record."""
-        if isinstance(found, list):
-            self._calls.labels(model).inc()
-            self._rows.labels(model).inc(len(found))
-            return
+    def asked(self, model: str, found: Any) -> int:
+        """Count model calls of an answer: those in its `diagnostics`, or one call if it is a list by record.
+
+        Returns the number of records in them.
+        """
         spent = found.get("diagnostics") if isinstance(found, dict) else None
+        calls, rows = (1, len(found)) if isinstance(found, list) else (0, 0)
         if spent and spent["model_calls"] is not None:
-            self._calls.labels(model).inc(spent["model_calls"])
-            self._rows.labels(model).inc(spent["model_rows"])
+            calls, rows = spent["model_calls"], spent["model_rows"]
+        if calls:
+            self._calls.labels(model).inc(calls)
+            self._rows.labels(model).inc(rows)
+        return int(rows)
+
+    def budget(self, key: str, used: float) -> None:
+        """Set which share of its daily budget a key has used."""
+        self._budgets.labels(key).set(used)
 
     def replayed(self) -> None:
         """Count an idempotent answer that was repeated."""

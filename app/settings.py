@@ -39,6 +39,8 @@ class Settings(BaseSettings):
     """Address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """Port to listen on; 0 takes a free one."""
+    worker_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """Port on which `recourse worker` answers `/health` and `/metrics`, at `host`; when empty, it listens nowhere."""
     lanes_sync: Annotated[int, Field(ge=1, le=256)] = os.cpu_count() or 1
     """Child processes that compute answers; each holds its own copy of the models in use."""
     child_memory_mb: Annotated[int, Field(ge=0)] = 4096
@@ -115,6 +117,9 @@ class Settings(BaseSettings):
     """Address at which clients reach the service, if other than `host`: that of a container's published port."""
     rate_limit: Annotated[int, Field(ge=0)] | None = None
     """Requests per minute for each key, or for each address without keys; 0: no limit; when empty, 6000 with keys."""
+    model_rows_per_day: Annotated[int, Field(ge=0)] = 200_000_000
+    """Records that the models may be asked about for one key in a day (UTC), unless the key has its own number; one
+    answer takes about 1,300. 0: no limit."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins whose pages may call the service from a browser, separated by commas; `*` for all."""
     shutdown_s: Annotated[int, Field(ge=0, le=3600)] = 5

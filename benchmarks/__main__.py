@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 
 # As in the service's children; numeric libraries read it when they are imported.
@@ -12,6 +13,8 @@ from benchmarks import (
     batch,
     certificates,
     coverage,
+    fairness,
+    formats,
     future_models,
     http,
     invalidation,
@@ -21,6 +24,7 @@ from benchmarks import (
     plans,
     records,
     rules,
+    soak,
     start,
     tables,
     ways,
@@ -42,22 +46,31 @@ TABLES: dict[str, Callable[[], None]] = {
     "futures": coverage.futures,
     "invalidation": invalidation.table,
     "http": http.table,
+    "fairness": fairness.table,
     "batch": batch.table,
     "start": start.table,
     "records": records.table,
     "rules": rules.table,
     "ways": ways.table,
     "pipelines": pipelines.table,
+    "formats": formats.table,
     **future_models.TABLES,
 }
 """Every table by the name it is asked for."""
+
+SOAK = "soak"
+"""The last one if it is asked for: its exit code says whether anything was lost."""
 
 
 def main() -> None:
     """Print the tables asked for; all of them by default."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Print the benchmark tables.")
-    parser.add_argument("table", nargs="*", choices=[*TABLES, []], help="which; all when none is named")
-    for name in parser.parse_args().table or TABLES:
+    parser.add_argument("table", nargs="*", choices=[*TABLES, SOAK, []], help="which; all but soak when none is named")
+    parser.add_argument("--minutes", type=float, default=2.0, help="of the soak")
+    asked = parser.parse_args()
+    for name in asked.table or TABLES:
+        if name == SOAK:
+            sys.exit(0 if soak.table(asked.minutes) else 1)
         TABLES[name]()
         print()
 

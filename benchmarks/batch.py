@@ -119,7 +119,7 @@ def _singly(client: httpx.Client, model: str, applicants: list[Body], *, clients
 def _batch(client: httpx.Client, model: str, applicants: list[Body]) -> tuple[float, list[str]]:
     """Seconds from the request to the last byte of the results, and their lines."""
     started = time.perf_counter()
-    body = {"model": model, "seed": SEED, "applicants": applicants}
+    body = {"model": model, "seed": SEED, "detail": "full", "applicants": applicants}
     address = client.post("/recourse/batch", json=body).raise_for_status().headers["location"]
     with client.stream("GET", f"{address}/events", timeout=LONGEST_S) as events:
         ended = [line for line in events.iter_lines() if line == "event: succeeded"]

@@ -35,8 +35,8 @@ def chromium() -> Iterator[Any]:
 Page = Any
 Open = Callable[..., Page]
 
-REFUSED = re.compile(r"status of 40[13] ")
-"""What a browser says of a request that lacks a key, or its scope; no page can keep it from saying so."""
+REFUSED = re.compile(r"status of (40[13]|503) ")
+"""What a browser says of a request that lacks a key, or its scope, or comes too early. No page can prevent it."""
 
 WATCH_SHIFTS = """
 window.shifts = 0;

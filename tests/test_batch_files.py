@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.batch_files import Reader
+from app.api.table_rows import Reader
 from app.recourse.features import Feature, FeatureType
 from app.registry.registry import Registry
 from tests.conftest import until

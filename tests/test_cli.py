@@ -262,11 +262,11 @@ def promise(
 
 @pytest.mark.slow
 def test_the_life_of_a_ledger(run: Run, environment: dict[str, str], source: ModelDirectory, tmp_path: Path) -> None:
-    assert run("db", "upgrade").stdout == "The ledger is now at 0002.\n"
+    assert run("db", "upgrade").stdout == "The ledger is now at 0003.\n"
     with closing(sqlite3.connect(tmp_path / "state" / "jobs.sqlite")) as database:
         made = {name for (name,) in database.execute("select name from sqlite_master where type = 'table'")}
     assert made >= {"workflow_status", "batch_chunks"}
-    assert run("db", "upgrade").stdout == "The ledger is up to date (0002).\n"
+    assert run("db", "upgrade").stdout == "The ledger is up to date (0003).\n"
     expired, running = promise(environment, source, range(2))
     proven = run("db", "verify").stdout
     assert proven.startswith("The chain holds: 2 entries, 0 of them erasures. Head: ")
@@ -529,9 +529,18 @@ def test_a_key_is_made_listed_and_revoked(run: Run) -> None:
     assert refused(run("keys", "revoke", "nobody")) == "There is no API key with this id.\n"
 
 
+def test_a_key_is_limited_to_models_and_to_records_in_a_day(run: Run) -> None:
+    run("keys", "create", "branch", "--scope", "recourse", "--model", "loan", "--model", "home", "--model-rows", "5000")
+    listed = run("keys", "list").stdout
+    assert "home loan" in listed
+    assert "5,000" in listed
+    sentence = refused(run("keys", "create", "branch", "--scope", "recourse", "--model", "loan@1"))
+    assert sentence == "loan@1 is not the id of a model, without a version, such as consumer-loan.\n"
+
+
 def test_a_scope_that_does_not_exist_is_named(run: Run) -> None:
     sentence = refused(run("keys", "create", "backend", "--scope", "everything"))
-    assert sentence == "Unknown scope everything; the scopes are recourse, models, audit.\n"
+    assert sentence == "Unknown scope everything; the scopes are recourse, models, audit, scores, everyone.\n"
 
 
 def test_a_database_that_cannot_be_reached_is_a_sentence(run: Run) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from fastapi import Request
 from pydantic import ValidationError
 
-from app.api.schemas.frontier import MOST_POINTS, Sweep, value_faults
+from app.api.schemas.frontier import MOST_POINTS, Sweep, usual_parameter, value_faults
 from app.api.schemas.recourse import RecourseQuestion, question_of
 from app.api.schemas.strict import MOST_ENTRIES
 from app.errors import Fault, RecourseError
@@ -61,5 +61,6 @@ def _sweep_faults(question: RecourseQuestion, sweep: object) -> list[Fault]:
     values: dict[int, float] = {}
     for i, value in enumerate(listed[:MOST_POINTS]):
         with suppress(ValidationError):
-            (values[i],) = Sweep.model_validate({**sweep, "values": [value]}).values
-    return value_faults(question.method, sweep["parameter"], values) if values else []
+            values |= enumerate(Sweep.model_validate({**sweep, "values": [value]}).values or (), start=i)
+    parameter = sweep.get("parameter") or usual_parameter(question.method)
+    return value_faults(question.method, parameter, values) if values and parameter else []

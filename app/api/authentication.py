@@ -7,9 +7,10 @@ from typing import Any, cast
 from fastapi import Request
 
 from app.access import WINDOW_S, Rate
+from app.compute.turns import caller
 from app.errors import KeyRequired, TooManyRequests
 from app.service import Service
-from app.store.keys import Scope
+from app.store.keys import Scope, asking
 
 SCHEME = "key"
 """Name of the security scheme in the description."""
@@ -43,14 +44,16 @@ async def admit(request: Request, scopes: Collection[Scope]) -> str:
         # Guesses are counted too.
         _count(request, address)
         raise
-    caller = address if key is None else f"key {key.id}"
-    _count(request, caller)
+    name = address if key is None else f"key {key.id}"
+    caller.set(name)
+    _count(request, name)
     if key is None:
         arrived_at, _ = request.scope.get("server") or ("", None)
         access.require_own_host(request.headers.getlist("host"), arrived_at)
     access.require(key, scopes)
+    asking.set(key)
     request.scope["key_id"] = key and key.id
-    return "" if key is None else caller
+    return "" if key is None else name
 
 
 def _offered(request: Request) -> str | None:

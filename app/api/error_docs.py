@@ -29,6 +29,7 @@ QUESTION = (
     errors.ModelUnavailable,
     *LANE,
     errors.LaneTimeout,
+    errors.DailyBudgetSpent,
 )
 """How a question about a record can fail, once its body is understood."""
 

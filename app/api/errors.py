@@ -73,6 +73,9 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         403, "Insufficient scope", "Use a key with one of the scopes that /docs lists for this operation."
     ),
     errors.TooManyRequests: Meaning(429, "Too many requests", _LATER),
+    errors.DailyBudgetSpent: Meaning(
+        429, "Daily budget spent", "Wait until midnight UTC, or ask the operator for a key with a larger budget."
+    ),
     errors.UnknownKey: Meaning(404, "Unknown API key", "`recourse keys list` shows all of them."),
     errors.NotFound: Meaning(404, "Not found", "Look the address up in /docs."),
     errors.MethodNotAllowed: Meaning(
@@ -98,6 +101,11 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
         409, "Job not finished", "Ask again after the time in the Retry-After header, or follow GET /jobs/{id}/events."
     ),
     errors.JobCancelled: Meaning(409, "Job cancelled", "Send the request that started it again."),
+    errors.NoRowAnswered: Meaning(
+        422,
+        "No row answered",
+        "Read the problem of each line in the result of the job; correct the rows and send them again.",
+    ),
     errors.ModelRefused: Meaning(422, "Model refused", "Correct the faults named in `errors` and register it again."),
     errors.ModelExists: Meaning(409, "Model exists", "Give the model a new version; versions are never overwritten."),
     errors.ModelUnusable: Meaning(
@@ -161,6 +169,7 @@ LATER = (
     errors.ModelUnavailable,
     errors.IdempotencyInProgress,
     errors.TooManyRequests,
+    errors.DailyBudgetSpent,
 )
 """Temporary errors; the response says when to retry."""
 

@@ -98,6 +98,16 @@ BATCH_LINES: Any = {
     },
 }
 
+_CELLS = [",".join([*APPLICANT, "reference"])]
+_CELLS += [",".join(f'"{value}"' for value in (*row["applicant"].values(), row["reference"])) for row in _ROWS]
+
+BATCH_TABLE: Any = {
+    "three": {
+        "summary": "The same as a table, with ?model=consumer-loan&seed=7",
+        "value": "\r\n".join(_CELLS) + "\r\n",
+    },
+}
+
 VERIFY_EXAMPLES: Any = {
     "newest": {"summary": "The newest active version of the model", "value": {}},
     "named": {"summary": "A named version", "value": {"model": f"{DEMO_MODEL}@1"}},

@@ -16,7 +16,7 @@ from fastapi import Request
 from starlette.responses import JSONResponse, Response
 
 from app.api.json_body import READ_AT_ONCE
-from app.api.media_type import JSON, NDJSON, media_type
+from app.api.media_type import CSV, JSON, NDJSON, media_type
 from app.api.spool import spooled
 from app.errors import Fault, InvalidRequest, NotReady
 from app.jobs.ids import RECOURSE_ID, counting_from, new_number
@@ -63,7 +63,8 @@ async def answer_once(request: Request, caller: str, handle: Handle) -> Response
         fault = Fault("", f"the header {HEADER} {what}")
         raise InvalidRequest(faults=[fault])
     name = _digest(caller.encode(), key.strip('"').encode())
-    sent = request.method.encode(), request.url.path.encode(), await _canonical(request)
+    query = request.url.query and f"?{request.url.query}"
+    sent = request.method.encode(), f"{request.url.path}{query}".encode(), await _canonical(request)
     # In a thread: a large body takes a while.
     digest = await asyncio.to_thread(_digest, *sent)
     claimed = await service.ledger.run(
@@ -121,9 +122,9 @@ async def _renewed(service: Service, attempt: Attempt) -> AsyncIterator[None]:
 async def _canonical(request: Request) -> bytes:
     """The body, however its JSON was written; as it is where it is large or something else, whatever it says it is.
 
-    Of lines their digest.
+    Of lines and tables their digest.
     """
-    if media_type(request) == NDJSON:
+    if media_type(request) in (NDJSON, CSV):
         return (await asyncio.to_thread(hashlib.file_digest, await spooled(request), "sha256")).digest()
     if media_type(request) != JSON or len(await request.body()) > READ_AT_ONCE:
         return await request.body()

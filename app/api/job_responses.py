@@ -9,6 +9,7 @@ from app.api.errors import RETRY_AFTER_S, problem
 from app.api.prefer import Prefer
 from app.api.schemas.jobs import JobAnswer
 from app.compute.answers import encoded
+from app.compute.detail import shown
 from app.jobs.job import Job, JobStatus
 from app.service import Service
 from app.store.timestamps import timestamp
@@ -30,17 +31,16 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
 
 def described(job: Job) -> dict[str, Any]:
     """A job as clients see it."""
-    succeeded = job.status is JobStatus.SUCCEEDED
     return {
         "id": job.id,
         "kind": job.kind,
         "status": job.status.value,
-        "progress": {"done": job.done, "total": job.total},
+        "progress": {"done": job.done, "total": job.total, "refused": job.refused},
         "created_at": timestamp(job.created_at),
         "started_at": job.started_at and timestamp(job.started_at),
         "finished_at": job.finished_at and timestamp(job.finished_at),
         "error": job.error and problem(job.error, job.address, request=job.request_id),
-        "result": f"{job.address}/results" if succeeded else None,
+        "result": f"{job.address}/results" if job.has_result else None,
     }
 
 
@@ -78,7 +78,7 @@ async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONRespon
     if prefer.wait_s:
         job = await service.jobs.wait(job.id, prefer.wait_s)
     if job.status in (JobStatus.SUCCEEDED, JobStatus.FAILED):
-        result = page(job.kind, await service.jobs.result(job.id))
+        result = page(job.kind, shown(job.kind, await service.jobs.result(job.id), job.detail))
         return JSONResponse(result, headers={**headers, "Content-Location": f"{job.address}/results"})
     return accepted(job, headers)
 

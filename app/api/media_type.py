@@ -9,6 +9,8 @@ JSON = "application/json"
 
 NDJSON = "application/x-ndjson"
 
+CSV = "text/csv"
+
 
 def media_type(request: Request) -> str:
     """The declared media type of the body, without parameters."""

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
+from importlib.resources import files
+from types import ModuleType
 from typing import Any
 
 from fastapi import FastAPI
@@ -29,6 +32,7 @@ from app.api.routes import (
     problems,
     reasons,
     recourse,
+    root,
     workbench,
 )
 from app.api.schemas.batch import BatchProblem, BatchRequest, BatchRow
@@ -45,6 +49,8 @@ Records go in and come out in the model's own features, units and categories. Er
 the request, if it is 1 to 128 visible ASCII characters without spaces, double quotes and backslashes, else a new one.
 """
 
+SERVER = {"url": "http://127.0.0.1:8000", "description": "The service as `make run` starts it."}
+"""In the file, where generators take the default address of a client from; a running service names its own."""
 
 CORS: dict[str, Any] = {
     "allow_methods": ["GET", "POST", "DELETE"],
@@ -53,8 +59,27 @@ CORS: dict[str, Any] = {
 }
 
 
+MODULES = (
+    recourse, reasons, batch, ledger, notice, calibration, methods, models, jobs, health, metrics, problems, docs, root,
+    workbench,
+)  # fmt: skip
+"""The routes of the service, in the order of its description."""
+
+
 def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     """The HTTP application of a service; without one there is only its description."""
+    app = _api(service, lifespan, MODULES)
+    app.mount(docs.STATIC, docs.static)
+    app.mount(workbench.STATIC, workbench.static)
+    return app
+
+
+def worker_api(service: Service) -> FastAPI:
+    """What a worker answers: how it is."""
+    return _api(service, None, (health, metrics, problems))
+
+
+def _api(service: Service | None, lifespan: Lifespan[FastAPI] | None, modules: Sequence[ModuleType]) -> FastAPI:
     settings = Settings() if service is None else service.settings
     app = FastAPI(
         title="recourse",
@@ -69,25 +94,8 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
         telemetry={"tracing": False, "metrics": False, "logs": False},
         generate_unique_id_function=_operation_id,
     )
-    for module in (
-        recourse,
-        reasons,
-        batch,
-        ledger,
-        notice,
-        calibration,
-        methods,
-        models,
-        jobs,
-        health,
-        metrics,
-        problems,
-        docs,
-        workbench,
-    ):
+    for module in modules:
         app.include_router(module.router)
-    app.mount(docs.STATIC, docs.static)
-    app.mount(workbench.STATIC, workbench.static)
     errors.install(app, further_faults)
     # The last one added is the outermost.
     app.add_middleware(
@@ -119,11 +127,35 @@ def _operation_id(route: APIRoute) -> str:
 
 def _description(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
-        description = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        description = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes, servers=[SERVER]
+        )
         # What no route declares as its own type: problems, and the body that comes in two forms.
         for model in (Problem, BatchRequest, BatchRow, BatchProblem):
             schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             description["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
         description["components"]["securitySchemes"] = SECURITY_SCHEMES
+        _describe_streams(description)
+        _add_examples(description)
         app.openapi_schema = description
     return app.openapi_schema
+
+
+def _add_examples(description: dict[str, Any]) -> None:
+    """Add the answers of the demo to its example requests; where a job may be the answer, a job."""
+    answers = json.loads((files("app.api") / "answer_examples.json").read_text(encoding="utf-8"))
+    operations = (operation for item in description["paths"].values() for operation in item.values())
+    for operation in operations:
+        examples = {"200": answers.get(operation["operationId"]), "202": answers["create_batch"]}
+        for status in examples.keys() & operation["responses"].keys():
+            content = operation["responses"][status].get("content", {})
+            if "application/json" in content:
+                content["application/json"]["example"] = examples[status]
+
+
+def _describe_streams(description: dict[str, Any]) -> None:
+    """Leave out `itemSchema`, which the framework writes for event streams and OpenAPI has from 3.2 on."""
+    operations = (operation for item in description["paths"].values() for operation in item.values())
+    for response in (response for operation in operations for response in operation["responses"].values()):
+        for content in response.get("content", {}).values():
+            content.pop("itemSchema", None)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
+from app.errors import InvalidRequest
+
 LONGEST_WAIT_S = 30
 """Longest time that a response is held back."""
 
@@ -63,3 +65,13 @@ async def _prefer(
 
 
 PreferDep = Annotated[Prefer, Depends(_prefer)]
+
+
+async def _direct(request: Request) -> None:
+    """Raises `InvalidRequest` for a client that wants a job of what is answered in one step."""
+    if Prefer.parse(", ".join(request.headers.getlist("prefer"))).respond_async:
+        raise InvalidRequest("This endpoint always answers directly: leave out the header `Prefer: respond-async`.")
+
+
+DIRECT = Depends(_direct)
+"""Of routes that make no jobs."""

@@ -10,12 +10,16 @@ from app.cli.registration_options import TrustPickleOption
 
 if TYPE_CHECKING:
     from app.registry.drafting.draft import Drafted
+    from app.registry.trust import Trust
 
 
 def draft(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Records with a header: .csv, or .parquet.")],
     model: Annotated[
         Path | None, typer.Option(help="The model's file, or a directory that MLflow has written.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Address of a model server, in place of a file: …/infer or …/invocations.")
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column with the true outcome.")] = None,
     favourable: Annotated[
@@ -42,28 +46,29 @@ def draft(
 
     settings = read_settings(trust_pickle=trust_pickle or None)
     wish = Wish(
-        data=data, model=model, label=label, favourable=favourable, scores=scores, threshold=threshold, id=name,
-        drop=tuple(drop or ()), columns=tuple(filter(None, (columns or "").split(","))),
+        data=data, model=model, url=url, label=label, favourable=favourable, scores=scores, threshold=threshold,
+        id=name, drop=tuple(drop or ()), columns=tuple(filter(None, (columns or "").split(","))),
     )  # fmt: skip
-    drafted = make(wish, out, Trust(pickle=settings.trust_pickle))
+    trust = Trust(pickle=settings.trust_pickle, hosts=settings.remote_hosts)
+    drafted = make(wish, out, trust)
     for note in drafted.notes:
         typer.echo(note)
     count = drafted.decisions
     typer.echo(f"Wrote {drafted.directory / 'model.yaml'}; {count} comments in it ask for a decision.")
     if drafted.complete:
-        _verify(drafted, trust_pickle=settings.trust_pickle)
+        _verify(drafted, trust)
     else:
-        typer.echo("Next: the same with --model FILE and another --out, so that the draft fits the model.")
+        typer.echo("Next: the same with --model FILE (or --url) and another --out, so that the draft fits the model.")
 
 
-def _verify(drafted: "Drafted", *, trust_pickle: bool) -> None:
+def _verify(drafted: "Drafted", trust: "Trust") -> None:
     """Register in a store that is thrown away, and say what comes next."""
     from tempfile import TemporaryDirectory
 
     from app.registry.registry import Registry
 
     with TemporaryDirectory(prefix="recourse-") as place:
-        store: Registry = Registry(Path(place) / "store", trust_pickle=trust_pickle)
+        store: Registry = Registry(Path(place) / "store", trust_pickle=trust.pickle, remote_hosts=trust.hosts)
         registration = store.register(drafted.directory).registration
     typer.echo(f"It registers: accepts {registration.favourable:,} of {registration.records:,} reference records.")
     for note in registration.notes:

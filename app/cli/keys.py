@@ -1,7 +1,8 @@
 """The commands ``recourse keys …``."""
 
+import re
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +13,7 @@ cli = typer.Typer(help="API keys.", no_args_is_help=True)
 
 ScopeOption = Annotated[
     list[str],
-    typer.Option("--scope", help="Scope: recourse, models or audit. Repeat for several."),
+    typer.Option("--scope", help="Scope: recourse, models, audit, scores or everyone. Repeat for several."),
 ]
 
 
@@ -20,14 +21,30 @@ ScopeOption = Annotated[
 def create_key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key in the list.")],
     scope: ScopeOption,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", help="Id of a model that it may ask; default: all. Repeatable.")
+    ] = None,
+    model_rows: Annotated[
+        int | None,
+        typer.Option(
+            "--model-rows",
+            min=0,
+            help="Records that models may be asked about for it in a day; 0: no limit; default: "
+            "RECOURSE_MODEL_ROWS_PER_DAY. One answer takes about 1,300.",
+        ),
+    ] = None,
 ) -> None:
     """Create a key and print it; it is shown only once. From then on the service requires a key."""
+    from app.registry.manifest import ID
     from app.store.keys import Keys, Scope
 
     if unknown := set(scope) - {*Scope}:
         raise CommandError(f"Unknown scope {', '.join(sorted(unknown))}; the scopes are {', '.join(Scope)}.")
+    if wrong := [one for one in model or () if not re.fullmatch(ID, one)]:
+        raise CommandError(f"{wrong[0]} is not the id of a model, without a version, such as consumer-loan.")
+    limits: Any = {"models": model or (), "model_rows": model_rows}
     with open_store() as engine:
-        typer.echo(Keys(engine).create(name, [Scope(one) for one in scope], datetime.now(UTC)))
+        typer.echo(Keys(engine).create(name, [Scope(one) for one in scope], datetime.now(UTC), **limits))
 
 
 @cli.command("list")
@@ -40,9 +57,12 @@ def list_keys() -> None:
     if not found:
         typer.echo("There is no key.")
         return
-    table = new_table("id", "name", "scopes", "created", "revoked")
+    table = new_table("id", "name", "scopes", "models", "rows a day", "created", "revoked")
     for key in found:
-        table.add_row(key.id, key.name, " ".join(sorted(key.scopes)), key.created_at, key.revoked_at or "")
+        models = "all" if key.models is None else " ".join(sorted(key.models))
+        rows = "default" if key.model_rows is None else f"{key.model_rows:,}" if key.model_rows else "no limit"
+        scopes = " ".join(sorted(key.scopes))
+        table.add_row(key.id, key.name, scopes, models, rows, key.created_at, key.revoked_at or "")
     print_table(table)
 
 

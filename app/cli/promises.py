@@ -30,7 +30,8 @@ def verify(
     from app.compute.entries import promised
     from app.compute.messages import ModelRef, Store
     from app.store.engine import database_url
-    from app.store.ledger import FILE, Promises
+    from app.store.ledger import FILE
+    from app.store.promises import Promises
 
     store = Store.of(settings, ledger=database_url(settings, FILE))
     model = store.open().find(name, include_inactive=True)

@@ -26,8 +26,13 @@ def serve(host: HostOption = None, port: PortOption = None) -> None:
 
 
 def worker() -> None:
-    """Run a worker that computes jobs; any number of workers share one RECOURSE_DATABASE_URL."""
+    """Run a worker that computes jobs; any number of workers share one RECOURSE_DATABASE_URL.
+
+    With RECOURSE_WORKER_PORT it answers /health and /metrics.
+    """
     settings = read_settings()
+    if settings.worker_port is not None:
+        refuse_taken(settings.model_copy(update={"port": settings.worker_port}))
     start_template()
     from app.main import work
 

@@ -6,7 +6,7 @@ The makers translate the core's results into the model's own features, units and
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -20,7 +20,7 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.providing import provided
 from app.recourse.actions.sentences import MONTHS_DIGITS, FeatureChange, changes
 from app.recourse.actions.timing import DAYS_PER_MONTH
-from app.recourse.answer_part import AnswerPart
+from app.recourse.answer_part import EXACT, FULL, AnswerPart, rounded, rounded_probability
 from app.recourse.features import RawValue
 from app.recourse.outcomes import OUTCOMES, MemberOutcome
 from app.recourse.reports import MethodReport
@@ -55,12 +55,20 @@ LEAVES = frozenset((str, float, int, bool, type(None)))
 
 
 def plain(part: Any) -> Any:
-    """An answer as plain data, ready for `json`: fields in the order in which they are declared."""
+    """An answer as plain data, ready for `json`: fields in the order in which they are declared.
+
+    Numbers of answers have the digits that they carry; records, changes and what the request says are exact.
+    """
     if type(part) in LEAVES:
         return part
     if is_dataclass(part):
+        measured = isinstance(part, AnswerPart)
         # A field that would be a keyword ends in an underscore.
-        return {f.name.rstrip("_"): plain(getattr(part, f.name)) for f in fields(part)}
+        return {
+            f.name.rstrip("_"): plain(_carried(value) if measured and f.metadata != EXACT else value)
+            for f in fields(part)
+            for value in [getattr(part, f.name)]
+        }
     if isinstance(part, Enum):
         return part.value
     if isinstance(part, Mapping):
@@ -68,6 +76,13 @@ def plain(part: Any) -> Any:
     if isinstance(part, tuple | list):
         return [plain(value) for value in part]
     return part
+
+
+def _carried(value: Any) -> Any:
+    """A number, or several, with the digits that they carry; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(map(_carried, value))
+    return rounded(value) if isinstance(value, float) else value
 
 
 def encoded(answer: Json) -> bytes:
@@ -92,10 +107,11 @@ class ModelVersion(AnswerPart):
 class Decision(AnswerPart):
     """The model's decision about one record."""
 
-    probability: float | None
-    """Of the favourable class; null for a model that answers with labels, or gave no finite number."""
+    probability: float | None = field(metadata=EXACT)
+    """Of the favourable class; null for a model that answers with labels, or gave no finite number, and for a record of
+    the caller whose key has neither the scope `scores` nor `models`."""
     score: float | None
-    """In logit units, favourable from 0 on; null where the model gave no finite number."""
+    """In logit units, favourable from 0 on; null where the model gave no finite number, and as `probability`."""
     favourable: bool
 
 
@@ -115,15 +131,15 @@ class Validity(AnswerPart):
 
     current: Decision
     """The model's own decision on exactly this record."""
-    noise: NoiseCertificate | None
-    """Null, like `shift` and `joint`, where the decisions around the applicant determine no local model."""
-    shift: ShiftCertificate | None
-    """What a change of the model does to the record."""
-    joint: JointCertificate | None
-    """Noise and a change of the model together; null also where the model offers no gradient."""
     future: FutureCertificate | None
     """What future models say, the lender's next model among them if it is trained as they are; null where the model has
     none."""
+    noise: NoiseCertificate | None
+    """Null, like `shift` and `joint`, where the decisions around the applicant determine no local model."""
+    shift: ShiftCertificate | None = field(metadata=FULL)
+    """What a change of the model does to the record."""
+    joint: JointCertificate | None = field(metadata=FULL)
+    """Noise and a change of the model together; null also where the model offers no gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +148,6 @@ class CounterfactualAnswer(AnswerPart):
 
     rank: int
     """From 1."""
-    applicant: Mapping[str, RawValue]
-    """The whole record, with the changes made."""
     changes: tuple[FeatureChange, ...]
     """In the order of the model's features, with what time changes by itself until then."""
     takes_months: float
@@ -143,14 +157,16 @@ class CounterfactualAnswer(AnswerPart):
     """Cost of the changes."""
     validity: Validity
     """The certificate."""
-    report: MethodReport | None
-    """The method's own figures; null for most methods."""
+    applicant: Mapping[str, RawValue]
+    """The whole record, with the changes made."""
     difference: Difference | None
     """What sets it apart from those before it; null for the first."""
     steps: tuple[ChangeStep, ...] | None
     """Where several features change, the changes in the order in which each helps most, with the model's decision after
     each; the last one is that on this record. Null for a single change, in a frontier, for records of the caller, and
     where time or budget ran out."""
+    report: MethodReport | None = field(metadata=FULL)
+    """The method's own figures; null for most methods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,12 +176,12 @@ class Nearest(AnswerPart):
     applicant: Mapping[str, RawValue]
     changes: tuple[FeatureChange, ...]
     takes_months: float
-    probability: float | None
+    probability: float | None = field(metadata=EXACT)
     score: float
     favourable: bool
     future: FutureCertificate | None
     """What future models say; null where the model has none."""
-    report: MethodReport | None
+    report: MethodReport | None = field(metadata=FULL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +217,7 @@ class Plan(AnswerPart):
 class Point(AnswerPart):
     """The answer at one value."""
 
-    value: float
+    value: float = field(metadata=EXACT)
     status: Status
     cost: float | None
     """Null unless something was found."""
@@ -255,12 +271,16 @@ class Frame:
     id: str | None = None
     reference: str | None = None
     model: ModelVersion
+    threshold: float | None = None
+    """Smallest favourable probability."""
     method: Json | None = None
     """Its name and every parameter."""
     seed: int
     stored: bool = False
     created_at: Timestamp = ""
     expires_at: Timestamp = ""
+    scores: bool = True
+    """Whether the caller may read scores of the records that it brings."""
 
     @property
     def valid_months(self) -> float:
@@ -269,8 +289,8 @@ class Frame:
         return valid.total_seconds() / 86_400.0 / DAYS_PER_MONTH
 
     def known(self, *names: str) -> Json:
-        """These of its fields, or all of them."""
-        return {name: getattr(self, name) for name in names or (f.name for f in fields(self))}
+        """These of its fields, or all that are in an answer."""
+        return {name: getattr(self, name) for name in names or (f.name for f in fields(self) if f.name != "scores")}
 
     @classmethod
     def from_json(cls, data: Json) -> "Frame":
@@ -287,9 +307,26 @@ def identity(model: RegisteredModel) -> ModelVersion:
     return ModelVersion(id=model.id, version=model.version, sha256=model.sha256)
 
 
+def without_scores(answer: Json, *, brought: bool) -> Json:
+    """The answer without what tells the score of the caller's record, and of its counterfactuals where `brought`."""
+    decisions = [answer["factual"]]
+    if brought:
+        decisions += [one["validity"]["current"] for one in answer["counterfactuals"]]
+    for found in filter(None, decisions):
+        found |= {"probability": None, "score": None}
+    reasons = answer if "against" in answer else answer.get("reasons")
+    if reasons is not None and reasons["against"] is not None:
+        # Contributions add up to the score.
+        reasons["against"]["score"] = None
+        for one in reasons["reasons"]:
+            one |= {"contribution": None, "std_error": None}
+    return answer
+
+
 def decision(score: float | None, probability: float | None) -> Decision:
     """The model's decision about one record; a score of None is no decision, hence not favourable."""
-    return Decision(probability=probability, score=score, favourable=score is not None and score >= 0.0)
+    shown = rounded_probability(probability, score)
+    return Decision(probability=shown, score=score, favourable=score is not None and score >= 0.0)
 
 
 def counterfactual_answer(

@@ -23,7 +23,8 @@ from app.recourse.models.black_box import Meter
 from app.registry.version import RegisteredModel
 from app.store.chain import PersonalData
 from app.store.engine import open_engine
-from app.store.ledger import Ledger, Promises, Record
+from app.store.ledger import Ledger, Record
+from app.store.promises import Promises
 
 REISSUE_S = 5.0
 """Time for each new answer in place of a broken promise."""

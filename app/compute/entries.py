@@ -20,8 +20,10 @@ def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Jso
     }
 
 
-def entry_of(answer: Json, request: Json, job: str | None = None, *, sent: bytes | None = None) -> NewRecord:
-    """The ledger's entry for an answer that is about to be sent; `sent` is its bytes, where they are known."""
+def entry_of(
+    answer: Json, request: Json, job: str | None = None, *, key: str | None = None, sent: bytes | None = None
+) -> NewRecord:
+    """The ledger's entry for an answer that is about to be sent to a key; `sent` is its bytes, where they are known."""
     model = answer["model"]
     return NewRecord(
         id=answer["id"],
@@ -31,6 +33,7 @@ def entry_of(answer: Json, request: Json, job: str | None = None, *, sent: bytes
         version=model["version"],
         sha256=model["sha256"],
         status=answer["status"],
+        key=key,
         personal_data=PersonalData(
             reference=answer["reference"],
             job=job,

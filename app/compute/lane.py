@@ -5,13 +5,14 @@
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.compute.child import LOAD_S, Call, Need, Progress, nothing
 from app.compute.parent import Child
 from app.compute.quarantine import Quarantine
+from app.compute.turns import Turns
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
 from app.metrics import LaneState
 from app.observability import log, request_id, traceparent
@@ -30,8 +31,8 @@ RETRY_S = 1.0
 
 LONGEST_RETRY_S = 30.0
 
-WAITING_PER_CHILD = 32
-"""Longest queue of calls per child; more calls are refused at once."""
+WAITING_PER_CHILD = 64
+"""Longest queue of one caller's calls per child; more of its calls are refused at once."""
 
 FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", Overloaded: "timeout", LaneCrashed: "crash"}
 """Errors after which a child is replaced."""
@@ -75,8 +76,8 @@ class Lane:
         self._load_s = load_s
         self._quarantine = quarantine or Quarantine()
         self._free: list[Child] = []
-        self._line: deque[asyncio.Future[Child]] = deque()
-        """Calls that wait for a child, first come, first served."""
+        self._line: Turns[Child] = Turns(size)
+        """Calls that wait for a child."""
         self._ended: Counter[str] = Counter()
         """Children that were lost, by reason: `timeout`, `crash` or `cancelled`."""
         self._children: set[Child] = set()
@@ -188,33 +189,23 @@ class Lane:
             raise Overloaded("No worker became free before the deadline of the request.") from None
 
     async def _next(self) -> Child:
-        if self._free:
-            return self._free.pop()
-        if len(self._line) >= WAITING_PER_CHILD * self.size:
-            raise Overloaded
-        turn: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
-        self._line.append(turn)
+        turn = self._line.join(WAITING_PER_CHILD * self.size)
+        self._line.serve(self._free)
         try:
             return await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
                 # It received a child at the same moment.
                 self._give_back(turn.result())
-            elif turn in self._line:
-                self._line.remove(turn)
             raise
 
     def _give_back(self, child: Child) -> None:
         if not child.alive:
             self._lose(child, FAILURES[LaneCrashed])
             return
-        while self._line:
-            turn = self._line.popleft()
-            # A cancelled call may still be in the queue.
-            if not turn.done():
-                turn.set_result(child)
-                return
+        self._line.end(child)
         self._free.append(child)
+        self._line.serve(self._free)
 
     def _note_end(self, child: Child) -> None:
         """Replace a child that died while idle; the call of a busy child notices by itself."""

@@ -96,6 +96,11 @@ class Case:
     certificate: CertificateParams = field(default_factory=CertificateParams)
     seed: int = 0
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether the answer takes many times as long as most."""
+        return False
+
     def to_json(self) -> Json:
         """Plain data, to be kept in a database; `from_json` is its inverse."""
         return {f.name: _stored(getattr(self, f.name)) for f in fields(self)}
@@ -125,6 +130,12 @@ class Question(Case):
     """Which reasons for the refusal the answer states; None for none."""
 
     @property
+    def takes_long(self) -> bool:
+        """Some methods do, and several ways and future validity with every method."""
+        searches = self.count > 1 or self.robustness.future_validity is not None
+        return METHODS[self.method].takes_long or searches
+
+    @property
     def needs_future_models(self) -> bool:
         """Whether it can be answered only for a model that has future models."""
         return self.robustness.future_validity is not None
@@ -138,6 +149,11 @@ class FrontierQuestion(Question):
     """One of the method's knobs."""
     values: tuple[float, ...]
     """Distinct, each within the limits of the parameter."""
+
+    @property
+    def takes_long(self) -> bool:
+        """Every curve."""
+        return True
 
     @property
     def needs_future_models(self) -> bool:
@@ -159,12 +175,22 @@ class ValidityQuestion(Case):
     rows_raw: Float[np.ndarray, "n p"] = field(default_factory=lambda: np.empty((0, 0)))
     """Their raw rows; empty until the records have been checked against the model's schema."""
 
+    @property
+    def takes_long(self) -> bool:
+        """The joint bounds of several records do."""
+        return len(self.rows_raw) > 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectionQuestion(ValidityQuestion):
     """A correction of the plan that these records form."""
 
     correction: CorrectionParams
+
+    @property
+    def takes_long(self) -> bool:
+        """Every correction."""
+        return True
 
 
 def _stored(value: Any) -> Any:
@@ -206,10 +232,17 @@ READ: Mapping[str, Callable[[Any], Any]] = {
 }
 """How fields are read from plain data; `params` by the method's own record, others as they are."""
 
+_params: Any
+for _params in (method.params for method in METHODS.values()):
+    _reader(_params)  # now, not during the first request that names it
 
-def job_payload(ref: ModelRef, question: Case, frame: Json) -> Json:
-    """The input of a job, without the store: the server that computes decides where models are and which to trust."""
-    return {"model": model_payload(ref), "question": question.to_json(), "frame": frame}
+
+def job_payload(ref: ModelRef, question: Case, frame: Json, key: str | None = None) -> Json:
+    """The input of a job, without the store: the server that computes decides where models are and which to trust.
+
+    `key` is the id of the API key that submits it.
+    """
+    return {"model": model_payload(ref), "question": question.to_json(), "frame": frame, "key": key}
 
 
 def model_payload(ref: ModelRef) -> Json:

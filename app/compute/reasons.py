@@ -40,8 +40,9 @@ class ComparedWith(AnswerPart):
     asked: int
     """How many of them the contributions are computed from; fewer only where the model is neither linear nor a
     scorecard."""
-    score: float
-    """Their mean score; the contributions of all features add up to the applicant's score less this."""
+    score: float | None
+    """Their mean score; the contributions of all features add up to the applicant's score less this. Null for a key
+    that has neither the scope `scores` nor `models`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +59,10 @@ class ReasonAnswer(AnswerPart):
     reference: RawValue
     """What is usual in the records of `against`: the average of a number, the median level of an ordinal feature, the
     most common category."""
-    contribution: float
-    """What the feature contributed to the score, below 0; in logit units."""
-    std_error: float
-    """Standard error of `contribution` from sampling; 0 where it is exact."""
+    contribution: float | None
+    """What the feature contributed to the score, below 0; in logit units. Null as `against.score`."""
+    std_error: float | None
+    """Standard error of `contribution` from sampling; 0 where it is exact. Null as `against.score`."""
     share: float
     """Part of all that lowered the score, in (0, 1]."""
 

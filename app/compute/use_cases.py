@@ -6,7 +6,7 @@ To add a use case, add its answer, its two functions and its line in the table; 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.compute import tasks
@@ -26,6 +26,7 @@ from app.compute.answers import (
     nearest_answer,
     plain,
     plan_answer,
+    without_scores,
 )
 from app.compute.corrections import correct_answer, correct_plan
 from app.compute.messages import (
@@ -53,7 +54,7 @@ from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.advice_ranges import LEAST_SHARE
 from app.recourse.actions.rules import Rule
 from app.recourse.actions.sentences import months_text
-from app.recourse.answer_part import AnswerPart
+from app.recourse.answer_part import EXACT, FULL, AnswerPart
 from app.recourse.assess import Assessment, assess
 from app.recourse.certificate import CertificateParams
 from app.recourse.features import FeatureSpace
@@ -94,7 +95,8 @@ def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float
     elapsed_ms = 1e3 * (time.perf_counter() - began)
     found = replace(found, diagnostics=replace(found.diagnostics, elapsed_ms=elapsed_ms))
     rendered: Json = plain(use_case.render(frame, asked.action_set, found))
-    return rendered
+    brought = issubclass(use_case.question, ValidityQuestion)
+    return rendered if frame.scores else without_scores(rendered, brought=brought)
 
 
 def prepare() -> dict[str, str]:
@@ -166,8 +168,8 @@ class RecourseAnswer(AnswerPart):
     status: Status
     reference: str | None
     model: ModelVersion
-    method: Json
-    """The method with every parameter, defaults filled in."""
+    threshold: float | None = field(metadata=EXACT)
+    """Smallest favourable probability; null for a model whose output states none."""
     factual: Decision | None
     """The model's decision on the applicant's record; null where the time ran out before the model was asked."""
     counterfactuals: tuple[CounterfactualAnswer, ...]
@@ -183,15 +185,17 @@ class RecourseAnswer(AnswerPart):
     plan: Plan | None
     """All counterfactuals together, where there are several or the method returns a plan; null where there is no
     certificate."""
-    surrogate: SurrogateReport | None
-    diagnostics: Diagnostics
     warnings: tuple[str, ...]
-    seed: int
     stored: bool
     """Whether the answer is in the ledger, under its `id`."""
     created_at: Timestamp
     expires_at: Timestamp
     """The answer is intended to hold until then, for this version of the model."""
+    method: Json = field(metadata=FULL)
+    """The method with every parameter, defaults filled in."""
+    surrogate: SurrogateReport | None = field(metadata=FULL)
+    diagnostics: Diagnostics = field(metadata=FULL)
+    seed: int = field(metadata=FULL)
 
 
 def _recourse(asked: RecourseProblem, question: Question, plan_s: float) -> Explained:
@@ -261,16 +265,18 @@ class FrontierAnswer(AnswerPart):
 
     reference: str | None
     model: ModelVersion
-    method: Json
-    """The method with every parameter, as in the request; each point has its own value of `parameter`."""
+    threshold: float | None = field(metadata=EXACT)
+    """Smallest favourable probability; null for a model whose output states none."""
     parameter: str
     factual: Decision
     points: tuple[Point, ...]
     """In the order of the values. The cost of points that are not dominated grows with robustness."""
-    diagnostics: Diagnostics
-    """Of all points together."""
     warnings: tuple[str, ...]
-    seed: int
+    method: Json = field(metadata=FULL)
+    """The method with every parameter, as in the request; each point has its own value of `parameter`."""
+    diagnostics: Diagnostics = field(metadata=FULL)
+    """Of all points together."""
+    seed: int = field(metadata=FULL)
 
 
 def _frontier(asked: RecourseProblem, question: FrontierQuestion, _plan_s: float) -> Frontier:
@@ -281,7 +287,7 @@ def _frontier(asked: RecourseProblem, question: FrontierQuestion, _plan_s: float
 def _frontier_answer(frame: Frame, action_set: ActionSet, found: Frontier) -> FrontierAnswer:
     first = found.points[0].result
     return FrontierAnswer(
-        **frame.known("reference", "model", "method", "seed"),
+        **frame.known("reference", "model", "threshold", "method", "seed"),
         parameter=found.parameter,
         factual=decision(first.factual_score, first.factual_probability),
         points=tuple(_point(action_set, point) for point in found.points),

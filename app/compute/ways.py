@@ -1,11 +1,11 @@
 """How an answer tells several ways apart, and in which order the changes of one help most."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import FeatureChange
-from app.recourse.answer_part import AnswerPart
+from app.recourse.answer_part import EXACT, AnswerPart, rounded_probability
 from app.recourse.result import AssessedCounterfactual, Counterfactual
 
 
@@ -26,7 +26,7 @@ class ChangeStep(AnswerPart):
     feature: str
     text: str
     """What to do, as a sentence."""
-    probability: float | None
+    probability: float | None = field(metadata=EXACT)
     score: float | None
     favourable: bool
 
@@ -60,7 +60,7 @@ def steps(
         ChangeStep(
             feature=(name := action_set.space.names[step.feature]),
             text=texts[name],
-            probability=step.probability,
+            probability=rounded_probability(step.probability, step.score),
             score=step.score,
             favourable=step.score is not None and step.score >= 0.0,
         )

@@ -7,7 +7,7 @@ the worker. Libraries are imported here, on first use, so that requests without 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -16,8 +16,10 @@ import sqlalchemy as sa
 
 from app.errors import NotReady, RecourseError
 from app.jobs.names import APPLICATION, BATCHES, CHUNKS, QUEUE
+from app.jobs.workflows import ids_pending
 from app.observability import log, trace
 from app.settings import Settings
+from app.store.engine import overwrite_log
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -37,6 +39,9 @@ LONGEST_RETRY_S = 15.0
 PING_S = 3.0
 """The database must answer a check within this time."""
 
+OVERWRITE_TRIES = 10
+"""Attempts to overwrite deleted data while others read; each waits for them for `overwrite_log`'s time."""
+
 JOB_POLL_S = 0.5
 """Interval at which this process looks for new jobs and batches; each look costs some milliseconds."""
 
@@ -50,7 +55,8 @@ WATCH_S = 2.0
 """Interval between two looks for jobs of processes that no longer run."""
 
 LOOKS = 3
-"""Consecutive looks that must find a process missing before its jobs are adopted."""
+"""Consecutive looks that must find a process missing before its jobs are adopted, or a job lost before it is requeued.
+"""
 
 
 class Connection:
@@ -105,7 +111,8 @@ class Connection:
         except sa.exc.IntegrityError:
             # The database answered; storing a key twice is a bug of ours.
             raise
-        except sa.exc.DBAPIError as error:
+        except (sa.exc.DBAPIError, sa.exc.PendingRollbackError) as error:
+            # The second where a connection was lost inside a transaction.
             log.error("job-store-lost", trace=trace(error))
             raise NotReady("The job store cannot be reached.") from None
 
@@ -126,6 +133,13 @@ class Connection:
         except TimeoutError:
             raise NotReady("The job store does not answer.") from None
 
+    async def overwrite(self) -> None:
+        """Overwrite what was deleted, which the write-ahead file of SQLite still holds."""
+        for _ in range(OVERWRITE_TRIES):
+            if await self.ask(overwrite_log, self.engine):
+                return
+        log.warning("erased-not-overwritten-yet")
+
     async def open(self) -> bool:
         """Open the database, as often as that takes; False if the service stopped first."""
         pause_s = RETRY_S
@@ -137,23 +151,32 @@ class Connection:
         return True
 
     async def watch(self) -> None:
-        """Keep the claim, and adopt the jobs of processes that no longer run, until the service stops."""
+        """Keep the claim, and queue again what no process computes, until the service stops."""
         missing: Counter[str] = Counter()
+        lost: Counter[str] = Counter()
         while True:
             await self.pause(WATCH_S)
             if self.closing.is_set():
                 return
             assert self._claim is not None
-            with suppress(NotReady):
+            try:
                 if not await self.ask(self._claim.keep):
                     await self._reopen()
                     missing.clear()
+                    lost.clear()
                     continue
-                deserted = await self.ask(self._claim.deserted)
                 # A process that only lost its connection takes its slot again before the last look.
-                missing = Counter({name: missing[name] + 1 for name in deserted})
-                for name in [name for name, looks in missing.items() if looks >= LOOKS]:
+                missing = _seen_again(missing, await self.ask(self._claim.deserted))
+                for name in _long(missing):
                     await self._adopt(name)
+                # What was just taken from the queue begins before the last look.
+                lost = _seen_again(lost, await self._lost())
+                if found := _long(lost):
+                    await self._requeue(found)
+            except NotReady:
+                pass  # `check` says so, and the next look comes
+            except Exception as error:  # noqa: BLE001 - without the watch, jobs would wait for ever
+                log.error("jobs-not-watched", trace=trace(error))
 
     def shut(self) -> None:
         """Close everything; unfinished jobs stay in the database. Blocks."""
@@ -173,6 +196,23 @@ class Connection:
         adopt = partial(self.worker.adopt, executor_id)
         workflows = await self.ask(self._claim.adopt, executor_id, adopt)
         log.warning("jobs-adopted", executor=executor_id, workflows=workflows)
+
+    async def _lost(self) -> set[str]:
+        """Workflows that count as running in this process and are not.
+
+        Either another process has taken them under this executor id, before it noticed that it no longer has it, or
+        the connection was lost between taking them and beginning them.
+        """
+        assert self._claim is not None
+        assert self.worker is not None
+        pending = await self.ask(ids_pending, self.engine, self._claim.executor_id)
+        return pending - self.worker.running()
+
+    async def _requeue(self, workflows: Sequence[str]) -> None:
+        assert self._claim is not None
+        assert self.worker is not None
+        await self.ask(self.worker.requeue, self._claim.executor_id, workflows)
+        log.warning("jobs-requeued", workflows=len(workflows))
 
     async def _reopen(self) -> None:
         """Open under another executor id: another process took this one while the connection was lost."""
@@ -246,6 +286,15 @@ class Connection:
             client.register_queue(
                 queue, worker_concurrency=at_once, polling_interval_sec=poll_s, on_conflict="always_update"
             )
+
+
+def _seen_again(looks: Counter[str], found: Iterable[str]) -> Counter[str]:
+    """In how many consecutive looks each of them was found."""
+    return Counter({name: looks[name] + 1 for name in found})
+
+
+def _long(looks: Counter[str]) -> list[str]:
+    return [name for name, count in looks.items() if count >= LOOKS]
 
 
 def _ping(engine: sa.Engine) -> None:

@@ -135,8 +135,8 @@ class Executor:
         began = time.monotonic()
         try:
             chunk = await self._insist(lambda: self._chunks.take(job_id, number))
+            lines = chunk.lines
             if chunk.rows:
-                lines = chunk.lines
                 if lines is None:
                     computed = await self._lines(chunk, kind, payload)
                     lines = await self._insist(lambda: self._chunks.store(job_id, number, computed))
@@ -145,7 +145,8 @@ class Executor:
         except RecourseError as error:
             return {"error": error.to_dict()}
         log.info("chunk-computed", job=job_id, number=number, ms=round(1000.0 * (time.monotonic() - began)))
-        return {"ok": None}
+        found = lines or []
+        return {"ok": {"rows": len(found), "refused": sum(map(batch_lines.is_refused, found))}}
 
     def measure(self, kind: str, outcome: str, seconds: float) -> None:
         """Count a job that has ended."""

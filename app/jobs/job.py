@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from app.errors import InternalError, JobAbandoned, RecourseError
+from app.errors import InternalError, JobAbandoned, NoRowAnswered, RecourseError
 
 if TYPE_CHECKING:
     from dbos import WorkflowStatus
@@ -67,13 +67,26 @@ class Job:
     """Present iff it failed."""
     request_id: str | None = None
     """Id of the request that submitted it."""
+    refused: int | None = None
+    """Rows of a batch without an answer; None until it has ended, and for other jobs."""
     about: str | None = None
     """The recourse that it computes or belongs to; of future models, their version."""
+    key: str | None = None
+    """Id of the API key that submitted it; None without keys."""
+    model: str | None = None
+    """Id of the model that it asks."""
+    detail: str = "full"
+    """How much of its result the client asked for, `short` or `full`."""
 
     @property
     def address(self) -> str:
         """Path of the job in the HTTP interface."""
         return f"/jobs/{self.id}"
+
+    @property
+    def has_result(self) -> bool:
+        """Whether there is a result: of a batch also where each of its lines is a problem."""
+        return self.status is JobStatus.SUCCEEDED or isinstance(self.error, NoRowAnswered)
 
     @classmethod
     def of(cls, record: "WorkflowStatus", rows: tuple[int, int] | None = None) -> "Job":
@@ -86,6 +99,8 @@ class Job:
         done, total = rows or attributes.get("progress", (0, 1))
         created_at = _moment(record.created_at)
         assert created_at is not None
+        error = _error(record) if status is JobStatus.FAILED else None
+        counted = (record.output or {}) if rows is not None and status is JobStatus.SUCCEEDED else {}
         return cls(
             id=record.workflow_id,
             kind=attributes.get("kind", "unknown"),
@@ -95,9 +110,13 @@ class Job:
             created_at=created_at,
             started_at=_moment(record.dequeued_at or attributes.get(STARTED)),
             finished_at=_moment(record.completed_at) if status.finished else None,
-            error=_error(record) if status is JobStatus.FAILED else None,
+            error=error,
+            refused=total if isinstance(error, NoRowAnswered) else counted.get("refused"),
             request_id=attributes.get("request_id"),
             about=attributes.get("about"),
+            key=attributes.get("key"),
+            model=attributes.get("model"),
+            detail=attributes.get("detail", "full"),
         )
 
 

@@ -26,6 +26,7 @@ from app.jobs.workflows import count_unfinished, ids_about, newest_ids
 from app.metrics import Metrics
 from app.observability import request_id
 from app.settings import Settings
+from app.store.keys import asking, asking_id, may_see, seen_by
 
 if TYPE_CHECKING:
     from dbos import WorkflowStatus
@@ -104,16 +105,18 @@ class Jobs:
         await asyncio.gather(*background, return_exceptions=True)
         await asyncio.to_thread(self._connection.shut)
 
-    async def submit(self, kind: str, payload: Json, *, timeout_s: float, about: str | None = None) -> Job:
+    async def submit(
+        self, kind: str, payload: Json, *, timeout_s: float, about: str | None = None, detail: str = "full"
+    ) -> Job:
         """Enqueue a job. After `timeout_s` of computation its child is killed and the job fails.
 
         `about` is the id of the recourse that the job computes or belongs to, by which `holding` finds the job; of
         future models, the name of their version. Raises `NotReady` while the database cannot be reached.
         """
         job_id = await self._new_id()
-        return await self._enqueue(job_id, WORKFLOW, QUEUE, kind, payload, timeout_s, about=about)
+        return await self._enqueue(job_id, WORKFLOW, QUEUE, kind, payload, timeout_s, about=about, detail=detail)
 
-    async def submit_batch(self, kind: str, payload: Json, rows: Iterable[Json]) -> Job:
+    async def submit_batch(self, kind: str, payload: Json, rows: Iterable[Json], *, detail: str = "full") -> Job:
         """Enqueue a batch. Each row may be computed for the payload's ``deadline_s``.
 
         `rows` is consumed in a thread. A kind for batches is given the payload with some of the ``rows`` and the
@@ -121,20 +124,21 @@ class Jobs:
         """
         job_id = await self._new_id()
         count = await self._connection.ask(self._connection.chunks.add, job_id, rows)
-        return await self._enqueue(job_id, BATCH_WORKFLOW, BATCHES, kind, payload, count)
+        return await self._enqueue(job_id, BATCH_WORKFLOW, BATCHES, kind, payload, count, detail=detail)
 
     async def get(self, job_id: str) -> Job:
-        """One job. Raises `UnknownJob`."""
+        """One job. Raises `UnknownJob`, also where the key of this context may not see it."""
         if not JOB_ID.fullmatch(job_id):
             raise UnknownJob
-        found = await self._load([job_id])
+        found = [job for job in await self._load([job_id]) if may_see(job.key, job.model)]
         if not found:
             raise UnknownJob(f"There is no job {job_id}.")
         return found[0]
 
     async def newest(self, limit: int, *, before: str | None = None) -> list[Job]:
-        """The newest jobs, newest first; those before the id `before`."""
-        return await self._load(await self._connection.ask(newest_ids, self._connection.engine, limit, before))
+        """The newest jobs of the key of this context, newest first; those before the id `before`."""
+        seen = seen_by(asking.get())
+        return await self._load(await self._connection.ask(newest_ids, self._connection.engine, limit, before, **seen))
 
     async def result(self, job_id: str) -> Any:
         """The result of a job.
@@ -190,6 +194,7 @@ class Jobs:
     async def erase(self, job_id: str, recourse_id: str) -> bool:
         """Erase one recourse from a job: its line of a batch, otherwise the whole job. True if the job is deleted."""
         if await self._connection.ask(self._connection.chunks.erase, job_id, recourse_id):
+            await self._connection.overwrite()
             return False
         await self.delete([job_id])
         return True
@@ -269,7 +274,15 @@ class Jobs:
         return job_id
 
     async def _enqueue(
-        self, job_id: str, workflow: str, queue: str, kind: str, *args: Any, about: str | None = None
+        self,
+        job_id: str,
+        workflow: str,
+        queue: str,
+        kind: str,
+        payload: Json,
+        *args: Any,
+        about: str | None = None,
+        detail: str,
     ) -> Job:
         assert kind in self._kinds, kind
         options: Any = {
@@ -278,9 +291,16 @@ class Jobs:
             "workflow_id": job_id,
             "app_version": VERSION,
             "application_name": APPLICATION,
-            "attributes": {"kind": kind, "request_id": request_id.get(), "about": about},
+            "attributes": {
+                "kind": kind,
+                "request_id": request_id.get(),
+                "about": about,
+                "detail": detail,
+                "key": asking_id(),
+                "model": payload.get("model", {}).get("name", "").partition("@")[0] or None,
+            },
         }
-        await self._connection.reached(self._connection.client.enqueue_async(options, kind, *args))
+        await self._connection.reached(self._connection.client.enqueue_async(options, kind, payload, *args))
         return await self.get(job_id)
 
     async def _load(self, job_ids: list[str]) -> list[Job]:
@@ -288,10 +308,11 @@ class Jobs:
         if not job_ids:
             return []
         records = {record.workflow_id: record for record in await self._records(job_ids, load_output=False)}
-        # Results can be large; errors are short, and only failed jobs have one.
-        if failed := [record.workflow_id for record in records.values() if record.status == "ERROR"]:
-            records |= {record.workflow_id: record for record in await self._records(failed, load_output=True)}
         batches = [record.workflow_id for record in records.values() if (record.attributes or {}).get("kind") == BATCH]
+        # Results can be large; errors are short, and only failed jobs have one, and so are the counts of batches.
+        failed = [record.workflow_id for record in records.values() if record.status == "ERROR"]
+        if short := [*failed, *(one for one in batches if records[one].status == "SUCCESS")]:
+            records |= {record.workflow_id: record for record in await self._records(short, load_output=True)}
         rows = await self._connection.ask(self._connection.chunks.progress, batches) if batches else {}
         return [Job.of(records[job_id], rows.get(job_id)) for job_id in job_ids if job_id in records]
 
@@ -314,6 +335,8 @@ def _require_result(job: Job) -> None:
     if not job.status.finished:
         raise JobUnfinished
     if job.status is JobStatus.CANCELLED:
-        raise JobCancelled
-    if job.error is not None:
+        # Answers are promises as soon as they are in the ledger.
+        recorded = f" GET /recourse?job={job.id} lists what it had recorded." if job.kind == BATCH else ""
+        raise JobCancelled(f"{JobCancelled.__doc__}{recorded}")
+    if job.error is not None and not job.has_result:
         raise job.error

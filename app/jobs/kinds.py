@@ -56,7 +56,10 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
         lines[i] = (
             batch_lines.refused(payload["rows"][i], outcome)
             if isinstance(outcome, RecourseError)
-            else batch_lines.answered(recourse_answer(batch_lines.frame(payload, i), problem.action_set, outcome))
+            else batch_lines.answered(
+                recourse_answer(batch_lines.frame(payload, i), problem.action_set, outcome),
+                scores=payload["frame"].get("scores", True),
+            )
         )
     return [lines[i] for i in range(len(lines))]
 

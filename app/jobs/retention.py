@@ -65,7 +65,8 @@ class Retention:
         return await connection.ask(delete_lost_chunks, connection.engine, connection.chunks, before)
 
     async def delete(self, job_ids: Sequence[str]) -> None:
-        """Delete jobs with their payloads and results. Idempotent."""
+        """Delete jobs with their payloads and results, also from the files. Idempotent."""
         connection = self._connection
         await connection.ask(connection.chunks.delete, job_ids)
         await connection.reached(connection.client.delete_workflows_async(list(job_ids), delete_children=True))
+        await connection.overwrite()

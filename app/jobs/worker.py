@@ -8,15 +8,17 @@ step cancels the computation, which kills the child.
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from dbos import DBOS, DBOSPortableJSONSerializer, PortableWorkflowError, SetWorkflowID
 from dbos._error import DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded
+from dbos._utils import INTERNAL_QUEUE_NAME
 
 from app.compute.answers import Json
-from app.errors import JobAbandoned, JobCancelled
+from app.errors import JobAbandoned, JobCancelled, NoRowAnswered
 from app.jobs.executor import SUCCEEDED, Executor
 from app.jobs.names import APPLICATION, BATCH_WORKFLOW, CHUNKS, VERSION, WORKFLOW
 
@@ -48,7 +50,7 @@ class Worker:
         if not _only_one.acquire(blocking=False):
             raise RuntimeError("a process computes jobs for one service only")
         try:
-            DBOS(
+            self._dbos = DBOS(
                 config={
                     "name": APPLICATION,
                     "system_database_url": url,
@@ -83,6 +85,15 @@ class Worker:
         """Put the unfinished workflows of a dead executor back into its queue; returns their number. Blocks."""
         return len(DBOS._recover_pending_workflows([executor_id]))
 
+    def running(self) -> set[str]:
+        """Ids of the workflows that this process has begun and not ended."""
+        return set(self._dbos._active_workflows_set.activeList())
+
+    def requeue(self, executor_id: str, workflows: Sequence[str]) -> None:
+        """Put workflows that count as running under an executor id back into their queues. Blocks."""
+        for workflow_id in workflows:
+            self._dbos._sys_db.reenqueue_for_recovery(workflow_id, [executor_id], INTERNAL_QUEUE_NAME)
+
     def _register(self) -> None:
         executor = self._executor
 
@@ -105,10 +116,11 @@ class Worker:
             return await compute_chunk(job_id, number, kind, payload)
 
         @DBOS.workflow(name=BATCH_WORKFLOW, max_recovery_attempts=BATCH_RECOVERIES)
-        async def run_batch(kind: str, payload: Json, count: int) -> None:
+        async def run_batch(kind: str, payload: Json, count: int) -> Json:
             job_id = DBOS.workflow_id
             assert job_id is not None
             began, code = time.monotonic(), JobCancelled.code
+            counted: Counter[str] = Counter()
             try:
                 handles = []
                 for number in range(count):
@@ -123,8 +135,12 @@ class Worker:
                     if "error" in outcome:
                         code = outcome["error"]["code"]
                         await DBOS.cancel_workflows_async([handle.workflow_id for handle in handles])
-                    _ok(outcome)
+                    counted.update(_ok(outcome) or {})
+                if 0 < counted["rows"] == counted["refused"]:
+                    code = NoRowAnswered.code
+                    _ok({"error": NoRowAnswered().to_dict()})
                 code = SUCCEEDED
+                return dict(counted)
             finally:
                 executor.measure(kind, code, time.monotonic() - began)
 

@@ -1,6 +1,7 @@
 """Queries of the table in which DBOS keeps its workflows, for what its client cannot do. They block."""
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -11,10 +12,19 @@ from app.jobs.job import FINISHED, STATUSES
 from app.jobs.names import BATCH_WORKFLOW, JOBS
 
 
-def newest_ids(engine: sa.Engine, limit: int, before: str | None) -> list[str]:
-    """Ids of jobs in descending order, which is that of creation. DBOS sorts by time only, and times can be equal."""
+def newest_ids(
+    engine: sa.Engine, limit: int, before: str | None, *, key: str | None, models: Collection[str] | None
+) -> list[str]:
+    """Ids of jobs in descending order, which is that of creation. DBOS sorts by time only, and times can be equal.
+
+    With `key` those that it submitted, with `models` those that ask one of these.
+    """
     table = _workflows(engine)
     query = sa.select(table.c.workflow_uuid).where(table.c.name.in_(JOBS))
+    if key is not None:
+        query = query.where(table.c.attributes["key"].as_string() == key)
+    if models is not None:
+        query = query.where(table.c.attributes["model"].as_string().in_(models))
     if before is not None:
         query = query.where(table.c.workflow_uuid < before)
     with engine.connect() as connection:
@@ -27,6 +37,14 @@ def ids_about(engine: sa.Engine, recourse_id: str) -> list[str]:
     named = table.c.attributes["about"].as_string() == recourse_id
     with engine.connect() as connection:
         return list(connection.scalars(sa.select(table.c.workflow_uuid).where(named)))
+
+
+def ids_pending(engine: sa.Engine, executor_id: str) -> set[str]:
+    """Ids of the workflows, chunks among them, that count as running in one process."""
+    table = _workflows(engine)
+    query = sa.select(table.c.workflow_uuid).where(table.c.status == "PENDING", table.c.executor_id == executor_id)
+    with engine.connect() as connection:
+        return set(connection.scalars(query))
 
 
 def count_unfinished(engine: sa.Engine) -> Counter[tuple[str, str]]:
@@ -51,5 +69,6 @@ def delete_lost_chunks(engine: sa.Engine, chunks: Chunks, before: datetime) -> i
 
 def _workflows(engine: sa.Engine) -> sa.TableClause:
     """The columns that are read here."""
-    columns = [sa.column("workflow_uuid"), sa.column("name"), sa.column("status"), sa.column("attributes", sa.JSON)]
+    names = ("workflow_uuid", "name", "status", "executor_id")
+    columns = [*map(sa.column, names), sa.column("attributes", sa.JSON)]
     return sa.table("workflow_status", *columns, schema=None if engine.dialect.name == "sqlite" else "dbos")

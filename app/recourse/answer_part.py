@@ -1,6 +1,31 @@
 """The base of what clients are sent as it is declared in the core."""
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+FULL: Mapping[str, str] = {"detail": "full"}
+"""Metadata of a field that clients are sent only where they ask for all details."""
+
+EXACT: Mapping[str, str] = {"digits": "all"}
+"""Metadata of a number that is sent as it is: it comes from the request, or is rounded already."""
+
+DIGITS = 6
+"""Significant digits of all other numbers: more of them say nothing about a model that was fitted to records."""
+
+NEAR = 1e-3
+"""Distance of a score from the threshold, in logit units, within which a rounded probability could be beyond it."""
+
+
+def rounded(number: float) -> float:
+    """The number with `DIGITS` significant digits."""
+    return float(f"{number:.{DIGITS}g}")
+
+
+def rounded_probability(probability: float | None, score: float | None) -> float | None:
+    """A probability that is on the same side of the threshold as the exact one."""
+    if probability is None or score is None or abs(score) < NEAR:
+        return probability
+    return rounded(probability)
 
 
 class AnswerPart:

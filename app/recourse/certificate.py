@@ -53,11 +53,6 @@ JOINT_DRAWS = 500
 EXACT_MEANS = ("surrogate", "isotropic")
 """Kinds of moments whose mean is the black box's own weights where it is linear."""
 
-NO_GRADIENT_WARNING = (
-    "The model offers no gradient, so the effect of noise is not estimated: `certificate.noise_samples` measures it on "
-    "the model."
-)
-
 MISTAKEN_WARNING = (
     "The model refuses what the local surrogate of the certificate accepts (counterfactual {}); the certificate's "
     "statements about retraining do not hold there."
@@ -319,8 +314,6 @@ def _noise(
             rates, intervals = invalidation_rate(meter, X, std, params.noise_samples, problem.noise_seed)
         except (BudgetExceeded, DeadlineExceeded) as error:
             warnings.append(f"Noisy copies were not measured on the model. {error.detail}")
-    elif closed is None:
-        warnings.append(NO_GRADIENT_WARNING)
     certificates = [
         NoiseCertificate(
             std=params.noise_std,

@@ -73,6 +73,8 @@ class Method:
     weights has a warning."""
     knobs: Mapping[str, int] = field(default_factory=dict)
     """Parameters that trade cost for robustness: 1 where a larger value is more robust, -1 where a smaller one is."""
+    takes_long: bool = False
+    """Whether an answer takes many times as long as with most methods."""
     summary: str
     """One sentence: what it promises."""
     reference: str

@@ -1,9 +1,9 @@
 """What methods and surrogates report of themselves, beside the certificate."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from app.recourse.answer_part import AnswerPart
+from app.recourse.answer_part import EXACT, AnswerPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,7 @@ class InvalidationReport(AnswerPart):
     kind: Literal["invalidation"] = "invalidation"
     estimator: str
     """What the search used: `closed_form`, `monte_carlo` or `tree`."""
-    target: float
+    target: float = field(metadata=EXACT)
     """`target_invalidation_rate` of the request."""
     rate: float
     """Share of noisy copies of this record that the model refused."""

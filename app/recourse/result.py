@@ -1,14 +1,14 @@
 """The answer. Only `app.recourse.solve` makes one, after it has asked the black box about every record in it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.answer_part import AnswerPart
+from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.reports import MethodReport, SurrogateReport
 
 
@@ -70,11 +70,12 @@ NOTHING_PROPOSED = (
 class NoiseCertificate(AnswerPart):
     """What Gaussian noise on the record does: the advice is followed inexactly."""
 
-    std: float | Mapping[str, float]
+    std: float | Mapping[str, float] = field(metadata=EXACT)
     """Of the noise, in standardised units; for all numeric features, or by feature."""
     closed_form: float | None
     """Probability that the noise makes the decision unfavourable, from the model's own score and gradient; in [0, 1].
-    Null where the model offers no gradient: a rate of the local surrogate would not be the model's."""
+    Null where the model offers no gradient: a rate of the local surrogate would not be the model's, and
+    `certificate.noise_samples` of the request measures it on the model."""
     upper_bound: float | None
     """A bound on it that does not use the record's own score (proposition 4 of PROBE); null unless `exact`."""
     exact: bool
@@ -97,7 +98,7 @@ class GelbrichCertificate(AnswerPart):
     """The worst case over the ball; it bounds what the estimate allows, not how often retrained models accept."""
     upper: float
     """The best case over the ball."""
-    radius: float
+    radius: float = field(metadata=EXACT)
     """Radius of the ball, `ambiguity_radius` of the request."""
     moments: str
     """How mean and covariance were estimated, as in the request."""
@@ -163,7 +164,7 @@ class FutureCertificate(AnswerPart):
     """Held-back future models."""
     source: str
     """Their source: `retrained`, `command`, `supplied` or `stand_in`."""
-    asked: float | None
+    asked: float | None = field(metadata=EXACT)
     """The `future_validity` of the request; null where it set none."""
     corrected: CorrectedFuture | None = None
     """Null where no more was broken than the probability says, or there is too little to compare."""
@@ -188,7 +189,7 @@ class PlanFutureCertificate(AnswerPart):
     """95 % confidence interval of it."""
     models: int
     source: str
-    asked: float | None
+    asked: float | None = field(metadata=EXACT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

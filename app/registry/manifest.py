@@ -163,6 +163,15 @@ class Manifest(ManifestPart):
             return PointScale(pdo=signed)
         return PointScale(pdo=signed, offset=math.log(odds) + (self.threshold - at) * math.log(2.0) / signed)
 
+    @property
+    def least_probability(self) -> float | None:
+        """Smallest favourable probability; None for labels, and for points that state no odds."""
+        if self.output is Output.PROBABILITY:
+            return self.threshold
+        points = self.points
+        offset = self.threshold if self.output is Output.LOGIT else None if points is None else points.offset
+        return None if offset is None else 1.0 / (1.0 + math.exp(-offset))
+
     def parsed_rules(self) -> tuple[Rule, ...]:
         """`rules` over raw rows. Raises `ValueError` for a rule with a fault."""
         parser = RuleParser(self.features)

@@ -41,6 +41,7 @@ class Rehearsals:
         Raises
         ------
         UnknownModel, ModelUnusable : there is no such version
+        ModelQuarantined, DailyBudgetSpent : as `Models.admit`
         RehearsalFailed : its manifest wants no future models, or its directory cannot be written
         NotReady : the job store cannot be reached
         """
@@ -48,6 +49,7 @@ class Rehearsals:
         choices = choices_of(model, **changes)
         if choices.source == "none":
             raise RehearsalFailed(f"The manifest of {model.name} wants no future models; name a `source` to make some.")
+        await self._models.admit(model)
         return await self._submit(model, asdict(choices))
 
     async def _submit(self, model: RegisteredModel, choices: Json) -> Job:

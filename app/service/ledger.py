@@ -4,18 +4,29 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 
 from app.compute import audits
 from app.compute.answers import Json, encoded, identity, plain
 from app.compute.entries import personal_data, promised
-from app.errors import Erased, Fault, InvalidRequest, JobUnfinished, RecourseError, UnknownModel, UnknownRecourse
+from app.errors import (
+    Erased,
+    Fault,
+    InvalidRequest,
+    JobUnfinished,
+    RecourseError,
+    UnknownJob,
+    UnknownModel,
+    UnknownRecourse,
+)
 from app.jobs.ids import RECOURSE_ID
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.service.models import Models
 from app.service.queries import AuditQuery
-from app.store.ledger import Outline, Promises, Record
+from app.store.keys import asking, may_read_scores, may_see, seen_by
+from app.store.ledger import Outline, Record
+from app.store.promises import Promises
 from app.store.recorder import Recorder
 from app.store.timestamps import timestamp
 
@@ -95,9 +106,12 @@ class GivenRecourse:
             raise InvalidRequest(faults=faults)
         return tuple(sets)
 
-    async def newest(self, limit: int, *, reference: str | None, before: str | None) -> list[Json]:
-        """What was given, newest first; those before the id `before`."""
-        found = await self._ledger.ask(lambda ledger: ledger.newest(limit, reference=reference, before=before))
+    async def newest(
+        self, limit: int, *, reference: str | None = None, job: str | None = None, before: str | None = None
+    ) -> list[Json]:
+        """What was given to the key of this context, newest first; those before the id `before`."""
+        which: dict[str, Any] = {"reference": reference, "job": job, "before": before, **seen_by(asking.get())}
+        found = await self._ledger.ask(lambda ledger: ledger.newest(limit, **which))
         return [{**_outline(one), "reference": one.reference} for one in found]
 
     async def erase(self, recourse_id: str) -> Json | None:
@@ -111,11 +125,12 @@ class GivenRecourse:
         NotReady : ledger or jobs cannot be reached; the call can be repeated
         """
         try:
-            record = await self._find(recourse_id)
+            record = await self._record(recourse_id)
         except UnknownRecourse:
             if RECOURSE_ID.fullmatch(recourse_id) and await self._erase_unrecorded(recourse_id):
                 return None
             raise
+        _require_own(record)
         if record.personal_data is not None:
             await self._ledger.erase([record], "request")
             record = await self._find(recourse_id)
@@ -133,6 +148,8 @@ class GivenRecourse:
         records = promised(record)
         model = self._models.version(str(record.entry.model), name)
         checks = await self._models.ask(model, audits.verify, records) if records else []
+        if not may_read_scores():
+            checks = [{**check, "probability": None, "score": None} for check in checks]
         return {
             "id": recourse_id,
             "model": plain(identity(model)),
@@ -148,11 +165,13 @@ class GivenRecourse:
         Raises
         ------
         UnknownModel, ModelUnusable, InvalidRequest : as `verify`
+        ModelQuarantined, DailyBudgetSpent : as `Models.admit`
         NotReady : the job store cannot be reached
         """
         if not self._models.known(query.id):
             raise UnknownModel(f'No version of "{query.id[:100]}" is registered.')
         model = self._models.version(query.id, query.candidate)
+        await self._models.admit(model)
         which = Promises.unexpired(query.id, since=query.since, until=query.until)
         ref = self._models.ref(model)
         payload = audits.audit_payload(ref, model, which, reissue=query.reissue)
@@ -187,8 +206,17 @@ class GivenRecourse:
         """Delete what there is about a recourse outside the ledger; whether there was anything."""
         jobs = await self._jobs.holding(recourse_id)
         for job in jobs:
+            await self._require_own_job(job)
+        for job in jobs:
             await self._forget_job(job, recourse_id)
         return bool(await self._ledger.erase_answers([recourse_id]) or jobs)
+
+    async def _require_own_job(self, job_id: str) -> None:
+        """Raise `UnknownRecourse`, as if there were none, if another key submitted the job."""
+        try:
+            await self._jobs.get(job_id)
+        except UnknownJob:
+            raise UnknownRecourse from None
 
     async def _forget_job(self, job_id: str, recourse_id: str) -> None:
         if await self._jobs.erase(job_id, recourse_id):
@@ -196,9 +224,21 @@ class GivenRecourse:
             await self._ledger.erase_answers([job_id])
 
     async def _find(self, recourse_id: str) -> Record:
+        """One recourse that the key of this context may see. Raises `UnknownRecourse`."""
+        record = await self._record(recourse_id)
+        _require_own(record)
+        return record
+
+    async def _record(self, recourse_id: str) -> Record:
         if not RECOURSE_ID.fullmatch(recourse_id):
             raise UnknownRecourse
         return await self._ledger.ask(lambda ledger: ledger.find(recourse_id))
+
+
+def _require_own(record: Record) -> None:
+    """Raise `UnknownRecourse`, as if there were none, unless the key of this context may see it."""
+    if not may_see(record.key, record.entry.model):
+        raise UnknownRecourse
 
 
 def _outline(record: Record | Outline) -> Json:

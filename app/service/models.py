@@ -8,28 +8,45 @@ from app.compute import tasks
 from app.compute.answers import Json, identity, plain
 from app.compute.lane import Lane
 from app.compute.messages import ModelRef, Store
-from app.errors import Fault, InvalidRequest, UnknownModel
+from app.compute.quarantine import Quarantine
+from app.errors import Fault, InsufficientScope, InvalidRequest, UnknownModel
 from app.futures.store import status
 from app.metrics import Metrics
 from app.recourse.features import Change, Feature, Table
 from app.recourse.models.black_box import Output
 from app.registry.version import RegisteredModel
+from app.service.budgets import DailyBudgets
 from app.settings import Settings
+from app.store.keys import asking, asking_id
 from app.store.timestamps import timestamp
 
 
 class Models:
     """The models of one store, asked in the child processes of one lane."""
 
-    def __init__(self, settings: Settings, store: Store, lane: Lane, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        lane: Lane,
+        metrics: Metrics,
+        budgets: DailyBudgets,
+        quarantine: Quarantine,
+    ) -> None:
         self._settings = settings
         self._store = store
         self._registry = store.open()
         self._lane = lane
         self._metrics = metrics
+        self._budgets = budgets
+        self._quarantine = quarantine
 
     def find(self, name: str, *, pointer: str | None = None, include_inactive: bool = False) -> RegisteredModel:
-        """As `Registry.find`; an unknown model is a fault at `pointer`, where there is one."""
+        """As `Registry.find`; an unknown model is a fault at `pointer`, where there is one.
+
+        Raises `InsufficientScope` where the key of this context may not ask the model.
+        """
+        _require(name)
         try:
             return self._registry.find(name, include_inactive=include_inactive)
         except UnknownModel as error:
@@ -53,7 +70,8 @@ class Models:
         return self.find(name, pointer="/model", include_inactive=True)
 
     def known(self, model_id: str) -> bool:
-        """Whether any version of a model is registered."""
+        """Whether any version of a model is registered. Raises `InsufficientScope` as `find`."""
+        _require(model_id)
         return any(model.id == model_id for model in self._registry.list())
 
     def active(self) -> int:
@@ -80,6 +98,11 @@ class Models:
         """The reference by which child processes and jobs identify the model."""
         return ModelRef.of(self._store, model)
 
+    async def admit(self, model: RegisteredModel) -> None:
+        """Raise `ModelQuarantined` or `DailyBudgetSpent` before a job about a model is submitted that would fail."""
+        self._quarantine.require(model.name)
+        await self._budgets.require()
+
     async def ask(
         self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
     ) -> Any:
@@ -87,10 +110,11 @@ class Models:
 
         The time does not include loading a model that the child has not loaded yet.
         """
+        await self._budgets.require()
         timeout_s = (timeout_ms or self._settings.default_deadline_ms) / 1000.0
         ref = self.ref(model)
         found = await self._lane.run(work, ref, *args, timeout_s=timeout_s, need=tasks.need_of(ref))
-        self._metrics.asked(model.id, found)
+        self._budgets.spend(asking_id(), self._metrics.asked(model.id, found))
         return found
 
     def all(self) -> list[RegisteredModel]:
@@ -98,12 +122,13 @@ class Models:
         return self._registry.list()
 
     def summaries(self) -> list[Json]:
-        """Every registered version."""
-        return [_summary(model) for model in self._registry.list()]
+        """Every registered version that the key of this context may ask."""
+        key = asking.get()
+        return [_summary(model) for model in self._registry.list() if key is None or key.may_ask(model.id)]
 
     def summary(self, name: str) -> Json:
         """One registered version, also one that is not active by its full name."""
-        return _summary(self._registry.find(name, include_inactive=True))
+        return _summary(self.find(name, include_inactive=True))
 
     async def schema(self, name: str) -> Json:
         """The features of a model, and records to try."""
@@ -124,6 +149,14 @@ class Models:
         told = await self.ask(model, tasks.predict, rows_raw)
         derived = [_derived(model.space.schema, model.space.record(row_raw)) for row_raw in rows_raw]
         return {"model": plain(identity(model)), "predictions": told, "derived": derived}
+
+
+def _require(name: str) -> None:
+    """Raise `InsufficientScope` unless the key of this context may ask a model, whether there is one or not."""
+    key, model_id = asking.get(), name.partition("@")[0]
+    if key is not None and key.models is not None and not key.may_ask(model_id):
+        models = ", ".join(sorted(key.models))
+        raise InsufficientScope(f"This key may ask only the models {models}.", scopes=sorted(key.scopes))
 
 
 def _summary(model: RegisteredModel) -> Json:

@@ -19,6 +19,8 @@ class Terms:
     """Milliseconds until the answer; None for the operator's default."""
     store: bool = False
     """Keep request and answer in the ledger."""
+    detail: str = "full"
+    """How much of the answer a job shows, `short` or `full`."""
     exclude_ids: tuple[str, ...] = ()
     """Earlier answers, and counterfactuals of them, whose sets of changed features are excluded."""
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +17,7 @@ from app.compute.entries import entry_of, request_of
 from app.compute.lane import Lane
 from app.compute.messages import Case, Question, Store, ValidityQuestion, job_payload
 from app.compute.quarantine import Quarantine
+from app.compute.turns import long_calls
 from app.compute.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
 from app.errors import Fault, LaneTimeout, NotReady, RecourseError
 from app.jobs.batch import lines as batch_lines
@@ -27,6 +28,7 @@ from app.jobs.kinds import FUTURES, JOB_KINDS, JobKind
 from app.metrics import Metrics
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
+from app.service.budgets import DailyBudgets
 from app.service.calibrations import Calibrations
 from app.service.futures import CANCELLED, Rehearsals
 from app.service.ledger import GivenRecourse
@@ -36,7 +38,9 @@ from app.service.queries import Rows, Terms
 from app.service.validation import Check, all_or_faults, checks
 from app.settings import Settings
 from app.store.engine import database_url
+from app.store.keys import Scope, asking_id, may_read_scores, require_own_or
 from app.store.ledger import FILE as LEDGER
+from app.store.ledger import NewRecord
 from app.store.ledger import Record as LedgerRecord
 from app.store.recorder import Recorder
 from app.store.timestamps import timestamp
@@ -45,11 +49,6 @@ Record = Mapping[str, object]
 """A record as the caller sent it."""
 
 Asked = TypeVar("Asked", bound=Case)
-
-OPEN_S = 30.0
-"""Longest time for a command to open the databases."""
-
-OPEN_POLL_S = 0.1
 
 
 class Service:
@@ -67,15 +66,18 @@ class Service:
             load_s=settings.model_load_s,
             quarantine=self.quarantine,
         )
+        self._answers = True
+        """Whether it answers requests; a worker does not."""
         self._lane = lane("sync", settings.lanes_sync)
         # Requests have priority over jobs.
         self._bounds = lane("bounds", settings.lanes_bounds, nice=10)
         self.metrics = Metrics(
             lambda: {lane.name: lane.state() for lane in (self._lane, self._bounds)}, self.quarantine.names
         )
-        self.models = Models(settings, store, self._lane, self.metrics)
-        self.jobs = Jobs(settings, self._bounds, store, kinds, self._finish, self._fail, self._keep, self.metrics)
         self.ledger = Recorder(settings, self._forget)
+        self.budgets = DailyBudgets(settings.model_rows_per_day, self.ledger, self.metrics)
+        self.models = Models(settings, store, self._lane, self.metrics, self.budgets, self.quarantine)
+        self.jobs = Jobs(settings, self._bounds, store, kinds, self._finish, self._fail, self._keep, self.metrics)
         self.given = GivenRecourse(self.ledger, self.jobs, self.models)
         self.notices = Notices(settings, self.given, self.models)
         self.rehearsals = Rehearsals(settings, self.models, self.jobs)
@@ -85,6 +87,11 @@ class Service:
     def start(self) -> None:
         """Start the child processes and open ledger and jobs; they become ready in the background."""
         self._lane.start()
+        self.start_jobs()
+
+    def start_worker(self) -> None:
+        """The same for a worker: nothing answers requests."""
+        self._answers = False
         self.start_jobs()
 
     def start_jobs(self) -> None:
@@ -100,6 +107,7 @@ class Service:
         await self.calibrations.close()
         # The jobs first, or those in progress would seem to have crashed.
         await self.jobs.close()
+        await self.budgets.close()
         await self.ledger.close()
         await asyncio.gather(self._lane.close(), self._bounds.close())
 
@@ -132,7 +140,7 @@ class Service:
         answer = await self._computed(name, model, question, frame, terms)
         await self._pursue(model, question, answer)
         if terms.store:
-            await self.ledger.record(entry_of(answer, self._request(model, question, terms)))
+            await self.ledger.record(entry_of(answer, self._request(model, question, terms), key=asking_id()))
             if ids_are_reserved():
                 # Another server may have recorded it and crashed; then that is what was given.
                 return await self.given.recorded(answer["id"])
@@ -150,11 +158,12 @@ class Service:
         """
         question = await self._excluding(question, terms)
         model, question, frame = self._checked(name, question, applicant, terms, counterfactuals)
-        payload = job_payload(self.models.ref(model), question, plain(frame))
+        payload = job_payload(self.models.ref(model), question, plain(frame), asking_id())
         payload["request"] = self._request(model, question, terms) if terms.store else None
+        await self.models.admit(model)
         timeout_s = USE_CASES[name].job_s or self._deadline_ms(terms) / 1000.0
         recourse = frame.id if name == RECOURSE else None
-        return await self.jobs.submit(name, payload, timeout_s=timeout_s, about=recourse)
+        return await self.jobs.submit(name, payload, timeout_s=timeout_s, about=recourse, detail=terms.detail)
 
     async def submit_batch(self, question: Question, terms: Terms, rows: Rows) -> Job:
         """Recourse for many applicants, always as a job; row `i` has the seed of the question plus `i`.
@@ -167,16 +176,24 @@ class Service:
         if terms.store:
             self.ledger.require()
         question = await self._excluding(question, terms)
-        return await self.jobs.submit_batch(BATCH, self.batch_payload(question, terms), rows)
+        payload = self.batch_payload(question, terms)
+        await self.models.admit(self.models.find(terms.model))
+        return await self.jobs.submit_batch(BATCH, payload, rows, detail=terms.detail)
 
     def batch_payload(self, question: Question, terms: Terms) -> Json:
         """What the rows of a batch have in common, for `kinds.batch_job`. Errors of the question as `submit_batch`."""
         model = self.models.find(terms.model, pointer="/model")
         all_or_faults(*checks(self.models, model, question))
         valid_days = self.settings.valid_days
-        frame = {"model": plain(identity(model)), "method": _method(question), "valid_days": valid_days}
+        frame = {
+            "model": plain(identity(model)),
+            "threshold": model.manifest.least_probability,
+            "method": _method(question),
+            "valid_days": valid_days,
+            "scores": may_read_scores(),
+        }
         return {
-            **job_payload(self.models.ref(model), self._valid(question), frame),
+            **job_payload(self.models.ref(model), self._valid(question), frame, asking_id()),
             "plan_s": self._plan_s,
             "deadline_s": self._deadline_ms(terms) / 1000.0,
             "store": terms.store,
@@ -197,11 +214,13 @@ class Service:
             id=prefix and new_id(prefix),
             reference=terms.reference,
             model=identity(model),
+            threshold=model.manifest.least_probability,
             method=_method(question) if isinstance(question, Question) else None,
             seed=question.seed,
             stored=terms.store,
             created_at=timestamp(created),
             expires_at=timestamp(created + timedelta(days=self.settings.valid_days)),
+            scores=may_read_scores(),
         )
         question = replace(self._valid(question), **dict(zip(reading, read, strict=False)))
         if isinstance(question, Question) and question.wishes.must_include:
@@ -227,7 +246,8 @@ class Service:
         began, stopped = time.perf_counter(), USE_CASES[name].stopped
         try:
             work = (use_cases.answer, name, question, frame, self._plan_s)
-            answer: Json = await self.models.ask(model, *work, timeout_ms=self._deadline_ms(terms))
+            with long_calls(question.takes_long):
+                answer: Json = await self.models.ask(model, *work, timeout_ms=self._deadline_ms(terms))
         except LaneTimeout:
             if stopped is None:
                 raise
@@ -240,8 +260,8 @@ class Service:
     async def _pursue(self, model: RegisteredModel, question: Case, answer: Json) -> None:
         """Have a job compute the joint bounds of an answer, where there is only a bracket of them."""
         if (plan := answer.get("plan")) and plan["validity"]["status"] == "bracket":
-            frame = Frame(model=identity(model), seed=question.seed)
-            payload = job_payload(self.models.ref(model), _given(model, question, answer), plain(frame))
+            frame = Frame(model=identity(model), seed=question.seed, scores=may_read_scores())
+            payload = job_payload(self.models.ref(model), _given(model, question, answer), plain(frame), asking_id())
             # Without the job store the bracket is the whole answer, and says so.
             with suppress(NotReady):
                 job = await self.jobs.submit(VALIDITY, payload, timeout_s=BOUNDS_S, about=answer.get("id"))
@@ -261,23 +281,23 @@ class Service:
     # --- what becomes of jobs ---
 
     async def _keep(self, job_id: str, payload: Json, lines: Sequence[str]) -> None:
-        """Record the answers among the lines of some rows. Idempotent. Raises `LedgerUnavailable`."""
-        if not payload["store"]:
-            return
+        """Count and record the answers among the lines of some rows. Idempotent. Raises `LedgerUnavailable`."""
+        given = [(i, line, json.loads(line)) for i, line in enumerate(lines) if batch_lines.refusal(line) is None]
+        if payload["store"]:
+            await self.ledger.record(*self._entries(job_id, payload, given))
+        rows = sum(self.metrics.asked(answer["model"]["id"], answer) for _, _, answer in given)
+        self.budgets.spend(payload.get("key"), rows)
+
+    def _entries(self, job_id: str, payload: Json, given: Sequence[tuple[int, str, Json]]) -> Iterator[NewRecord]:
+        """What is recorded of answers of a batch: each with its position among the rows, and its line."""
         space = self.models.find(payload["model"]["name"], include_inactive=True).space
         deadline_ms = round(1000.0 * payload["deadline_s"])
         common = Question.from_json(payload["question"])
-        answers, entries = [], []
-        for i, (row, line) in enumerate(zip(payload["rows"], lines, strict=True)):
-            if batch_lines.refusal(line) is None:
-                factual_raw = space.read(row["applicant"], pointer="/applicant")
-                question = replace(common, factual_raw=factual_raw, seed=batch_lines.seed(payload, i))
-                answers.append(json.loads(line))
-                request = request_of(space, question, deadline_ms)
-                entries.append(entry_of(answers[-1], request, job_id, sent=line.encode()))
-        await self.ledger.record(*entries)
-        for answer in answers:
-            self.metrics.asked(answer["model"]["id"], answer)
+        for i, line, answer in given:
+            factual_raw = space.read(payload["rows"][i]["applicant"], pointer="/applicant")
+            question = replace(common, factual_raw=factual_raw, seed=batch_lines.seed(payload, i))
+            request = request_of(space, question, deadline_ms)
+            yield entry_of(answer, request, job_id, key=payload.get("key"), sent=line.encode())
 
     async def _finish(self, job_id: str, kind: str, payload: Json, result: Json) -> Json:
         """The result of a job, once the recourse in it is recorded."""
@@ -285,10 +305,10 @@ class Service:
             asked = result["model"]
             self.metrics.audited(asked["id"], asked["version"], result["broken"])
         elif kind in JOB_KINDS and kind != FUTURES:
-            self.metrics.asked(result["model"]["id"], result)
+            self.budgets.spend(payload.get("key"), self.metrics.asked(result["model"]["id"], result))
         if kind != RECOURSE or payload["request"] is None:
             return result
-        await self.ledger.record(entry_of(result, payload["request"], job_id))
+        await self.ledger.record(entry_of(result, payload["request"], job_id, key=payload.get("key")))
         # A result that was computed again after a crash is not the recorded one: its timings differ.
         return await self.given.recorded(result["id"])
 
@@ -298,7 +318,11 @@ class Service:
             self.rehearsals.ended(payload["model"]["name"], error.sentence)
 
     async def cancel(self, job_id: str) -> Job:
-        """Cancel a job and stop its computation. Idempotent. Raises `UnknownJob`, `JobFinished`, `NotReady`."""
+        """Cancel a job and stop its computation. Idempotent.
+
+        Raises `UnknownJob`, `JobFinished`, `NotReady`, and `InsufficientScope` where an auditor cancels another's.
+        """
+        require_own_or(Scope.RECOURSE, (await self.jobs.get(job_id)).key)
         job = await self.jobs.cancel(job_id)
         if job.kind == FUTURES and job.about is not None:
             self.rehearsals.ended(job.about, CANCELLED)
@@ -321,7 +345,7 @@ class Service:
         return {
             "status": "degraded" if self.quarantine.names() else "ready",
             "models": self.models.active(),
-            "workers": self._lane.warm,
+            "workers": (self._lane if self._answers else self._bounds).warm,
             "warnings": self.quarantine.warnings() + self.models.warnings(),
         }
 
@@ -337,7 +361,7 @@ class Service:
         """The problem of each part; empty where it has none."""
         return {
             "models": self.models.problems(),
-            "lane": "" if self._lane.warm else "no worker has finished loading the models",
+            "lane": "" if self._lane.warm or not self._answers else "no worker has finished loading the models",
             "ledger": await _problems(self.ledger.check()),
             "jobs": await _problems(self.jobs.check()),
         }
@@ -349,21 +373,6 @@ async def _problems(check: Awaitable[None]) -> str:
     except NotReady as error:
         return error.detail
     return ""
-
-
-async def sweep(settings: Settings) -> int:
-    """`Recorder.sweep` without a running service; how many recourses were erased. Raises `NotReady`."""
-    service = Service(settings.model_copy(update={"run_jobs": False}))
-    service.start_jobs()
-    try:
-        async with asyncio.timeout(OPEN_S):
-            while not await service.open():
-                await asyncio.sleep(OPEN_POLL_S)
-        return await service.ledger.sweep()
-    except TimeoutError:
-        raise NotReady("The databases of ledger and jobs cannot be opened.") from None
-    finally:
-        await service.close()
 
 
 def _method(question: Question) -> Json:

@@ -8,14 +8,15 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from app.errors import UnknownKey
+from app.errors import InsufficientScope, UnknownKey
 from app.store.engine import writing
 from app.store.tables import keys
 from app.store.timestamps import timestamp
@@ -34,6 +35,10 @@ class Scope(StrEnum):
     RECOURSE = "recourse"
     MODELS = "models"
     AUDIT = "audit"
+    SCORES = "scores"
+    """Probabilities and scores of records that the caller brings; `MODELS` has them as well."""
+    EVERYONE = "everyone"
+    """What other keys have asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,10 @@ class Key:
     """SHA-256 of the secret."""
     created_at: str
     revoked_at: str | None
+    models: frozenset[str] | None = None
+    """Ids of the models that it may ask; None for all."""
+    model_rows: int | None = None
+    """Records that models may be asked about for it in a day; None for the default of the settings, 0 for no limit."""
     unknown: frozenset[str] = frozenset()
     """Scopes of a newer release; here they permit nothing."""
 
@@ -55,9 +64,63 @@ class Key:
         """Whether this is its secret, in constant time."""
         return hmac.compare_digest(self.digest, _digest(secret))
 
+    def may_ask(self, model_id: str) -> bool:
+        """Whether it may ask a model."""
+        return self.models is None or model_id in self.models
+
+    def may_see(self, owner: str | None, model_id: str | None) -> bool:
+        """Whether it may see what the key `owner` asked a model, None if that was before keys were needed."""
+        mine = owner == self.id or Scope.EVERYONE in self.scopes
+        return mine and (self.models is None or model_id in self.models)
+
 
 NOBODY = Key(id="", name="", scopes=frozenset(), digest="0" * 64, created_at="", revoked_at=None)
 """Compared with an unknown id's secret, so that this takes as long."""
+
+
+class Seen(TypedDict):
+    """Limits of a list; None where there is none."""
+
+    key: str | None
+    """Only what this key asked for."""
+    models: frozenset[str] | None
+    """Only of these models."""
+
+
+asking: ContextVar[Key | None] = ContextVar("asking", default=None)
+"""The key of the request in this context; None where no key is needed, and for what the service does by itself."""
+
+
+def asking_id() -> str | None:
+    """The id of that key."""
+    key = asking.get()
+    return None if key is None else key.id
+
+
+def may_see(owner: str | None, model_id: str | None) -> bool:
+    """As `Key.may_see`, for the key of this context; without one, everything."""
+    key = asking.get()
+    return key is None or key.may_see(owner, model_id)
+
+
+def seen_by(key: Key | None) -> Seen:
+    """What a list for a key is limited to."""
+    if key is None:
+        return Seen(key=None, models=None)
+    return Seen(key=None if Scope.EVERYONE in key.scopes else key.id, models=key.models)
+
+
+def may_read_scores() -> bool:
+    """Whether the key of this context may read scores of records that its caller brings."""
+    key = asking.get()
+    return key is None or not key.scopes.isdisjoint({Scope.SCORES, Scope.MODELS})
+
+
+def require_own_or(scope: Scope, owner: str | None) -> None:
+    """Raise `InsufficientScope` unless the key of this context is the owner or has a scope."""
+    key = asking.get()
+    if key is not None and key.id != owner and scope not in key.scopes:
+        raise InsufficientScope(f"What another key asked for needs a key with the scope {scope}.", scopes=[scope])
 
 
 class Keys:
@@ -66,8 +129,16 @@ class Keys:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def create(self, name: str, scopes: Iterable[Scope], now: datetime) -> str:
-        """Create a key and return it; it cannot be shown again."""
+    def create(
+        self,
+        name: str,
+        scopes: Iterable[Scope],
+        now: datetime,
+        *,
+        models: Iterable[str] = (),
+        model_rows: int | None = None,
+    ) -> str:
+        """Create a key and return it; it cannot be shown again. Without `models` it may ask all of them."""
         key_id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         row = {
             "id": key_id,
@@ -75,6 +146,8 @@ class Keys:
             "scopes": " ".join(sorted(set(scopes))),
             "digest": _digest(secret),
             "created_at": timestamp(now),
+            "models": " ".join(sorted(set(models))) or None,
+            "model_rows": model_rows,
         }
         with writing(self._engine) as connection:
             connection.execute(sa.insert(keys), row)
@@ -84,7 +157,7 @@ class Keys:
         """All keys, oldest first, including revoked ones."""
         with self._engine.connect() as connection:
             rows = connection.execute(sa.select(keys).order_by(keys.c.created_at, keys.c.id)).mappings()
-            return [Key(**{**row, **_scopes(row["scopes"])}) for row in rows]
+            return [Key(**{**row, **_scopes(row["scopes"]), "models": _models(row["models"])}) for row in rows]
 
     def revoke(self, key_id: str, now: datetime) -> None:
         """Revoke a key permanently. Idempotent. Raises `UnknownKey`."""
@@ -105,6 +178,10 @@ def parts(offered: str) -> tuple[str, str]:
 def _scopes(names: str) -> dict[str, frozenset[Any]]:
     found = frozenset(names.split())
     return {"scopes": frozenset(Scope(name) for name in found & {*Scope}), "unknown": found - {*Scope}}
+
+
+def _models(ids: str | None) -> frozenset[str] | None:
+    return None if ids is None else frozenset(ids.split())
 
 
 def _digest(secret: str) -> str:

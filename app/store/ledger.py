@@ -5,9 +5,10 @@ Errors of the database are SQLAlchemy's `DBAPIError`.
 
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from itertools import repeat
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 from app.errors import UnknownRecourse
 from app.store.chain import FIRST, Entry, Kind, PersonalData
 from app.store.engine import overwrite_log, writing
+from app.store.promises import Promises
 from app.store.tables import entries, idempotent_answers, personal_data
 from app.store.timestamps import timestamp
 
@@ -65,6 +67,8 @@ class NewRecord:
     sha256: str
     status: str
     personal_data: PersonalData
+    key: str | None = None
+    """The id of the API key that asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,8 @@ class Record:
     personal_data: PersonalData | None
     """None once erased."""
     erased_at: str | None
+    key: str | None
+    """The id of the API key that asked; None without keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,29 +89,6 @@ class Outline:
 
     entry: Entry
     reference: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """A selection of promises: recourse that was found and is neither expired nor erased."""
-
-    model: str
-    as_of: str
-    """Those that expire after this moment."""
-    since: str | None = None
-    """Those given at this moment or later."""
-    until: str | None = None
-    """Those given before this moment."""
-
-    @classmethod
-    def unexpired(cls, model: str, *, since: datetime | None, until: datetime | None) -> "Promises":
-        """Those of all versions of a model that have not expired now; `since` and `until` have time zones."""
-        return cls(
-            model=model,
-            as_of=timestamp(datetime.now(UTC)),
-            since=None if since is None else timestamp(since),
-            until=None if until is None else timestamp(until),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +147,7 @@ class Ledger:
             connection.execute(sa.delete(personal_data).where(personal_data.c.number.in_(numbers)))
             connection.execute(sa.delete(idempotent_answers).where(idempotent_answers.c.recourse.in_(ids)))
             links = [{"kind": Kind.ERASED, "id": row.id, "at": timestamp(now), "status": why} for row in found]
-            _link(connection, links)
+            _link(connection, links, repeat(None))
         overwrite_log(self._engine)
         return len(found)
 
@@ -179,11 +162,29 @@ class Ledger:
             raise UnknownRecourse
         return _record(row)
 
-    def newest(self, limit: int, *, reference: str | None = None, before: str | None = None) -> list[Outline]:
-        """The newest recourses that are not erased, newest first; those before the id `before`."""
+    def newest(
+        self,
+        limit: int,
+        *,
+        reference: str | None = None,
+        job: str | None = None,
+        before: str | None = None,
+        key: str | None = None,
+        models: Collection[str] | None = None,
+    ) -> list[Outline]:
+        """The newest recourses that are not erased, newest first; those before the id `before`.
+
+        With `job` those that it computed, with `key` those that it asked for, with `models` those that these gave.
+        """
         query = _OUTLINES.where(entries.c.kind == Kind.GIVEN)
+        if key is not None:
+            query = query.where(entries.c.key == key)
+        if models is not None:
+            query = query.where(entries.c.model.in_(models))
         if reference is not None:
             query = query.where(personal_data.c.reference == reference)
+        if job is not None:
+            query = query.where(personal_data.c.job == job)
         if before is not None:
             at = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == before)
             query = query.where(personal_data.c.number < at.scalar_subquery())
@@ -319,7 +320,7 @@ def _insert(connection: sa.Connection, records: Sequence[NewRecord]) -> None:
         }
         for record, salt in zip(records, salts, strict=True)
     ]
-    numbers = _link(connection, links)
+    numbers = _link(connection, links, [record.key for record in records])
     rows = [
         {
             "number": number,
@@ -335,15 +336,15 @@ def _insert(connection: sa.Connection, records: Sequence[NewRecord]) -> None:
         connection.execute(_ADD_PERSONAL_DATA, rows)
 
 
-def _link(connection: sa.Connection, links: Sequence[dict[str, Any]]) -> list[int]:
+def _link(connection: sa.Connection, links: Sequence[dict[str, Any]], keys: Iterable[str | None]) -> list[int]:
     """Add entries to the end of the chain; their numbers. The connection must be the only writer."""
     number, before = connection.execute(_LAST).one_or_none() or (0, FIRST)
     rows = []
-    for link in links:
+    for link, key in zip(links, keys, strict=False):
         number += 1
         entry = Entry(number=number, **link)
         before = entry.hash(before)
-        rows.append({field: getattr(entry, field) for field in Entry.__slots__} | {"hash": before})
+        rows.append({field: getattr(entry, field) for field in Entry.__slots__} | {"hash": before, "key": key})
     if rows:
         connection.execute(_ADD_ENTRIES, rows)
     return [row["number"] for row in rows]
@@ -392,4 +393,4 @@ def _personal_data(row: sa.Row[Any]) -> PersonalData:
 
 def _record(row: sa.Row[Any]) -> Record:
     personal_data = None if row.salt is None else _personal_data(row)
-    return Record(entry=_entry(row), personal_data=personal_data, erased_at=row.erased_at)
+    return Record(entry=_entry(row), personal_data=personal_data, erased_at=row.erased_at, key=row.key)

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from app.errors import LedgerUnavailable
 from app.observability import log, trace
 from app.settings import Settings
+from app.store.budgets import Budgets
 from app.store.engine import database_url, open_engine, overwrite_log
 from app.store.health import fault_of_tail, lack_of_space, reason, try_write
 from app.store.idempotent_answers import IdempotentAnswers
@@ -164,9 +165,10 @@ class Recorder:
     async def sweep(self) -> int:
         """Erase the personal data of expired recourses older than the retention period; returns their number.
 
-        Also deletes expired idempotent answers.
+        Also deletes expired idempotent answers, and what keys have spent long ago.
         """
         await self.run(lambda engine: IdempotentAnswers(engine).sweep(datetime.now(UTC)))
+        await self.run(lambda engine: Budgets(engine).forget(datetime.now(UTC)))
         self._overwrite_soon()
         erased = after = 0
         while True:

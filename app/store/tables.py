@@ -1,4 +1,4 @@
-"""The tables of the ledger, API keys and idempotent answers; `migrations` creates them.
+"""The tables of the ledger, API keys, what they have spent, and idempotent answers; `migrations` creates them.
 
 `entries` is the chain: append-only, and without personal data. Erasing a recourse deletes its row of `personal_data`
 and adds an entry.
@@ -21,9 +21,12 @@ entries = sa.Table(
     sa.Column("sha256", sa.String(64)),
     sa.Column("status", sa.String(20)),
     sa.Column("digest", sa.String(64)),
+    # Which key asked: no personal data, kept beyond an erasure, and not covered by the hash.
+    sa.Column("key", sa.String(16)),
     sa.Column("hash", sa.String(64), nullable=False),
     sa.UniqueConstraint("id", "kind", name="ledger_entries_id_kind"),
     sa.Index("ledger_entries_model", "model", "number"),
+    sa.Index("ledger_entries_key", "key", "number"),
 )
 
 # The SQL table keeps its first name: a rename would break servers of the previous release during an upgrade.
@@ -37,6 +40,7 @@ personal_data = sa.Table(
     sa.Column("request", sa.LargeBinary, nullable=False),
     sa.Column("answer", sa.LargeBinary, nullable=False),
     sa.Index("ledger_particulars_reference", "reference", "number"),
+    sa.Index("ledger_particulars_job", "job", "number"),
 )
 
 keys = sa.Table(
@@ -48,6 +52,16 @@ keys = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("created_at", sa.String(24), nullable=False),
     sa.Column("revoked_at", sa.String(24)),
+    sa.Column("models", sa.Text),
+    sa.Column("model_rows", sa.BigInteger),
+)
+
+spent_rows = sa.Table(
+    "spent_rows",
+    metadata,
+    sa.Column("key", sa.String(16), primary_key=True),
+    sa.Column("day", sa.String(10), primary_key=True),
+    sa.Column("rows", sa.BigInteger, nullable=False),
 )
 
 idempotent_answers = sa.Table(

@@ -9,10 +9,13 @@ APPLICANT: dict[str, Any] = {
 }  # fmt: skip
 """Refused by `loan@1` and by `odd@1`."""
 
+CARRIED = 5e-6
+"""Relative error of a number in an answer, which has six significant digits."""
+
 
 def question(**changes: Any) -> dict[str, Any]:
-    """A valid body for POST /recourse."""
-    return {"model": "loan", "applicant": APPLICANT, **changes}
+    """A valid body for POST /recourse, which asks for all that there is to test."""
+    return {"model": "loan", "applicant": APPLICANT, "detail": "full", **changes}
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

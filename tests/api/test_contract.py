@@ -1,5 +1,6 @@
 """A program that has read openapi.json asks a live server all it allows, and much that it does not."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ from app.settings import Settings
 from app.store.keys import Keys, Scope
 from app.store.migrate import opened
 from tests.conftest import DEMO_STORE, run
+
+EXAMPLES = int(os.environ.get("TEST_CONTRACT_EXAMPLES", "3"))
+"""Requests for each operation and check; a nightly run may try more."""
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 
@@ -31,7 +35,7 @@ def test_every_answer_is_one_that_the_description_allows(server: tuple[str, str]
     command = [
         str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(CONFIGURATION),
         "run", f"{url}/openapi.json", "-H", f"Authorization: Bearer {key}", "--checks", "all",
-        "--phases", "fuzzing", "--max-examples", "3", "--seed", "7", "--no-color",
+        "--phases", "fuzzing", "--max-examples", str(EXAMPLES), "--seed", "7", "--no-color",
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100 * EXAMPLES)
     assert done.returncode == 0, done.stdout[-5000:]

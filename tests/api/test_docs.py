@@ -37,3 +37,13 @@ def test_only_the_pages_own_script_may_run(client: httpx.Client, path: str) -> N
 def test_the_description_is_served(client: httpx.Client) -> None:
     description = client.get("/openapi.json").json()
     assert description["info"]["title"] == "recourse"
+
+
+def test_the_root_leads_everywhere(client: httpx.Client) -> None:
+    page = client.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert page.headers["content-type"].startswith("text/html")
+    places = client.get("/").json()
+    assert places["workbench"] == "/workbench"
+    for address in re.findall('href="([^"]+)"', page.text):
+        assert client.get(address).status_code == 200
+        assert address in places.values()

@@ -49,7 +49,6 @@ def test_who_should_come_again_is_told_when(error: type[RecourseError]) -> None:
 
 def test_addresses_that_do_not_exist(client: httpx.Client) -> None:
     for path in (
-        "/",
         "/nope",
         "/recourse/",
         "/models/",

@@ -47,6 +47,27 @@ def test_a_curve_of_another_method(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "parameter", "values"),
+    [
+        ({}, "radius_unfavourable", [0, 1, 3, 10, 30]),
+        ({"sweep": {"parameter": "margin"}}, "margin", [0, 0.03, 0.09, 0.3, 0.9]),
+        ({"sweep": {"values": [2]}}, "radius_unfavourable", [2]),
+        # Smaller is more robust, and 3.5 times the default is beyond the limit.
+        ({"method": {"name": "probe"}, "sweep": None}, "target_invalidation_rate", [0.35, 0.105, 0.035]),
+    ],
+)
+def test_a_sweep_has_defaults(client: httpx.Client, changes: dict[str, Any], parameter: str, values: list[int]) -> None:
+    answer = client.post("/recourse/frontier", json=question(**changes)).json()
+    assert answer["parameter"] == parameter
+    assert [point["value"] for point in answer["points"]] == values
+
+
+def test_a_method_without_a_knob_asks_for_the_parameter(client: httpx.Client) -> None:
+    refused = client.post("/recourse/frontier", json=question(method={"name": "dice"}))
+    assert set(faults(refused)) == {"/sweep/parameter"}
+
+
+@pytest.mark.parametrize(
     ("sweep", "expected"),
     [
         (
@@ -67,7 +88,7 @@ def test_a_curve_of_another_method(client: httpx.Client) -> None:
             {"/sweep/values": f"must have at most {MOST_POINTS} entries"},
         ),
         ({"parameter": "margin", "values": ["1"]}, {"/sweep/values/0": "must be a number"}),
-        ({"values": [1]}, {"/sweep/parameter": "is missing"}),
+        ({"values": [-1]}, {"/sweep/values/0": "must be at least 0.0"}),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_refused_with_its_places(
@@ -79,8 +100,8 @@ def test_a_sweep_that_makes_no_sense_is_refused_with_its_places(
 def test_the_rest_of_the_body_is_checked_as_that_of_a_question(client: httpx.Client) -> None:
     response = post(client, applicant={**APPLICANT, "age": 3}, method={"name": "probe", "noise_std": {"housing": 1.0}})
     assert response.status_code == 422
-    body = client.post("/recourse/frontier", json=question())
-    assert faults(body) == {"/sweep": "is missing"}
+    body = client.post("/recourse/frontier", json={"applicant": APPLICANT, "sweep": {"values": [-1]}})
+    assert faults(body) == {"/model": "is missing"}
 
 
 def test_noise_of_what_is_no_number_is_refused_with_its_place(client: httpx.Client) -> None:

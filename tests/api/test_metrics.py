@@ -1,4 +1,4 @@
-"""GET /metrics, and the alerts of docs/operations/monitoring.md, which must be about metrics that exist."""
+"""GET /metrics, and the alerts of docs/operations/alerts.yml, which must be about metrics that exist."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,11 @@ from app.metrics import LaneState, Metrics
 from tests.api.asking import APPLICANT, question
 from tests.api.odd_model import DIES
 
-MONITORING = Path(__file__).parents[2] / "docs" / "operations" / "monitoring.md"
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations"
+
+MONITORING = OPERATIONS / "monitoring.md"
+
+ALERTS = OPERATIONS / "alerts.yml"
 
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -96,6 +100,7 @@ def known() -> set[str]:
     metrics.asked("loan", {"diagnostics": {"model_calls": 1, "model_rows": 1}})
     metrics.audited("loan", "1", 0)
     metrics.connection_refused("headers-too-large")
+    metrics.budget("5f0c31a2b9d4", 0.5)
     families = text_string_to_metric_families(metrics.render({("audit", "queued"): 1}, {"jobs": True}).decode())
     return {sample.name for family in families for sample in family.samples}
 
@@ -109,7 +114,7 @@ def test_the_documentation_names_only_metrics_that_exist_and_all_of_ours() -> No
     assert told == {family(name) for name in known() if name.startswith("recourse_") and not name.endswith("_created")}
 
 
-@pytest.mark.parametrize("expression", re.findall(r"^ +expr: (.+)$", MONITORING.read_text(), re.MULTILINE))
+@pytest.mark.parametrize("expression", re.findall(r"^ +expr: (.+)$", ALERTS.read_text(), re.MULTILINE))
 def test_alerts_ask_for_labels_that_exist(expression: str) -> None:
     assert expression.count("(") == expression.count(")")
     for name, labels in re.findall(r"(recourse_[a-z_]+)\{([^}]*)\}", expression):

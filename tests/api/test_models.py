@@ -39,9 +39,7 @@ def test_one_model_is_described(client: httpx.Client) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", ["nobody", "loan@9", "..", "loan@..", "%2e%2e%2fetc", "loan%00", "l%C3%B6an", "x" * 3000]
-)
+@pytest.mark.parametrize("name", ["nobody", "loan@9", "loan@..", "%2e%2e%2fetc", "loan%00", "l%C3%B6an", "x" * 3000])
 def test_unknown_models_are_not_found(client: httpx.Client, name: str) -> None:
     response = client.get(f"/models/{name}")
     assert response.status_code == 404

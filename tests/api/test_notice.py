@@ -8,7 +8,7 @@ import pytest
 
 from app.api.schemas.notice import Notice
 from app.api.schemas.reasons import REASONS_EXAMPLES
-from tests.api.asking import faults, problem, question
+from tests.api.asking import APPLICANT, faults, problem, question
 
 UNKNOWN = "rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
 
@@ -47,7 +47,7 @@ def test_the_form_is_what_the_client_takes(
 
 def test_the_letter_says_what_the_answer_says(client: httpx.Client, address: str) -> None:
     answer = client.get(address.removesuffix("/notice")).json()
-    alone = client.post("/reasons", json=question()).json()
+    alone = client.post("/reasons", json={"model": "loan", "applicant": APPLICANT}).json()
     notice = client.get(address).json()
     Notice.model_validate(notice)
     assert (notice["id"], notice["refused"], notice["found"]) == (answer["id"], True, True)

@@ -6,6 +6,8 @@ from typing import Any
 
 import httpx
 import pytest
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from app.api.errors import PROBLEM_JSON
 from app.api.examples import (
@@ -27,34 +29,34 @@ from tests.conftest import NO_TLS, Running
 CHECKED_IN = Path(__file__).parents[2] / "openapi.json"
 
 OPERATIONS = {
-    ("post", "/recourse"): "recourse",
-    ("post", "/reasons"): "reasons",
-    ("post", "/recourse/batch"): "batch",
-    ("post", "/recourse/frontier"): "frontier",
-    ("post", "/recourse/validity"): "validity",
+    ("post", "/recourse"): "create_recourse",
+    ("post", "/reasons"): "state_reasons",
+    ("post", "/recourse/batch"): "create_batch",
+    ("post", "/recourse/frontier"): "create_frontier",
+    ("post", "/recourse/validity"): "certify_counterfactuals",
     ("get", "/recourse"): "list_recourse",
     ("get", "/recourse/{id}"): "get_recourse",
     ("delete", "/recourse/{id}"): "erase_recourse",
-    ("get", "/recourse/{id}/notice"): "notice",
+    ("get", "/recourse/{id}/notice"): "get_notice",
     ("post", "/recourse/{id}/verify"): "verify_recourse",
-    ("post", "/recourse/correct"): "correct",
+    ("post", "/recourse/correct"): "correct_plan",
     ("get", "/methods"): "list_methods",
     ("get", "/models"): "list_models",
     ("get", "/models/{id}"): "get_model",
     ("get", "/models/{id}/schema"): "get_model_schema",
     ("get", "/models/{id}/calibration"): "get_model_calibration",
-    ("post", "/models/{id}/predict"): "predict",
-    ("post", "/models/{id}/audits"): "audit",
-    ("post", "/models/{id}/futures"): "make_futures",
+    ("post", "/models/{id}/predict"): "predict_decisions",
+    ("post", "/models/{id}/audits"): "create_audit",
+    ("post", "/models/{id}/futures"): "create_futures",
     ("get", "/jobs"): "list_jobs",
     ("get", "/jobs/{id}"): "get_job",
     ("get", "/jobs/{id}/results"): "get_job_results",
     ("get", "/jobs/{id}/events"): "follow_job",
     ("delete", "/jobs/{id}"): "cancel_job",
     ("delete", "/jobs/{id}/results"): "delete_job_results",
-    ("get", "/metrics"): "metrics",
-    ("get", "/health/live"): "live",
-    ("get", "/health/ready"): "ready",
+    ("get", "/metrics"): "get_metrics",
+    ("get", "/health/live"): "get_liveness",
+    ("get", "/health/ready"): "get_readiness",
     ("get", "/problems/{code}"): "get_problem",
 }
 
@@ -67,6 +69,48 @@ def description() -> Any:
 def test_the_checked_in_description_is_the_current_one() -> None:
     """If this fails, run `recourse openapi > openapi.json` and look at the difference: clients rely on it."""
     assert CHECKED_IN.read_text(encoding="utf-8") == render()
+
+
+def test_it_is_valid_openapi(description: Any) -> None:
+    assert description["openapi"].startswith("3.1.")
+    assert [error.message for error in OpenAPIV31SpecValidator(description).iter_errors()] == []
+
+
+def test_every_operation_has_one_tag(description: Any) -> None:
+    assert {len(o["tags"]) for item in description["paths"].values() for o in item.values()} == {1}
+
+
+def test_a_running_service_names_its_own_address(description: Any, demo_client: httpx.Client) -> None:
+    served = demo_client.get("/openapi.json").json()
+    assert served["servers"] == [{"url": "/"}]
+    assert {**served, "servers": description["servers"]} == description
+
+
+def test_every_answer_has_an_example_that_is_as_described(description: Any) -> None:
+    for path, item in description["paths"].items():
+        for operation in item.values():
+            for status in operation["responses"].keys() & {"200", "202"}:
+                content = operation["responses"][status].get("content", {}).get("application/json")
+                if content is not None:
+                    schema = {**content["schema"], "components": description["components"]}
+                    errors = OAS31Validator(schema).iter_errors(content["example"])
+                    assert [error.message for error in errors] == [], f"{path} {status}"
+
+
+def test_examples_of_answers_are_those_of_the_demo(description: Any, demo_client: httpx.Client) -> None:
+    operation = description["paths"]["/recourse"]["post"]
+    answer = demo_client.post("/recourse", json=RECOURSE_EXAMPLES["simple"]["value"]).json()
+    example = operation["responses"]["200"]["content"]["application/json"]["example"]
+    assert answer.keys() == example.keys()
+    assert answer["counterfactuals"][0]["changes"] == example["counterfactuals"][0]["changes"]
+    assert answer["counterfactuals"][0]["validity"].keys() == example["counterfactuals"][0]["validity"].keys()
+
+
+def test_objects_have_no_default(description: Any) -> None:
+    """Of an object, openapi-python-client reads none, and leaves out the operations that have one."""
+    schemas = description["components"]["schemas"].values()
+    defaults = [field.get("default") for schema in schemas for field in schema.get("properties", {}).values()]
+    assert not [default for default in defaults if isinstance(default, dict)]
 
 
 def test_operations_have_stable_names(description: Any) -> None:
@@ -117,7 +161,7 @@ def test_examples_of_batches_work_at_the_first_click(demo_client: httpx.Client, 
         content = value if isinstance(value, str) else json.dumps(value)
         response = demo_client.post("/recourse/batch", content=content, headers={"Content-Type": media_type})
         assert response.status_code == 202
-        assert response.json()["progress"] == {"done": 0, "total": 3}
+        assert response.json()["progress"] == {"done": 0, "total": 3, "refused": None}
         assert demo_client.delete(response.headers["location"]).json()["status"] == "cancelled"
 
 

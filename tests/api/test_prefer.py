@@ -1,8 +1,10 @@
 """The header `Prefer`, as RFC 7240 has it."""
 
+import httpx
 import pytest
 
 from app.api.prefer import LONGEST_WAIT_S, Prefer
+from tests.api.asking import APPLICANT, problem
 
 
 @pytest.mark.parametrize(
@@ -54,3 +56,10 @@ HOSTILE = [
 @pytest.mark.parametrize("header", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_header_takes_no_time(header: str) -> None:
     assert Prefer.parse(header) == Prefer()
+
+
+def test_what_is_always_direct_refuses_to_be_a_job(client: httpx.Client) -> None:
+    body = {"records": [APPLICANT]}
+    refused = client.post("/models/loan/predict", json=body, headers={"Prefer": "respond-async"})
+    assert "always answers directly" in problem(refused, 422, "invalid-request")["detail"]
+    assert client.post("/models/loan/predict", json=body, headers={"Prefer": "wait=5"}).status_code == 200

@@ -6,10 +6,15 @@ import httpx
 import pytest
 
 from app.api.schemas.reasons import REASONS_EXAMPLES, ReasonsAnswer
-from tests.api.asking import APPLICANT, faults, problem, question
+from tests.api.asking import APPLICANT, faults, problem
 from tests.conftest import Running
 
 RICH = {**APPLICANT, "income": 6000.0, "amount": 1000.0, "guarantor": True}
+
+
+def question(**changes: Any) -> dict[str, Any]:
+    """A valid body for POST /reasons."""
+    return {"model": "loan", "applicant": APPLICANT, **changes}
 
 
 def reasons(client: httpx.Client, **changes: Any) -> dict[str, Any]:
@@ -58,16 +63,18 @@ def test_the_same_question_has_the_same_answer(demo: Running) -> None:
 
 
 def test_recourse_states_reasons_on_request(client: httpx.Client) -> None:
-    plain = client.post("/recourse", json=question()).json()
+    plain = client.post("/recourse", json=question(detail="full")).json()
     assert plain["reasons"] is None
-    asked = client.post("/recourse", json=question(reasons=True)).json()
+    asked = client.post("/recourse", json=question(detail="full", reasons=True)).json()
     alone = reasons(client)
     parts = ("status", "against", "reasons", "protected_share", "reason", "detail")
     assert asked["reasons"] == {part: alone[part] for part in parts}
     assert asked["counterfactuals"] == plain["counterfactuals"]
     calls = [one["diagnostics"]["model_calls"] for one in (asked, plain, alone)]
     assert calls[0] == calls[1] + calls[2]
-    one = client.post("/recourse", json=question(reasons={"against": "everyone", "count": 1})).json()["reasons"]
+    one = client.post("/recourse", json=question(detail="full", reasons={"against": "everyone", "count": 1})).json()[
+        "reasons"
+    ]
     assert (one["against"]["kind"], len(one["reasons"])) == ("everyone", 1)
 
 
@@ -86,5 +93,5 @@ def test_faults_are_reported_together(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("asked", ["yes", 1, {"count": 0}])
 def test_reasons_of_recourse_are_a_choice_or_its_parameters(client: httpx.Client, asked: Any) -> None:
-    found = faults(client.post("/recourse", json=question(reasons=asked)))
+    found = faults(client.post("/recourse", json=question(detail="full", reasons=asked)))
     assert all(pointer.startswith("/reasons") for pointer in found)

@@ -58,6 +58,14 @@ def test_a_request_becomes_the_record() -> None:
     assert to_record(Outer, Schema.model_validate({})) == Outer()
 
 
+def test_null_for_an_optional_object_is_its_absence() -> None:
+    assert to_record(Outer, Schema.model_validate({"colours": None, "inner": None})) == Outer()
+    assert {"type": "null"} in Schema.model_json_schema()["properties"]["inner"]["anyOf"]
+    for request in ({"count": None}, {"names": None}, {"inner": {"i": None}}):
+        with pytest.raises(ValidationError):
+            Schema.model_validate(request)
+
+
 def test_limits_and_sentences_are_in_the_schema() -> None:
     described = Schema.model_json_schema()
     assert described["description"] == "Outside."

@@ -16,11 +16,12 @@ from app.futures.plan import choices_of
 from app.futures.rehearse import rehearse
 from app.registry.registry import Registry
 from app.settings import Settings
+from docs.workbench import take
 from tests.browser import Open, Page, ask, text, violations, workbench_of
 from tests.conftest import Running, run
 from tests.registry.loan import make_linear
 
-MOST_BYTES = 70_000
+MOST_BYTES = 100_000
 """Of everything that is loaded before the page can be used, as it is sent."""
 
 MOST_LINES = 400
@@ -54,6 +55,13 @@ def choose(page: Page, model: str) -> None:
     page.wait_for_selector("#example:enabled")
 
 
+def show(page: Page, view: str) -> None:
+    """Go to one of the views, once there is a form."""
+    page.wait_for_selector("#example:enabled", state="attached")
+    page.click(f".tabs >> text={view}")
+    page.wait_for_selector(".tabs [aria-current]")
+
+
 def stub(page: Page, path: str, answer: Callable[[Any], None]) -> None:
     """Answer one address in place of the service."""
     page.route(re.compile(rf"{path}(\?|$)"), answer)
@@ -77,7 +85,7 @@ def test_the_page_may_do_nothing_but_call_the_service(client: httpx.Client) -> N
 
 def loaded(page: str) -> list[str]:
     """The static files of the page, in the order in which it names them."""
-    return re.findall(r'(?:href|src)="workbench/static/([^"]+)"', page)
+    return re.findall(r'<(?:link|script) [^>]*(?:href|src)="workbench/static/([^"]+)"', page)
 
 
 def test_the_page_is_small(client: httpx.Client) -> None:
@@ -213,6 +221,22 @@ def test_the_page_works_below_a_path(browser: Any, demo: Running) -> None:
         assert "instead of 97%" in text(page, ".changes")
 
 
+@pytest.mark.slow
+def test_the_page_waits_for_a_service_that_starts(workbench: Open) -> None:
+    refusals = [{"title": "Not ready", "detail": "The service is starting.", "status": 503, "code": "not-ready"}]
+
+    def answer(route: Any) -> None:
+        if refusals:
+            route.fulfill(status=503, content_type="application/problem+json", json=refusals.pop())
+        else:
+            route.continue_()
+
+    page = workbench(prepare=lambda page: stub(page, "/models", answer))
+    page.get_by_text("The service is starting. The page goes on by itself.").wait_for()
+    page.wait_for_selector("#example:enabled")
+    assert text(page, "#verdict") == "Fill in the applicant, or start with an example."
+
+
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
@@ -289,6 +313,7 @@ def test_a_plan_stands_side_by_side(workbench: Open) -> None:
     ask(page)
     assert text(page, "#answer-body h3") == "3 ways to a yes"
     assert page.locator(".card").count() == 3
+    page.click("#together summary")
     assert re.search(
         r"Worst-case bound under shift for all 3 at once \(estimated from future models\): 0\.\d\d",
         text(page, "#together"),
@@ -336,6 +361,7 @@ def test_the_default_request_asks_for_future_validity(desk: Open) -> None:
     page.click(".specialists summary")
     source = "None of these models took part in the search; it required a yes from 90 in 100 other retrained models."
     assert source in text(page, ".specialists")
+    page.click("#about-panel summary")
     assert "40 retrained models: 20 guide the search for an answer, and 20 others measure" in text(page, "#futures")
 
 
@@ -347,6 +373,7 @@ def test_stand_ins_are_named_as_such(desk: Open, lender: Running) -> None:
     ask(page)
     which = f"stand-in models, which agree with this model on {round(100 * agreement)}% of records, say yes"
     assert which in text(page, ".certificate")
+    page.click("#about-panel summary")
     assert f"They agree with this model on {round(100 * agreement)}% of records" in text(page, "#futures")
     assert "at least 90 in 100 stand-in models" in text(page, "#slider-hint")
 
@@ -361,6 +388,7 @@ def test_without_future_models_nothing_is_claimed_about_retraining(desk: Open) -
         page.click("#ask")
     page.wait_for_selector("#answer-body h3")
     assert "robustness" not in json.loads(answered.value.request.post_data)
+    page.click("#about-panel summary")
     shown = text(page, "main").replace("Not a measured share of retrained models.", "")
     assert not re.search("retrain|trains its model", shown)
     assert "answers say nothing about the lender’s next model" in shown
@@ -377,7 +405,7 @@ def test_a_corrected_share_is_told(desk: Open, lender: Running) -> None:
 
     page = desk(prepare=lambda page: stub(page, "/recourse", answer))
     ask(page)
-    lower = "Earlier versions kept fewer promises than their answers told, so count on 81 in 100."
+    lower = "Earlier versions kept fewer promises than their answers gave, so count on 81 in 100."
     assert lower in text(page, ".certificate")
     assert "certainty" not in text(page, ".certificate"), "the larger number is not promised as well"
 
@@ -390,7 +418,7 @@ def test_the_slider_asks_for_a_share_of_future_models(desk: Open) -> None:
     with page.expect_response("**/recourse") as answered:
         page.keyboard.press("ArrowRight")
     assert json.loads(answered.value.request.post_data)["robustness"] == {"future_validity": 0.95}
-    assert text(page, "#slider-hint").startswith("The search requires a yes from at least 95 in 100 retrained models.")
+    assert text(page, "#slider-hint").startswith("A yes now, and from at least 95 in 100 retrained models like it.")
 
 
 @pytest.mark.slow
@@ -443,10 +471,11 @@ def test_the_curve_asks_for_shares_of_future_models(desk: Open) -> None:
     assert "robustness" not in asked
     found = [point for point in answered.value.json()["points"] if point["counterfactual"]]
     assert page.locator("#curve circle").count() == page.locator("#curve .interval").count() == len(found)
-    assert text(page, "#chosen h3").startswith("Step 5:")
+    assert text(page, "#chosen h3").startswith("At 90 in 100:")
     future = found[0]["counterfactual"]["validity"]["future"]
     assert f"{round(20 * future['probability'])} of 20" in text(page, "#curve tbody tr >> nth=0")
     # A knob of the method has its own curve, measured by the same future models.
+    page.click("#frontier .specialists summary")
     page.select_option("#knob", "radius_unfavourable")
     page.click("#draw")
     page.get_by_text("Step (radius unfavourable)").wait_for()
@@ -494,6 +523,7 @@ def test_future_models_are_trained_from_the_page(desk: Open, lender: Running) ->
     with page.expect_request("**/jobs/job_1/events"):
         choose(page, "plain")
     page.get_by_text("Working: 3 of 120 done.").wait_for()
+    page.click("#about-panel summary")
     assert text(page, "#futures").startswith("Future models are being trained.")
     assert page.get_attribute("#futures-job a", "href") == "jobs/job_1"
     trained(waiting[0])
@@ -501,7 +531,7 @@ def test_future_models_are_trained_from_the_page(desk: Open, lender: Running) ->
     assert "Dropped as no better than chance: 2." in text(page, "#futures")
     assert "They learned this model’s decisions, not true outcomes" in text(page, "#futures")
     assert page.locator("#futures-job > *").count() == 0
-    assert text(page, "#slider-hint").startswith("The search requires a yes from at least 90 in 100 retrained models.")
+    assert text(page, "#slider-hint").startswith("A yes now, and from at least 90 in 100 retrained models like it.")
 
 
 @pytest.mark.slow
@@ -516,6 +546,7 @@ def test_it_is_told_why_training_failed(desk: Open, lender: Running) -> None:
 
     page = desk(prepare=prepare)
     choose(page, "plain")
+    page.click("#about-panel summary")
     page.get_by_text("Training future models failed: Of 60 future models 40 are no better than chance.").wait_for()
     page.click("#train")
     page.get_by_text("The manifest of plain@1 wants none.").wait_for()
@@ -534,12 +565,13 @@ def test_a_point_of_the_frontier_shows_its_changes(workbench: Open) -> None:
     rows = page.locator("#curve tbody tr")
     assert page.locator("#curve circle").count() == rows.count() == 8
     page.click("#point-0")
-    assert text(page, "#chosen h3").startswith("Step 1:")
+    assert text(page, "#chosen h3").startswith("At 50 in 100:")
     assert page.get_attribute("#point-0", "aria-pressed") == "true"
     assert page.evaluate("() => document.activeElement.id") == "point-0"
     cheap = text(page, "#chosen .changes")
     page.locator("#curve circle").last.click()
     assert text(page, "#chosen .changes") != cheap
+    page.click("#frontier .specialists summary")
     page.select_option("#against", "noise")
     assert page.locator("#curve circle").count() == 8
 
@@ -577,13 +609,99 @@ def test_bounds_that_come_late_stay_with_their_answer(workbench: Open, demo: Run
         ask(page)
     page.fill("#count", "2")
     page.click("#ask")
-    page.get_by_text("bound under shift for all 2 at once").wait_for()
+    page.get_by_text("bound under shift for all 2 at once").wait_for(state="attached")
+    page.click("#together summary")
     ended = f"event: succeeded\nid: 1\ndata: {json.dumps(job | {'status': 'succeeded'})}\n\n"
     with page.expect_response("**/jobs/job_1/results"):
         waiting[0].fulfill(content_type="text/event-stream", body=ended)
     page.evaluate("() => new Promise((done) => setTimeout(done))")
     assert "bound under shift for all 2 at once" in text(page, "#together")
     assert "0.11" not in text(page, "#together")
+
+
+# --- pictures, reasons and the letter --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_pictures_of_the_readme_can_be_taken_again(workbench: Open, tmp_path: Path) -> None:
+    taken = take(workbench, tmp_path)
+    kept = Path(__file__).parents[2] / "docs"
+    assert sorted(taken) == sorted(path.name for path in kept.glob("workbench*.png"))
+    shown = (kept.parent / "README.md").read_text(encoding="utf-8")
+    for name in taken:
+        assert f"](docs/{name})" in shown
+        width = [(folder / name).read_bytes()[16:20] for folder in (kept, tmp_path)]
+        assert width[0] == width[1], f"{name} is no longer what the page looks like: make screenshots"
+
+
+@pytest.mark.slow
+def test_reasons_stand_beside_the_ways_and_the_letter_says_the_same(workbench: Open) -> None:
+    page = workbench()
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    with page.expect_response("**/recourse") as answered:
+        page.click("#ask")
+    page.wait_for_selector("#answer-body h3")
+    reasons = answered.value.json()["reasons"]
+    assert len(reasons["reasons"]) > 0
+    shown = [" ".join(item.inner_text().split()) for item in page.locator(".reasons li").all()]
+    for item, reason in zip(shown, reasons["reasons"], strict=True):
+        assert item.startswith(reason["text"])
+        assert item.endswith(f"{round(100 * reason['share'])} in 100")
+    assert reasons["against"]["text"] in text(page, ".reasons")
+    page.click("#store button")
+    page.wait_for_selector(".letter")
+    page.select_option(".letter select", "de")
+    with page.context.expect_page() as opened:
+        page.click(".letter button")
+    letter = opened.value
+    letter.wait_for_load_state()
+    assert letter.get_attribute("html", "lang") == "de"
+    assert len(letter.locator("li").all()) >= len(shown)
+    letter.close()
+    # A page of its own could not send a key.
+    page.evaluate("() => sessionStorage.setItem('recourse-api-key', 'rk_any')")
+    page.select_option(".letter select", "en")
+    page.click(".letter button")
+    page.wait_for_selector("#letter[open]")
+    for reason in reasons["reasons"]:
+        assert reason["text"] in text(page, "#letter-text")
+    page.click("#letter-close")
+    assert not page.is_visible("#letter-text")
+
+
+# --- many applicants -------------------------------------------------------------------------------------------------
+
+
+def give(page: Page, content: str) -> str:
+    """Give the page a file, and read what it says about it."""
+    page.set_input_files("#file", {"name": "people.csv", "mimeType": "text/csv", "buffer": content.encode()})
+    page.wait_for_function("() => document.querySelector('#file-read').childElementCount > 0")
+    return text(page, "#file-read")
+
+
+@pytest.mark.slow
+def test_what_is_wrong_with_a_file_is_said_before_it_is_sent(workbench: Open, demo: Running) -> None:
+    page = workbench(bypass_csp=True, reduced_motion="reduce")
+    show(page, "Many applicants")
+    sample = httpx.get(f"{demo.url}/models/consumer-loan/schema").json()["sample"]
+    header = ";".join(["Case", *sample, "note"])
+    cells = {name: {True: "Yes", False: "no"}.get(value, str(value)) for name, value in sample.items()}
+    line = lambda case, **other: ";".join([case, *(cells | other).values(), '"with ""quotes"";"'])  # noqa: E731
+    assert "The file is empty." in give(page, "")
+    assert "The first line lacks these columns: age" in give(page, header.replace(";age", ";old") + "\n" + line("a"))
+    assert "no applicants below them" in give(page, header)
+    assert "Line 2 has a quotation mark" in give(page, header + '\n"a"b;')
+    good = give(page, "\n".join([header, line("a"), line("b"), ""]))
+    assert good.startswith("people.csv: 2 applicants. Every value fits the model. Not used: note.")
+    wrong = {"age": "255", "amount": "much", "housing": "a tent", "term": ""}
+    said = give(page, "\r\n".join([header, *(line(name, **{name: value}) for name, value in wrong.items())]))
+    assert "4 lines have values that the model does not take." in said
+    assert "Line 2: Age must be at most 80 years." in said
+    assert "Line 3: Loan amount is “much”, and must be a number." in said
+    assert "Line 4: Housing is “a tent”, and must be one of: rented, with family, mortgaged, owned." in said
+    assert "Line 5: Repayment term needs a value." in said
+    assert violations(page) == []
 
 
 # --- the ledger ------------------------------------------------------------------------------------------------------
@@ -632,11 +750,10 @@ def with_calibration(found: Any) -> Callable[[Page], None]:
 @pytest.mark.slow
 def test_what_was_told_is_held_against_what_was_kept(desk: Open) -> None:
     page = desk(prepare=with_calibration(CALIBRATION))
-    page.wait_for_selector("#example:enabled")
-    page.click("#ledger summary")
+    show(page, "Promises")
     page.wait_for_selector("#reliability svg")
     assert text(page, "#reliability p").startswith(
-        "Of 200 promises, the next version of the model kept 90 in 100; the answers had told 93 in 100. "
+        "Of 200 promises, the next version of the model kept 90 in 100; the answers had promised 93 in 100. "
         "Without a next version so far: 3 promises."
     )
     rows = [" ".join(row.inner_text().split()) for row in page.query_selector_all("#reliability tbody tr")]
@@ -651,10 +768,9 @@ def test_what_was_told_is_held_against_what_was_kept(desk: Open) -> None:
 @pytest.mark.slow
 def test_without_promises_there_is_no_calibration(desk: Open) -> None:
     page = desk(prepare=with_calibration({**CALIBRATION, "bins": [], "methods": [], "promises": 0}))
-    page.wait_for_selector("#example:enabled")
-    with page.expect_response("**/calibration"):
-        page.click("#ledger summary")
-    assert not page.is_visible("#calibration")
+    show(page, "Promises")
+    page.get_by_text("Nothing to compare yet").wait_for()
+    assert not page.is_visible("#calibrated")
 
 
 # --- jobs ------------------------------------------------------------------------------------------------------------
@@ -718,10 +834,9 @@ def test_axe_finds_nothing(workbench: Open, scheme: str) -> None:
 
 
 @pytest.mark.slow
-def test_axe_finds_nothing_in_the_calibration(desk: Open) -> None:
+def test_axe_finds_nothing_in_the_promises(desk: Open) -> None:
     page = desk(prepare=with_calibration(CALIBRATION), bypass_csp=True, reduced_motion="reduce")
-    page.wait_for_selector("#example:enabled")
-    page.click("#ledger summary")
+    show(page, "Promises")
     page.wait_for_selector("#reliability svg")
     assert violations(page) == []
 
@@ -736,6 +851,8 @@ def test_nothing_is_wider_than_a_phone(desk: Open, width: int) -> None:
     ask(page)
     page.click("#draw")
     page.wait_for_selector("#curve svg")
-    page.click("#ledger summary")
-    page.wait_for_selector("#reliability svg")
     assert page.evaluate("() => document.documentElement.scrollWidth") == width
+    for view, sign in [("Many applicants", "#columns dt"), ("Promises", "#reliability svg")]:
+        show(page, view)
+        page.wait_for_selector(sign, state="attached")
+        assert page.evaluate("() => document.documentElement.scrollWidth") == width

@@ -24,7 +24,8 @@ from app.jobs.ids import new_id
 from app.recourse.models.black_box import BlackBox
 from app.registry.registry import Registry
 from app.store.engine import open_engine
-from app.store.ledger import FILE, Ledger, NewRecord, Promises, Record
+from app.store.ledger import FILE, Ledger, NewRecord, Record
+from app.store.promises import Promises
 from app.store.timestamps import timestamp
 from tests.api.asking import APPLICANT, faults, problem, question
 from tests.compute.test_tasks import FRAME

@@ -13,7 +13,7 @@ import pytest
 
 from app.jobs.batch.chunks import CHUNK, LAST
 from app.jobs.batch.lines import SEEDS
-from tests.api.asking import APPLICANT, problem
+from tests.api.asking import APPLICANT, faults, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import until
 from tests.jobs.conftest import Start, on_sqlite
@@ -43,7 +43,7 @@ def many(chunks: int) -> list[dict[str, Any]]:
 
 def submit(server: Server, applicants: list[Any], **common: Any) -> str:
     """The address of a new batch."""
-    response = server.client.post(PATH, json={"model": "loan", **common, "applicants": applicants})
+    response = server.client.post(PATH, json={"model": "loan", "detail": "full", **common, "applicants": applicants})
     assert response.status_code == 202, response.text
     assert response.headers["location"] == f"/jobs/{response.json()['id']}"
     return response.headers["location"]
@@ -70,7 +70,7 @@ def same(line: dict[str, Any]) -> str:
 
 def directly(server: Server, row: dict[str, Any], **common: Any) -> str:
     """What the single request says."""
-    response = server.client.post("/recourse", json={"model": "loan", **common, **row})
+    response = server.client.post("/recourse", json={"model": "loan", "detail": "full", **common, **row})
     answer = response.json()
     return same(answer if response.is_success else {**answer, "reference": row.get("reference")})
 
@@ -164,7 +164,7 @@ def test_a_bad_row_is_a_problem_in_its_place(server: Server) -> None:
 
 def test_lines_in_are_the_same_as_json_in(server: Server) -> None:
     applicants = rows(3)
-    body = "\n".join(json.dumps(line) for line in [{"model": "loan", "seed": 2}, *applicants])
+    body = "\n".join(json.dumps(line) for line in [{"model": "loan", "seed": 2, "detail": "full"}, *applicants])
     body = body + '\n{"reference": "torn", "appl\n\n' + json.dumps(applicants[0]) + "\n"
     response = server.client.post(PATH, content=body, headers={"Content-Type": "application/x-ndjson"})
     assert response.status_code == 202, response.text
@@ -173,6 +173,65 @@ def test_lines_in_are_the_same_as_json_in(server: Server) -> None:
     assert [same(line) for line in found[:3]] == [same(line) for line in whole]
     assert (found[3]["code"], found[3]["status"]) == ("malformed-json", 400)
     assert (found[4]["reference"], found[4]["seed"]) == ("case-0", 2 + 4)
+
+
+TABLE = {"Content-Type": "text/csv"}
+
+
+def table(applicants: list[dict[str, Any]]) -> str:
+    """A table with a column more than the model needs, as Excel writes it."""
+    headings = [*APPLICANT, "reference", "branch"]
+    cells = [[*row["applicant"].values(), row["reference"], "north"] for row in applicants]
+    return "\ufeff" + "".join(",".join(map(str, line)) + "\r\n" for line in [headings, *cells])
+
+
+def test_a_table_in_is_the_same_as_json_in(server: Server) -> None:
+    applicants = [*rows(2), {"reference": "odd", "applicant": {**APPLICANT, "age": "old"}}]
+    path = f"{PATH}?model=loan&seed=2&method=probe&count=1"
+    response = server.client.post(path, content=table(applicants), headers=TABLE)
+    assert response.status_code == 202, response.text
+    *found, refused = lines(server, response.headers["location"])
+    whole = lines(server, submit(server, applicants, seed=2, method={"name": "probe"}, detail="short"))
+    assert [same(line) for line in found] == [same(line) for line in whole[:2]]
+    assert (refused["reference"], refused["errors"]) == ("odd", whole[2]["errors"])
+
+
+def test_a_batch_without_any_answer_has_failed_with_a_problem_for_each_row(server: Server) -> None:
+    address = submit(server, [{"applicant": {}}, {"applicant": {**APPLICANT, "age": "old"}}])
+    job = server.ended(address, within_s=PATIENCE_S)
+    assert (job["status"], job["error"]["code"]) == ("failed", "no-row-answered")
+    assert job["progress"] == {"done": 2, "total": 2, "refused": 2}
+    results = server.client.get(job["result"])
+    assert [json.loads(line)["code"] for line in results.text.splitlines()] == ["invalid-record"] * 2
+
+
+def test_a_batch_counts_the_rows_without_an_answer(server: Server) -> None:
+    address = submit(server, [*rows(2), {"applicant": {}}])
+    assert len(lines(server, address)) == 3
+    assert server.job(address)["progress"] == {"done": 3, "total": 3, "refused": 1}
+
+
+def test_what_is_no_table_of_the_model_is_refused_at_once(server: Server) -> None:
+    def post(content: str | bytes, query: str = "model=loan", **headers: str) -> Any:
+        return server.client.post(f"{PATH}?{query}", content=content, headers={**TABLE, **headers})
+
+    whole = table(rows(1))
+    assert (
+        "lacks these columns, which the model needs: age"
+        in problem(post(whole.replace("age,", "years,")), 422, "invalid-request")["detail"]
+    )
+    assert "twice: age" in problem(post(whole.replace("branch", "age")), 422, "invalid-request")["detail"]
+    problem(post(whole.split("\r\n")[0]), 422, "invalid-request")
+    problem(post(""), 422, "invalid-request")
+    problem(post(whole.encode("utf-16")), 422, "invalid-request")
+    problem(post(whole + '"'), 422, "invalid-request")
+    assert faults(post(whole, query="seed=-1")) == {"/model": "is missing", "/seed": "must be at least 0"}
+    problem(post(whole, query="model=unknown"), 404, "unknown-model")
+    in_json = server.client.post(f"{PATH}?model=loan", json={"model": "loan", "applicants": rows(1)})
+    assert "text/csv" in problem(in_json, 422, "invalid-request")["detail"]
+    key = {"Idempotency-Key": "a-table"}
+    assert post(whole, **key).headers["location"] == post(whole, **key).headers["location"]
+    problem(post(whole, query="model=loan&seed=1", **key), 422, "idempotency-key-reused")
 
 
 def test_rows_that_kill_or_stop_the_model_are_alone_in_their_trouble(odd_server: Server) -> None:
@@ -244,7 +303,7 @@ def each_exactly_once(server: Server, address: str, applicants: list[dict[str, A
     assert len({line["id"] for line in found}) == len(applicants)
     assert [line["seed"] for line in found] == list(range(len(applicants)))
     assert all(line["status"] in ("found", "already_favourable") for line in found)
-    assert server.job(address)["progress"] == {"done": len(applicants), "total": len(applicants)}
+    assert server.job(address)["progress"] == {"done": len(applicants), "total": len(applicants), "refused": 0}
     for line in found[:: len(found) // 7]:
         assert server.client.get(f"/recourse/{line['id']}").json() == line
 

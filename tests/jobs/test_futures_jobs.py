@@ -49,7 +49,7 @@ def test_future_models_on_request(labelled: Server) -> None:
     assert accepted.status_code == 202, accepted.text
     job = labelled.ended(accepted.headers["location"])
     assert (job["kind"], job["status"]) == ("futures", "succeeded"), job
-    assert job["progress"] == {"done": 7, "total": 7}
+    assert job["progress"] == {"done": 7, "total": 7, "refused": None}
     result = labelled.client.get(job["result"]).json()
     FuturesAnswer.model_validate(result, strict=False)
     assert result["model"]["version"] == "1"

@@ -15,7 +15,7 @@ from app.jobs.job import JOB_ID, STARTED, STATUSES, Job, JobStatus
 def job(**changes: Any) -> Job:
     record = {
         "workflow_id": new_id("job"), "status": "PENDING", "attributes": {"kind": "recourse"}, "created_at": 1000,
-        "dequeued_at": None, "completed_at": None, "error": None,
+        "dequeued_at": None, "completed_at": None, "error": None, "output": None,
     }  # fmt: skip
     return Job.of(SimpleNamespace(**(record | changes)))  # type: ignore[arg-type]
 

@@ -1,5 +1,7 @@
 """The workbench in a real browser before a service with jobs, a ledger and keys."""
 
+import csv
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ import pytest
 
 from app.registry.registry import Registry
 from tests.api.odd_model import BROODS
-from tests.browser import Open, ask, text, workbench_of
+from tests.browser import Open, ask, text, violations, workbench_of
 from tests.forks import forks
 from tests.jobs.conftest import Start, StartWorker, starting
 from tests.jobs.serving import Server
@@ -55,6 +57,43 @@ def test_work_under_way_is_cancelled_at_a_click(workbench: Open, odd_server: Ser
     page.wait_for_selector(".specialists")
 
 
+def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Open, odd_server: Server) -> None:
+    page = workbench(bypass_csp=True, reduced_motion="reduce")
+    choose(page, "loan")
+    schema = odd_server.client.get("/models/loan/schema").json()
+    people = [{**schema["sample"]}, {**schema["sample"]}]
+    names = list(people[0])
+    lines = [",".join(["reference", *names])]
+    lines += [",".join([f"case-{i}", *(str(one[name]) for name in names)]) for i, one in enumerate(people)]
+    lines.append(lines[-1].replace("case-1", "=wrong").replace(str(people[0]["age"]), "none", 1))
+    page.click(".tabs >> text=Many applicants")
+    file = {"name": "people.csv", "mimeType": "text/csv", "buffer": "\n".join(lines).encode()}
+    page.set_input_files("#file", file)
+    page.get_by_role("button", name="Answer 3 applicants").click()
+    page.wait_for_selector("#batch-results table")
+    assert text(page, "#batch-results p") == "3 applicants: 2 with a way to a yes, 1 not answered."
+    assert violations(page) == []
+    rows = [" ".join(row.inner_text().split()) for row in page.locator("#batch-results tbody tr").all()]
+    assert rows[0].startswith("case-0 no, ")
+    label = next(feature["label"] for feature in schema["features"] if feature["name"] == "age")
+    assert rows[2] == f"=wrong {label} must be a whole number."
+    (job, *_) = odd_server.client.get("/jobs").json()["jobs"]
+    answers = [json.loads(line) for line in odd_server.client.get(f"{job['result']}").text.splitlines()]
+    with page.expect_download() as taken:
+        page.get_by_role("button", name="Take the results as CSV").click()
+    assert taken.value.suggested_filename == "people-ways.csv"
+    table = list(csv.DictReader(taken.value.path().read_text(encoding="utf-8").splitlines()))
+    ways = [way for answer in answers[:2] for way in answer["counterfactuals"]]
+    assert [line["changes"] for line in table[:-1]] == [" ".join(one["text"] for one in way["changes"]) for way in ways]
+    assert [float(line["cost"]) for line in table[:-1]] == [way["cost"]["total"] for way in ways]
+    assert (table[-1]["reference"], table[-1]["result"]) == ("'=wrong", "problem"), "no spreadsheet computes it"
+    # Later, the same results are found among the work that has ended.
+    page.reload()
+    page.click("#jobs button >> nth=0")
+    page.wait_for_selector("#batch-results table")
+    assert text(page, "#batch-results p") == "3 applicants: 2 with a way to a yes, 1 not answered."
+
+
 def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, start: Start, tmp_path: Path) -> None:
     registry = Registry(tmp_path / "versions")
     registry.register(make_linear(tmp_path / "1").write())
@@ -68,14 +107,15 @@ def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, 
         assert server.client.get("/recourse").json()["recourse"] == [], "what is only tried out is not kept"
         page.fill("#store-as", "case-1")
         page.click("#store button")
-        page.get_by_text("You can find it below").wait_for()
+        page.get_by_text("You can find it under").wait_for()
+        page.click(".note a[href='#promises']")
         (kept,) = server.client.get("/recourse", params={"reference": "case-1"}).json()["recourse"]
         page.fill("#reference", "case-2")
         page.click("#find button")
         page.get_by_text("No stored answer has this reference.").wait_for()
         page.fill("#reference", "case-1")
         page.click("#find button")
-        page.get_by_text(kept["id"]).first.wait_for()
+        page.locator("#found").get_by_text(kept["id"]).wait_for()
         for version, said in [("loan@2", "Broken."), ("loan@3", "Kept.")]:
             page.select_option(f"[aria-label='Version to verify {kept['id']} against']", version)
             page.click("text=Does it still say yes?")
@@ -113,6 +153,7 @@ def test_future_models_are_trained_at_a_click(browser: Any, start: Start, tmp_pa
         ask(page)
         assert "If the lender trains its model again" not in text(page, "#answer")
         # The answer is asked again, now of the future models too.
+        page.click("#about-panel summary")
         page.click("#train")
         page.get_by_text("20 retrained models").wait_for()
         page.get_by_text("If the lender trains its model again").first.wait_for()
@@ -143,9 +184,11 @@ def test_a_key_is_asked_for_once_and_kept_in_the_session_only(browser: Any, star
         page.wait_for_selector(".specialists")
         assert page.evaluate("() => Object.values(sessionStorage)") == [secret]
         assert page.evaluate("() => localStorage.length + document.cookie.length") == 0
-        page.click("#ledger summary")
+        page.click(".tabs >> text=Promises")
         page.click("#audit button")
         page.wait_for_selector("#audited .bad")
+        page.click(".tabs >> text=One applicant")
+        page.click("#about-panel summary")
         page.click("#train")
         page.wait_for_selector("#futures-job .bad")
         assert page.locator("#train").count() == 0, "this key cannot train future models"

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from app.errors import UnknownRecourse
 from app.store.chain import FIRST
 from app.store.engine import open_engine, overwrite_log, writing
-from app.store.ledger import Broken, Ledger, Promises
+from app.store.ledger import Broken, Ledger
 from app.store.migrate import VERSIONS, upgrade
+from app.store.promises import Promises
 from app.store.tables import entries, metadata, personal_data
 from tests.conftest import until
 from tests.forks import forks
@@ -342,8 +343,8 @@ def test_the_migrations_make_the_tables_of_the_code(url: str) -> None:
     from alembic.runtime.migration import MigrationContext
 
     engine = open_engine(url)
-    assert upgrade(engine) == (None, "0002")
-    assert upgrade(engine) == ("0002", "0002")
+    assert upgrade(engine) == (None, "0003")
+    assert upgrade(engine) == ("0003", "0003")
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSIONS, "compare_type": True})
         assert compare_metadata(context, metadata) == []

@@ -1,27 +1,28 @@
-"""POST /recourse/batch: many applicants, in JSON or in lines of it, always a job."""
+"""POST /recourse/batch: many applicants, in JSON, in lines of it or in a table, always a job."""
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import IO, TypeAlias
+from typing import IO, Annotated, Any, TypeAlias
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse
 
 from app import errors
 from app.api.deps import ServiceDep
 from app.api.error_docs import BODY, refusals
-from app.api.examples import BATCH_EXAMPLES, BATCH_LINES
+from app.api.examples import BATCH_EXAMPLES, BATCH_LINES, BATCH_TABLE
 from app.api.job_responses import accepted
 from app.api.json_body import read_json, validated
-from app.api.media_type import JSON, NDJSON, media_type, require_plain
+from app.api.media_type import CSV, JSON, NDJSON, media_type, require_plain
 from app.api.schemas.batch import BatchCommon, BatchRequest, line_to_row, to_row
 from app.api.schemas.jobs import JobAnswer
 from app.api.schemas.recourse import question_of, terms_of
 from app.api.spool import spooled
 from app.api.strict_route import guarded
+from app.api.table_rows import CsvTable
 from app.compute.messages import Question
 from app.errors import BodyTooLarge, InvalidRequest
-from app.service import Rows, Terms
+from app.service import Rows, Service, Terms
 from app.store.keys import Scope
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
@@ -31,18 +32,20 @@ PATH = "/recourse/batch"
 LARGEST_WHOLE = 5_000_000
 """Bytes of a batch that is one JSON text, which is read as a whole; lines are read one by one."""
 
+OF_TABLES = "Of a body in `text/csv`:"
+
 Batch: TypeAlias = tuple[Question, Terms, Rows]
 """What the applicants have in common, and the applicants."""
 
 
 def limits(max_bytes: int) -> dict[tuple[str, str], int]:
     """The largest body of each media type."""
-    return {(PATH, NDJSON): max_bytes, (PATH, JSON): min(max_bytes, LARGEST_WHOLE)}
+    return {(PATH, NDJSON): max_bytes, (PATH, CSV): max_bytes, (PATH, JSON): min(max_bytes, LARGEST_WHOLE)}
 
 
 @router.post(
     PATH,
-    name="batch",
+    name="create_batch",
     summary="Find recourse for many applicants",
     status_code=202,
     response_model=JobAnswer,
@@ -57,6 +60,8 @@ def limits(max_bytes: int) -> dict[tuple[str, str], int]:
             errors.ConstraintClash,
             errors.UnknownModel,
             errors.ModelUnusable,
+            errors.ModelQuarantined,
+            errors.DailyBudgetSpent,
             errors.NotReady,
             errors.LedgerUnavailable,
         ),
@@ -67,15 +72,26 @@ def limits(max_bytes: int) -> dict[tuple[str, str], int]:
             "content": {
                 JSON: {"schema": {"$ref": "#/components/schemas/BatchRequest"}, "examples": BATCH_EXAMPLES},
                 NDJSON: {"schema": {"type": "string"}, "examples": BATCH_LINES},
+                CSV: {"schema": {"type": "string"}, "examples": BATCH_TABLE},
             },
         }
     },
 )
-async def batch(request: Request, service: ServiceDep) -> JSONResponse:
+async def batch(
+    request: Request,
+    service: ServiceDep,
+    model: Annotated[str | None, Query(description=f"{OF_TABLES} `model` of a JSON body.")] = None,
+    method: Annotated[str | None, Query(description=f"{OF_TABLES} the name of the method.")] = None,
+    future_validity: Annotated[float | None, Query(description=f"{OF_TABLES} as in `robustness`.")] = None,
+    count: Annotated[int | None, Query(description=f"{OF_TABLES} `count` of a JSON body.")] = None,
+    seed: Annotated[int | None, Query(description=f"{OF_TABLES} `seed` of a JSON body.")] = None,
+    store: Annotated[bool | None, Query(description=f"{OF_TABLES} `store` of a JSON body.")] = None,
+) -> JSONResponse:
     """Always a job: it survives the connection and restarts of the server, and can be cancelled.
 
     As `application/x-ndjson` the first line is what the applicants have in common, each further line (at most 1 MB) one
-    applicant. As `application/json` a batch has at most 5 MB.
+    applicant. As `application/json` a batch has at most 5 MB. As `text/csv` it is a table with a column for each
+    feature, and one with the heading `reference` where applicants have names; the query says what they have in common.
 
     `GET /jobs/{id}/results` returns one line for each applicant: the answer of `POST /recourse` with the seed
     `seed + i`, apart from its `id` and times, or a problem document with its `reference`. A bad row never fails the
@@ -83,10 +99,17 @@ async def batch(request: Request, service: ServiceDep) -> JSONResponse:
     `deadline_ms` applies to each applicant.
     """
     kind = media_type(request)
-    if kind not in (JSON, NDJSON):
-        raise errors.UnsupportedMediaType("The body of this request must be application/json or application/x-ndjson.")
+    if kind not in (JSON, NDJSON, CSV):
+        raise errors.UnsupportedMediaType(f"The body of this request must be {JSON}, {NDJSON} or {CSV}.")
     require_plain(request)
-    read = _read_lines(await spooled(request)) if kind == NDJSON else _read_whole(await request.body())
+    if kind == CSV:
+        common: dict[str, Any] = {"model": model, "count": count, "seed": seed, "store": store}
+        common |= {"method": method and {"name": method}, "robustness": {"future_validity": future_validity}}
+        read = _read_table(await spooled(request), common, service)
+    elif request.query_params:
+        raise InvalidRequest(f"Query parameters are for {CSV}; this body says what the applicants have in common.")
+    else:
+        read = _read_lines(await spooled(request)) if kind == NDJSON else _read_whole(await request.body())
     async with request.app.state.batch:
         # In a thread: a large body takes seconds.
         asked = await asyncio.to_thread(read, service.settings.max_batch_rows)
@@ -119,6 +142,18 @@ def _read_lines(file: IO[bytes]) -> Read:
             raise InvalidRequest("The first line must be followed by a line for each applicant.")
         file.seek(rows_at)
         return question_of(request), terms_of(request), map(line_to_row, _lines(file))
+
+    return read
+
+
+def _read_table(file: IO[bytes], common: dict[str, Any], service: Service) -> Read:
+    def read(most_rows: int) -> Batch:
+        request = validated(BatchCommon, {name: value for name, value in common.items() if value is not None})
+        table = CsvTable(file, service.models.find(request.model, pointer="/model").space.schema)
+        _refuse_many(table.count, most_rows)
+        if not table.count:
+            raise InvalidRequest("The headings must be followed by a line for each applicant.")
+        return question_of(request), terms_of(request), table.rows()
 
     return read
 

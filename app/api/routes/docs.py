@@ -21,8 +21,9 @@ static = StaticFiles(directory=str(files("fastapi_offline") / "static"))
 
 @router.get("/openapi.json", name="openapi")
 async def openapi(request: Request, if_none_match: IfNoneMatch = None) -> Response:
-    """The description of every endpoint."""
-    return if_changed(request.app.openapi(), if_none_match)
+    """The description of every endpoint, at the address under which it was asked for."""
+    here = {"url": request.scope.get("root_path", "") or "/"}
+    return if_changed({**request.app.openapi(), "servers": [here]}, if_none_match)
 
 
 @router.get("/docs", name="swagger")

@@ -14,7 +14,7 @@ router = APIRouter(prefix="/health", tags=["operations"], route_class=StrictRout
 
 @router.get(
     "/live",
-    name="live",
+    name="get_liveness",
     summary="Liveness",
     response_model=Live,
     responses=refusals("/health/live", errors.InvalidRequest),
@@ -26,7 +26,7 @@ async def live() -> JSONResponse:
 
 @router.get(
     "/ready",
-    name="ready",
+    name="get_readiness",
     summary="Readiness",
     response_model=Ready,
     responses=refusals("/health/ready", errors.InvalidRequest, errors.NotReady),

@@ -1,5 +1,7 @@
 """Jobs: list, follow, cancel and delete them, and fetch their results."""
 
+import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -18,11 +20,14 @@ from app.api.media_type import NDJSON
 from app.api.paging import Cursor, Limit
 from app.api.schemas.jobs import JobAnswer, JobList
 from app.api.strict_route import guarded
+from app.compute.detail import shown
+from app.compute.use_cases import RECOURSE
 from app.jobs.batch.lines import REFUSED, line_of, refusal
 from app.jobs.job import BATCH, JOB_ID, Job
 from app.store.keys import Scope
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
+deleting = APIRouter(route_class=guarded(Scope.RECOURSE))
 
 EXAMPLE = "/jobs/job_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
 
@@ -118,10 +123,10 @@ async def get_job_results(
     result = await service.jobs.result(job_id)
     if NDJSON in request.headers.get("accept", ""):
         return Response(b"".join(lines(job.kind, result)), media_type=NDJSON)
-    return JSONResponse(page(job.kind, result, limit, int(cursor or 0)))
+    return JSONResponse(page(job.kind, shown(job.kind, result, job.detail), limit, int(cursor or 0)))
 
 
-@router.delete(
+@deleting.delete(
     "/{id}/results",
     name="delete_job_results",
     summary="Delete an ended job",
@@ -146,21 +151,22 @@ async def delete_job_results(job_id: JobId, service: ServiceDep) -> Response:
 
 
 async def _lines(job: Job, first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
-    yield _with_problems(job, first)
+    # In a thread: a chunk of lines may take longer than the event loop should wait.
+    yield await asyncio.to_thread(_as_asked, job, first)
     async for part in rest:
-        yield _with_problems(job, part)
+        yield await asyncio.to_thread(_as_asked, job, part)
 
 
-def _with_problems(job: Job, text: str) -> str:
-    """The same lines with problem documents for rows that have no answer."""
-    if REFUSED not in text:
+def _as_asked(job: Job, text: str) -> str:
+    """The same lines in the detail of the request, with problem documents for rows that have no answer."""
+    if job.detail == "full" and REFUSED not in text:
         return text
     return "".join(_line(job, line) + "\n" for line in text.removesuffix("\n").split("\n"))
 
 
 def _line(job: Job, line: str) -> str:
     if (found := refusal(line)) is None:
-        return line
+        return line if job.detail == "full" else line_of(shown(RECOURSE, json.loads(line), job.detail))
     error, reference = found
     return line_of({**problem(error, f"{job.address}/results", request=job.request_id), "reference": reference})
 
@@ -209,3 +215,6 @@ def _event_id(job: Job) -> str:
 async def cancel_job(job_id: JobId, service: ServiceDep) -> JSONResponse:
     """Cancels a job and stops its computation, also within native code. Idempotent."""
     return JSONResponse(described(await service.cancel(job_id)))
+
+
+router.include_router(deleting)

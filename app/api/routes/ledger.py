@@ -12,7 +12,7 @@ from app.api.error_docs import BODY, LANE, refusals
 from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later
 from app.api.paging import Cursor, Limit
-from app.api.prefer import PreferDep
+from app.api.prefer import DIRECT, PreferDep
 from app.api.schemas.ledger import AuditAnswer, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
 from app.api.schemas.recourse import RecourseAnswer, Reference
 from app.api.strict_route import guarded
@@ -21,8 +21,8 @@ from app.service import AuditQuery
 from app.store.keys import Scope
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
-erasing = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE))
-auditing = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
+erasing = APIRouter(route_class=guarded(Scope.RECOURSE))
+auditing = APIRouter(route_class=guarded(Scope.AUDIT))
 
 EXAMPLE = "/recourse/rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
 
@@ -42,12 +42,16 @@ READING = (errors.InvalidRequest, errors.UnknownRecourse, errors.Erased, errors.
 async def list_recourse(
     service: ServiceDep,
     reference: Annotated[Reference | None, Query(description="Only recourse with this `reference`.")] = None,
+    job: Annotated[
+        str | None,
+        Query(description="Only recourse that this job has computed, also a batch that was cancelled.", max_length=40),
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JSONResponse:
     """A page of the ledger; pages neither overlap nor skip anything while new recourse is recorded."""
     paging.check(cursor, RECOURSE_ID)
-    found = await service.given.newest(limit + 1, reference=reference, before=cursor)
+    found = await service.given.newest(limit + 1, reference=reference, job=job, before=cursor)
     page, following = paging.split(found, limit, lambda entry: entry["id"])
     return JSONResponse({"recourse": page, "next_cursor": following})
 
@@ -60,7 +64,10 @@ async def list_recourse(
     responses=refusals(EXAMPLE, *READING),
 )
 async def get_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
-    """The answer, byte for byte as sent; pending bounds of a plan are filled in once their job has computed them."""
+    """The full answer, byte for byte as it was given with `detail: full`.
+
+    Pending bounds of a plan are filled in once their job has computed them.
+    """
     return Response(await service.given.answer(recourse_id), media_type="application/json")
 
 
@@ -88,6 +95,7 @@ async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Respon
     "/recourse/{id}/verify",
     name="verify_recourse",
     summary="Verify recourse again",
+    dependencies=[DIRECT],
     response_model=VerifyAnswer,
     responses=refusals(
         f"{EXAMPLE}/verify",
@@ -100,6 +108,7 @@ async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Respon
         errors.ModelOutputInvalid,
         *LANE,
         errors.LaneTimeout,
+        errors.DailyBudgetSpent,
     ),
 )
 async def verify_recourse(
@@ -109,14 +118,14 @@ async def verify_recourse(
 ) -> JSONResponse:
     """The decision of a version of the model about every counterfactual of the answer.
 
-    Without a body, the newest active version decides. Always answered directly: `Prefer` has no effect.
+    Without a body, the newest active version decides. Always answered directly: `Prefer: respond-async` is refused.
     """
     return JSONResponse(await service.given.verify(recourse_id, None if request is None else request.model))
 
 
 @auditing.post(
     "/models/{id}/audits",
-    name="audit",
+    name="create_audit",
     summary="Audit a model version against past recourse",
     response_model=AuditAnswer,
     responses=ACCEPTED
@@ -125,6 +134,8 @@ async def verify_recourse(
         *BODY,
         errors.UnknownModel,
         errors.ModelUnusable,
+        errors.ModelQuarantined,
+        errors.DailyBudgetSpent,
         errors.ModelOutputInvalid,
         errors.LaneCrashed,
         errors.LaneTimeout,

@@ -15,7 +15,7 @@ router = APIRouter(tags=["operations"], route_class=guarded(Scope.AUDIT))
 
 @router.get(
     "/metrics",
-    name="metrics",
+    name="get_metrics",
     summary="Metrics",
     response_class=Response,
     responses={

@@ -11,7 +11,7 @@ from app.api.error_docs import BODY, LANE, QUESTION, refusals
 from app.api.etag import UNCHANGED, IfNoneMatch, if_changed
 from app.api.examples import FUTURES_EXAMPLES, PREDICT_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later
-from app.api.prefer import PreferDep
+from app.api.prefer import DIRECT, PreferDep
 from app.api.schemas.models import (
     FuturesAnswer,
     FuturesRequest,
@@ -25,7 +25,7 @@ from app.api.strict_route import guarded
 from app.store.keys import Scope
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=guarded(Scope.MODELS))
-training = APIRouter(tags=["models"], route_class=guarded(Scope.AUDIT))
+training = APIRouter(route_class=guarded(Scope.AUDIT))
 
 
 @router.get(
@@ -66,6 +66,7 @@ async def get_model(name: ModelName, service: ServiceDep, if_none_match: IfNoneM
         errors.ModelUnusable,
         *LANE,
         errors.LaneTimeout,
+        errors.DailyBudgetSpent,
     ),
 )
 async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: IfNoneMatch = None) -> Response:
@@ -75,7 +76,7 @@ async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: 
 
 @training.post(
     "/{id}/futures",
-    name="make_futures",
+    name="create_futures",
     summary="Make the future models of a version",
     response_model=FuturesAnswer,
     responses=ACCEPTED
@@ -84,6 +85,8 @@ async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: 
         *BODY,
         errors.UnknownModel,
         errors.ModelUnusable,
+        errors.ModelQuarantined,
+        errors.DailyBudgetSpent,
         errors.RehearsalFailed,
         errors.RehearsalRunning,
         errors.LaneCrashed,
@@ -109,8 +112,9 @@ async def make_futures(
 
 @router.post(
     "/{id}/predict",
-    name="predict",
+    name="predict_decisions",
     summary="Get the model's decisions",
+    dependencies=[DIRECT],
     response_model=Predictions,
     responses=refusals(
         "/models/consumer-loan/predict",
@@ -123,7 +127,10 @@ async def make_futures(
 async def predict(
     name: ModelName, request: Annotated[PredictRequest, Body(openapi_examples=PREDICT_EXAMPLES)], service: ServiceDep
 ) -> JSONResponse:
-    """The model's decision about each record, in order. Always answered directly: `Prefer` has no effect."""
+    """The model's decision about each record, in order.
+
+    Always answered directly: `Prefer: respond-async` is refused.
+    """
     return JSONResponse(await service.models.predict(name, request.records))
 
 

@@ -40,7 +40,7 @@ AS_TEXT: dict[int | str, dict[str, Any]] = {
 
 @router.get(
     "/recourse/{id}/notice",
-    name="notice",
+    name="get_notice",
     summary="Write the letter about recourse",
     response_model=Notice,
     responses=AS_TEXT

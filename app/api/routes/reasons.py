@@ -18,7 +18,7 @@ router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 
 @router.post(
     "/reasons",
-    name="reasons",
+    name="state_reasons",
     summary="State the reasons for a refusal",
     response_model=ReasonsAnswer,
     responses=refusals("/reasons", *BODY, *QUESTION),

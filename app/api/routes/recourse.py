@@ -18,6 +18,7 @@ from app.api.schemas.models import Record
 from app.api.schemas.recourse import RecourseAnswer, RecourseRequest, question_of, terms_of
 from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityAnswer, ValidityRequest, validity_question_of
 from app.api.strict_route import guarded
+from app.compute.detail import shown
 from app.compute.messages import Case
 from app.service import Service
 from app.store.keys import Scope
@@ -27,7 +28,7 @@ router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 
 @router.post(
     "/recourse",
-    name="recourse",
+    name="create_recourse",
     summary="Find recourse",
     response_model=RecourseAnswer,
     responses=ACCEPTED
@@ -57,7 +58,7 @@ async def recourse(
 
 @router.post(
     "/recourse/frontier",
-    name="frontier",
+    name="create_frontier",
     summary="Trade cost for robustness",
     response_model=FrontierAnswer,
     responses=ACCEPTED
@@ -84,7 +85,7 @@ async def frontier(
 
 @router.post(
     "/recourse/validity",
-    name="validity",
+    name="certify_counterfactuals",
     summary="Certify existing counterfactuals",
     response_model=ValidityAnswer,
     responses=ACCEPTED
@@ -113,7 +114,7 @@ async def validity(
 
 @router.post(
     "/recourse/correct",
-    name="correct",
+    name="correct_plan",
     summary="Correct an existing plan",
     response_model=CorrectAnswer,
     responses=ACCEPTED
@@ -151,8 +152,9 @@ async def _answer(
     counterfactuals: Sequence[Record] = (),
 ) -> JSONResponse:
     """The answer of a use case, or its job where the client prefers that."""
-    asked = (name, question, request.applicant, terms_of(request), counterfactuals)
+    terms = terms_of(request)
+    asked = (name, question, request.applicant, terms, counterfactuals)
     if prefer.wants_job:
         return await answer_later(await service.submit(*asked), prefer, service)
     # A finished response: checking our own answer against its schema again would cost more than making it. A test does.
-    return JSONResponse(await service.ask(*asked), headers=VARY)
+    return JSONResponse(shown(name, await service.ask(*asked), terms.detail), headers=VARY)

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from pydantic import Field
-
 from app.api.schemas.described import describe
-from app.api.schemas.recourse import ConstraintsRequest
-from app.api.schemas.strict import derive, to_record
+from app.api.schemas.recourse import OptionalConstraints
+from app.api.schemas.strict import derive, optional, to_record
 from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityRequest
 from app.compute.corrections import CorrectAnswer as Answer
 from app.compute.messages import CorrectionQuestion
@@ -14,15 +12,15 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.certificate import CertificateParams
 from app.recourse.plans.corrections import CorrectionParams
 
-CorrectionRequest: Any = derive(CorrectionParams)
+OptionalCorrection: Any = optional(derive(CorrectionParams))
 
 
 class CorrectRequest(ValidityRequest):
     """One applicant, a plan from any source, and how to correct it."""
 
-    correction: CorrectionRequest = Field(default_factory=CorrectionRequest)
+    correction: OptionalCorrection
     """Aim and limits of the correction."""
-    constraints: ConstraintsRequest = Field(default_factory=ConstraintsRequest)
+    constraints: OptionalConstraints
     """What this applicant cannot or will not do; every corrected record respects it."""
 
 

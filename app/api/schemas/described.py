@@ -2,6 +2,7 @@
 
 import types
 from collections.abc import Mapping
+from dataclasses import Field as RecordField
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from app.api.schemas.strict import sentences_of
+from app.recourse.answer_part import FULL
 
 
 class Described(BaseModel):
@@ -24,14 +26,24 @@ class _Derived(Described):
 
 
 @cache
-def describe(record: Any) -> Any:
-    """The response schema of a frozen record: its name, its fields, all of them required, and their docstrings."""
+def describe(record: Any, name: str | None = None) -> Any:
+    """The response schema of a frozen record: its name, its fields and their docstrings.
+
+    All fields are required but those that only full answers have. A record that requests hold as well has another
+    `name` in answers: components of a description have one namespace.
+    """
     hints, sentences = get_type_hints(record, include_extras=True), sentences_of(record)
     definitions: dict[str, Any] = {
-        f.name: (_described(hints[f.name]), Field(alias=_alias(f.name), description=sentences.get(f.name)))
-        for f in fields(record)
+        f.name: (_described(hints[f.name]), _field(f, sentences.get(f.name, ""))) for f in fields(record)
     }
-    return create_model(record.__name__, __base__=_Derived, __doc__=record.__doc__, **definitions)
+    return create_model(name or record.__name__, __base__=_Derived, __doc__=record.__doc__, **definitions)
+
+
+def _field(field: "RecordField[Any]", sentence: str) -> Any:
+    if field.metadata == FULL:
+        described = f"{sentence} Only with `detail: full`.".strip()
+        return Field(default_factory=lambda: None, alias=_alias(field.name), description=described)
+    return Field(alias=_alias(field.name), description=sentence or None)
 
 
 def _alias(name: str) -> str | None:

@@ -11,7 +11,7 @@ from app.api.examples import APPLICANT, DEMO_MODEL
 from app.api.schemas.described import describe
 from app.api.schemas.methods import CHOICES
 from app.api.schemas.recourse import ApplicantQuestion, RobustnessRequest, question_of
-from app.api.schemas.strict import FEW, LONGEST_NAME, NUMBER, Strict
+from app.api.schemas.strict import FEW, LONGEST_NAME, NUMBER, Strict, optional
 from app.compute import use_cases
 from app.compute.messages import FrontierQuestion
 from app.errors import Fault, InvalidRequest
@@ -22,25 +22,43 @@ MOST_POINTS = 20
 """Values of one curve."""
 
 
+FACTORS = (0.0, 0.1, 0.3, 1.0, 3.0)
+"""Usual values of a knob, as multiples of its default."""
+
+STANDARD = 0.3
+"""In place of a default that is no number above 0."""
+
+SHARES = (0.5, 0.7, 0.8, 0.9, 0.95)
+"""Usual values of `future_validity`."""
+
+
 class Sweep(Strict):
     """A parameter of the method and its values."""
 
-    parameter: Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+    parameter: Annotated[str, StringConstraints(max_length=LONGEST_NAME)] | None = None
     """A robustness knob of the method, as `GET /methods` lists them; or `future_validity`, with every method of a model
-    with future models."""
-    values: Annotated[list[Annotated[float, NUMBER]], Field(min_length=1, max_length=MOST_POINTS), FEW]
-    """Distinct values, each within the limits of the parameter."""
+    with future models. The first knob of the method when absent."""
+    values: Annotated[list[Annotated[float, NUMBER]], Field(min_length=1, max_length=MOST_POINTS), FEW] | None = None
+    """Distinct values, each within the limits of the parameter; a few around its default when absent."""
+
+
+OptionalSweep: Any = optional(Sweep)
 
 
 class FrontierRequest(ApplicantQuestion):
     """The cost of recourse for an applicant at several levels of robustness."""
 
-    sweep: Sweep
+    sweep: OptionalSweep
+    """What is varied."""
 
 
 FrontierAnswer: Any = describe(use_cases.FrontierAnswer)
 
 FRONTIER_EXAMPLES: Any = {
+    "usual": {
+        "summary": "Cost at some usual values of the method's first parameter for robustness",
+        "value": {"model": DEMO_MODEL, "applicant": APPLICANT},
+    },
     "retraining": {
         "summary": "Cost at several ambiguity radii",
         "value": {
@@ -63,12 +81,33 @@ FRONTIER_EXAMPLES: Any = {
 
 def frontier_question_of(request: FrontierRequest) -> FrontierQuestion:
     """The question of a request, without its record. Raises `InvalidRequest` with every fault of the sweep."""
-    parameter, values = request.sweep.parameter, request.sweep.values
+    parameter = request.sweep.parameter or usual_parameter(request.method)
+    if parameter is None:
+        detail = f"must be {FUTURE_VALIDITY}: the method {request.method.name} has no parameter for robustness"
+        raise InvalidRequest(faults=[Fault("/sweep/parameter", detail)])
+    values = request.sweep.values or usual_values(request.method, parameter)
     if faults := value_faults(request.method, parameter, dict(enumerate(values))):
         raise InvalidRequest(faults=faults)
     common = question_of(request)
     known = {f.name: getattr(common, f.name) for f in fields(common)}
     return FrontierQuestion(**known, parameter=parameter, values=tuple(values))
+
+
+def usual_parameter(method: Any) -> str | None:
+    """What is varied where a request does not say it; None for a method without a knob."""
+    return next(iter(METHODS[method.name].knobs), None)
+
+
+def usual_values(method: Any, parameter: str) -> list[float]:
+    """Values around the default of a method's parameter, from the lowest cost to the most robust."""
+    if parameter == FUTURE_VALIDITY:
+        return list(SHARES)
+    field = CHOICES[method.name].model_fields.get(parameter)
+    default = field.default if field is not None else None
+    standard = default if isinstance(default, float) and default > 0.0 else STANDARD
+    values = [round(standard * factor, 6) for factor in FACTORS]
+    allowed = [value for value in values if not value_faults(method, parameter, {0: value})]
+    return allowed if METHODS[method.name].knobs.get(parameter, 1) > 0 else allowed[::-1]
 
 
 def value_faults(method: Any, parameter: str, values: Mapping[int, float]) -> list[Fault]:

@@ -12,6 +12,8 @@ class JobProgress(Described):
 
     done: int
     total: int
+    refused: int | None
+    """Rows of a batch that have no answer but a problem; null until it has ended, and for other jobs."""
 
 
 class JobAnswer(Described):
@@ -27,9 +29,9 @@ class JobAnswer(Described):
     """When it was last started; null until then."""
     finished_at: datetime | None
     error: Problem | None
-    """Why it failed; `request_id` is that of the request that started it."""
+    """Why it failed, as a batch does without any answer; `request_id` is that of the request that started it."""
     result: str | None
-    """Address of the result, once the job has succeeded."""
+    """Address of the result, once the job has succeeded, or a batch has ended."""
 
 
 class JobList(Described):

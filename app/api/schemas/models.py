@@ -25,7 +25,7 @@ ModelVersion: Any = describe(answers.ModelVersion)
 Decision: Any = describe(answers.Decision)
 ProposedValues: Any = describe(Advice)
 ChangeTime: Any = describe(Takes)
-LargestChange: Any = describe(MaxChange)
+LargestChange: Any = describe(MaxChange, "LargestChange")
 
 
 class FuturesStatus(Described):

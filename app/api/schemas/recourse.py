@@ -9,8 +9,9 @@ from pydantic_core import PydanticCustomError
 from app.api.schemas.described import describe
 from app.api.schemas.methods import CHOICES, MethodChoice
 from app.api.schemas.models import Record
-from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive, to_record
+from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive, optional, to_record
 from app.compute import use_cases
+from app.compute.detail import Detail
 from app.compute.messages import Question
 from app.errors import Fault, InvalidRequest
 from app.jobs.batch.lines import SEEDS
@@ -36,12 +37,13 @@ IDS_SENTENCE = (
     "changed again. The id of an answer, or with `/2` that of its counterfactual of this rank."
 )
 
-ConstraintsRequest: Any = derive(Constraints)
-CertificateRequest: Any = derive(CertificateParams)
+OptionalConstraints: Any = optional(derive(Constraints))
+OptionalCertificate: Any = optional(derive(CertificateParams))
 TimingRequest: Any = derive(Timing)
 RobustnessRequest: Any = derive(Robustness)
+OptionalRobustness: Any = optional(RobustnessRequest)
 WishesRequest: Any = derive(Wishes)
-ExcludeRequest: Any = derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE)))
+OptionalExclude: Any = optional(derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE))))
 
 
 ReasonsChoice: Any = derive(ReasonsParams)
@@ -59,13 +61,18 @@ Reference = Annotated[str, StringConstraints(max_length=200), AfterValidator(pri
 
 FeatureName = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
 Weight = Annotated[float, Field(ge=CHEAPEST, le=DEAREST), NUMBER]
+Weights: Any = optional(Annotated[dict[FeatureName, Weight], Field(max_length=MOST_ENTRIES), FEW], dict)
 
 
 class Cost(Strict):
     """Costs of changes for this applicant."""
 
-    weights: Annotated[dict[FeatureName, Weight], Field(max_length=MOST_ENTRIES), FEW] = Field(default_factory=dict)
+    weights: Weights
     """Factors on the model's own cost of each feature; 1 by default."""
+
+
+OptionalCost: Any = optional(Cost)
+OptionalMethod: Any = optional(MethodChoice, lambda: CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD}))
 
 
 class AnyQuestion(Strict):
@@ -82,7 +89,7 @@ class AnyQuestion(Strict):
 class ModelQuestion(AnyQuestion):
     """A question whose answer has certificates."""
 
-    certificate: CertificateRequest = Field(default_factory=CertificateRequest)
+    certificate: OptionalCertificate
     """Parameters of the certificates."""
 
 
@@ -91,16 +98,19 @@ class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ig
 
     model_config = ConfigDict(use_attribute_docstrings=True)  # which derived schemas do not need
 
-    method: MethodChoice = CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD})
+    method: OptionalMethod
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
-    constraints: ConstraintsRequest = Field(default_factory=ConstraintsRequest)
+    constraints: OptionalConstraints
     """What this applicant cannot or will not do."""
-    cost: Cost = Cost()
+    cost: OptionalCost
     """What changes cost this applicant."""
-    robustness: RobustnessRequest = Field(default_factory=RobustnessRequest)
+    robustness: OptionalRobustness
     """What the answer must withstand."""
-    exclude: ExcludeRequest = Field(default_factory=ExcludeRequest)
+    exclude: OptionalExclude
     """What is not proposed."""
+    detail: Detail = "short"
+    """`full`: with the method's parameters, certificates under shift, the surrogate and what the answer took to
+    compute. The ledger keeps the full answer."""
 
 
 class ApplicantQuestion(RecourseQuestion):
@@ -114,10 +124,10 @@ class ApplicantQuestion(RecourseQuestion):
 class SeveralWays(Strict):
     """How many alternatives."""
 
-    count: Count = 1
+    count: Count | None = None
     """Alternatives, up to this many, that differ in what is changed; the cheapest first. None changes all features that
     an earlier one changes. With a method that returns a plan it is the number of its members, in the place of the
-    method's own `count`."""
+    method's own `count`. One, or as many as the plan has, when absent."""
 
 
 class RecourseRequest(ApplicantQuestion, SeveralWays):
@@ -138,8 +148,8 @@ RecourseAnswer: Any = describe(use_cases.RecourseAnswer)
 def question_of(request: RecourseQuestion) -> Question:
     """The question of a request, without its record."""
     method = METHODS[request.method.name]
-    params, count = to_record(method.params, request.method), getattr(request, "count", 1)
-    if "count" in request.model_fields_set and method.yields is Yields.PLAN:
+    params, count = to_record(method.params, request.method), getattr(request, "count", None)
+    if count is not None and method.yields is Yields.PLAN:
         params = _with_count(params, count, given="count" in request.method.model_fields_set)
     return Question(
         constraints=to_record(Constraints, request.constraints),
@@ -153,7 +163,7 @@ def question_of(request: RecourseQuestion) -> Question:
         wishes=WISHES.validate_python(
             request.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}})
         ),
-        count=count,
+        count=1 if count is None else count,
         reasons=_reasons_of(getattr(request, "reasons", False)),
     )
 
@@ -181,5 +191,6 @@ def terms_of(request: AnyQuestion) -> Terms:
         reference=getattr(request, "reference", None),
         deadline_ms=request.deadline_ms,
         store=getattr(request, "store", False),
+        detail=getattr(request, "detail", "full"),
         exclude_ids=request.exclude.ids if isinstance(request, RecourseQuestion) else (),
     )

@@ -7,7 +7,7 @@ import ast
 import inspect
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from dataclasses import Field as RecordField
 from datetime import UTC, datetime
@@ -94,10 +94,19 @@ def derive(record: type[Any], **more: Any) -> type[Strict]:
     hints = get_type_hints(record, include_extras=True)
     sentences = sentences_of(record)
     definitions: dict[str, Any] = {
-        f.name: (_strict(hints[f.name]), Field(**_default(f), description=sentences.get(f.name)))
-        for f in fields(record)
+        f.name: (_typed(f, hints[f.name]), Field(description=sentences.get(f.name))) for f in fields(record)
     }
     return create_model(record.__name__, __base__=_Derived, __doc__=record.__doc__, **(more | definitions))
+
+
+def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
+    """The type of a part that may be left out or null; both mean its default, by default that of the schema.
+
+    Generated clients send null for every object that they were not given.
+    """
+    make = schema if default is None else default
+    given = AfterValidator(lambda value: make() if value is None else value)
+    return Annotated[schema | None, given, Field(default_factory=make)]
 
 
 def to_record(record: type[Record], request: BaseModel) -> Record:
@@ -136,10 +145,12 @@ def _sentences(module: str) -> dict[str, dict[str, str]]:
     }
 
 
-def _default(field: "RecordField[Any]") -> dict[str, Any]:
+def _typed(field: "RecordField[Any]", annotation: Any) -> Any:
+    """What a request may give for a field of a record."""
+    schema = _strict(annotation)
     if field.default_factory is not MISSING:
-        return {"default_factory": field.default_factory}
-    return {} if field.default is MISSING else {"default": field.default}
+        return optional(schema, field.default_factory)
+    return schema if field.default is MISSING else Annotated[schema, Field(default=field.default)]
 
 
 def _distinguished(members: tuple[Any, ...]) -> Any:

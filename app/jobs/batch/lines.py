@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-from app.compute.answers import Frame, Json, ModelVersion, encoded, plain
+from app.compute.answers import Frame, Json, ModelVersion, encoded, plain, without_scores
 from app.compute.use_cases import RecourseAnswer, out_of_time
 from app.errors import RecourseError
 from app.jobs.ids import new_id
@@ -29,17 +29,23 @@ def refused(row: Json, error: RecourseError) -> str:
     return line_of({"refused": error.to_dict(), "reference": row.get("reference")})
 
 
+def is_refused(line: str) -> bool:
+    """Whether it is the line of a row without an answer."""
+    return line.startswith(REFUSED)
+
+
 def refusal(line: str) -> tuple[RecourseError, str | None] | None:
     """The error and the reference in the line of a row without an answer; None for an answer."""
-    if not line.startswith(REFUSED):
+    if not is_refused(line):
         return None
     row = json.loads(line)
     return RecourseError.from_dict(row["refused"]), row["reference"]
 
 
-def answered(answer: RecourseAnswer) -> str:
-    """The line of an answer."""
-    return line_of(plain(answer))
+def answered(answer: RecourseAnswer, *, scores: bool = True) -> str:
+    """The line of an answer, where the caller may read the `scores` of its record."""
+    found = plain(answer)
+    return line_of(found if scores else without_scores(found, brought=False))
 
 
 def frame(payload: Json, offset: int) -> Frame:
@@ -49,6 +55,7 @@ def frame(payload: Json, offset: int) -> Frame:
         id=new_id("rec"),
         reference=payload["rows"][offset].get("reference"),
         model=ModelVersion(**common["model"]),
+        threshold=common.get("threshold"),
         method=common["method"],
         seed=seed(payload, offset),
         stored=payload["store"],

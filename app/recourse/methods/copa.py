@@ -182,6 +182,7 @@ METHOD = Method(
     name="copa",
     params=CopaParams,
     yields=Yields.PLAN,
+    takes_long=True,
     generate=generate,
     weighs_costs=lambda params: params.objective == "people",
     summary=(

@@ -107,6 +107,7 @@ METHOD = Method(
     name="dice",
     params=DiceParams,
     yields=Yields.PLAN,
+    takes_long=True,
     generate=generate,
     weighs_costs=lambda params: params.objective == "people",
     summary=(

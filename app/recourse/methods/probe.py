@@ -346,6 +346,7 @@ METHOD = Method(
     name="probe",
     params=ProbeParams,
     yields=Yields.COUNTERFACTUAL,
+    takes_long=True,
     generate=generate,
     promise=promise,
     faults=faults,

@@ -1,5 +1,6 @@
 """Raw rows as in the lender's own table, and the output for the favourable class."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +31,22 @@ def raw_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
         levels = np.array(feature.levels)
     last = len(levels) - 1
     return lambda numbers: levels[np.where(np.isnan(numbers), last, numbers).astype(np.intp)]
+
+
+def whole_levels(feature: Feature) -> bool:
+    """Whether the levels of a feature are whole numbers, which a model may take as such."""
+    return bool(feature.categories) and all(re.fullmatch(r"-?[0-9]{1,15}", level) for level in feature.categories)
+
+
+def code_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
+    """As `raw_column`, with levels that are whole numbers as numbers; a missing one is NaN."""
+    if feature.is_number or not whole_levels(feature):
+        return raw_column(feature)
+    codes = np.array([int(level) for level in feature.categories])
+    if feature.missing is not Missing.NAN:
+        return lambda numbers: codes[numbers.astype(np.intp)]
+    with_missing = np.array([*codes, np.nan])
+    return lambda numbers: with_missing[np.where(np.isnan(numbers), len(codes), numbers).astype(np.intp)]
 
 
 def as_json(values: np.ndarray) -> list[Any]:

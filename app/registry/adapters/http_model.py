@@ -168,15 +168,35 @@ def metadata_faults(black_box: BlackBox) -> list[Fault]:
     """What a server says of its model that does not fit the manifest; none where it says nothing."""
     model = black_box.remote
     assert isinstance(model, RemoteModel)
-    url, _, _ = model.endpoint.url.partition("?")
-    if model.endpoint.protocol is not Protocol.OIP_V2 or not url.endswith("/infer"):
-        return []
-    until = time.monotonic() + model.endpoint.timeout_s
     try:
-        answer = model.wire.get(url.removesuffix("/infer"), limit=BODY_BYTES, until=until)
+        body = _description(model.wire, model.endpoint)
     except (OutOfTime, TooLarge, ModelUnavailable):
         return []  # a server that is not there is reported by the first question
-    return model.dialect.metadata_faults(answer.body) if answer.status == 200 else []
+    return [] if body is None else model.dialect.metadata_faults(body)
+
+
+def description(endpoint: Endpoint, trust: Trust) -> bytes | None:
+    """What a server says of its model; None where it says nothing, as MLflow's.
+
+    Raises
+    ------
+    ModelRefused : its host is not allowed
+    ModelUnusable : its token is not in the environment
+    ModelUnavailable : it cannot be reached, or is too slow
+    """
+    try:
+        return _description(Wire(endpoint.url, _host(endpoint, trust), _headers(endpoint)), endpoint)
+    except (OutOfTime, TooLarge):
+        raise ModelUnavailable("the server of the model did not describe it in time, or at too great length") from None
+
+
+def _description(wire: Wire, endpoint: Endpoint) -> bytes | None:
+    url, _, _ = endpoint.url.partition("?")
+    if endpoint.protocol is not Protocol.OIP_V2 or not url.endswith("/infer"):
+        return None
+    until = time.monotonic() + endpoint.timeout_s
+    answer = wire.get(url.removesuffix("/infer"), limit=BODY_BYTES, until=until)
+    return answer.body if answer.status == 200 else None
 
 
 def _body(answer: Answer) -> bytes:

@@ -23,7 +23,7 @@ from app.recourse.features import Feature, FeatureSpace, FeatureType, Missing
 from app.recourse.models.black_box import BlackBox, Input, Output
 from app.registry.adapters.artifact import read_artifact
 from app.registry.adapters.column_names import chosen_columns, listed, raw_names
-from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column, rounded
+from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column, rounded, whole_levels
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree
 from app.registry.manifest import Manifest
@@ -244,11 +244,6 @@ def _own_names(inputs: Collection[str], manifest: Manifest, space: FeatureSpace)
     return spelt if len(set(spelt)) == len(spelt) else names
 
 
-def _whole_levels(feature: Feature) -> bool:
-    """Whether the levels of a feature are whole numbers, which a model may take as such."""
-    return bool(feature.categories) and all(re.fullmatch(r"-?[0-9]{1,15}", level) for level in feature.categories)
-
-
 def _column_fault(inputs: Mapping[str, Any], name: str, feature: Feature) -> str | None:
     found = inputs.get(name)
     if found is None:
@@ -261,7 +256,7 @@ def _column_fault(inputs: Mapping[str, Any], name: str, feature: Feature) -> str
         takes = (*FRACTIONAL, "tensor(int64)", "tensor(int32)")
     elif feature.levels == (False, True):
         takes = (*FRACTIONAL, "tensor(int64)", "tensor(int32)", "tensor(bool)")
-    elif _whole_levels(feature):
+    elif whole_levels(feature):
         takes = ("tensor(string)", "tensor(int64)", "tensor(int32)", *FRACTIONAL)
     else:
         takes = ("tensor(string)",)

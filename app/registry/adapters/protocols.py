@@ -106,16 +106,20 @@ class _Tensors(_Part):
     outputs: list[_Tensor]
 
 
-class _Described(_Part):
+class DescribedTensor(_Part):
+    """An input or output, as the server says."""
+
     name: str
     datatype: str = "?"
+    shape: list[int] = []
+    """-1 where any length is possible; empty where the server does not say."""
 
 
-class _Metadata(_Part):
+class Description(_Part):
     """``GET .../v2/models/{name}``."""
 
-    inputs: list[_Described] = []
-    outputs: list[_Described] = []
+    inputs: list[DescribedTensor] = []
+    outputs: list[DescribedTensor] = []
 
 
 class _OipV2(_Dialect):
@@ -140,7 +144,7 @@ class _OipV2(_Dialect):
     def metadata_faults(self, body: bytes) -> list[Fault]:
         """Where the names of a server's own description of the model are others; none where it has no such names."""
         try:
-            described = _Metadata.model_validate_json(body)
+            described = Description.model_validate_json(body)
         except ValidationError:
             return []
         faults: list[Fault] = []

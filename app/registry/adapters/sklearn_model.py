@@ -4,8 +4,9 @@ skops builds objects of known types only; `ALLOWED` extends its list. Some objec
 checks; `app.registry.adapters.estimator_parts` checks them first, and `estimator_members` makes boosters anew.
 
 With ``input: raw``, the estimator receives a DataFrame with the manifest's names: numbers unchanged (integers as
-int64), categories as text, a binary without categories as bool. With ``input: encoded``, it receives an array in the
-order of the encoded columns, with its own column names if it was fitted on named columns.
+int64), categories as text, or as numbers where its encoders know them as such, a binary without categories as bool.
+With ``input: encoded``, it receives an array in the order of the encoded columns, with its own column names if it was
+fitted on named columns.
 """
 
 import warnings
@@ -24,7 +25,8 @@ from app.recourse.models.black_box import BlackBox, Input, Output, Predict
 from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.column_names import chosen_columns, listed, notes_on_dropped, raw_names
-from app.registry.adapters.columns import raw_column
+from app.registry.adapters.columns import code_column, raw_column
+from app.registry.adapters.encoders import columns_of_codes
 from app.registry.adapters.estimator_members import types_of_members, with_boosters, without_boosters
 from app.registry.adapters.estimator_parts import memory_faults, parts_of, single_thread
 from app.registry.adapters.optional_import import library
@@ -287,7 +289,11 @@ def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Tabl
         import pandas as pd
     own = raw_names(manifest.file.map, space)
     indices = [own.index(name) for name in names]
-    columns = [(names[k], j, raw_column(space.features[j])) for k, j in enumerate(indices)]
+    codes = columns_of_codes(estimator, names)
+    columns = [
+        (names[k], j, (code_column if names[k] in codes else raw_column)(space.features[j]))
+        for k, j in enumerate(indices)
+    ]
     return lambda rows_raw: pd.DataFrame({name: values(rows_raw[:, j]) for name, j, values in columns}, copy=False)
 
 

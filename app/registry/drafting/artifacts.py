@@ -67,7 +67,9 @@ def _facts(path: Path, trust: Trust) -> ModelFacts:
     texts = {name: facts.levels.get(name, ()) for name, kind in signature.items() if kind == "string"}
     numbers = frozenset(name for name, kind in signature.items() if kind in mlflow_directory.NUMBERS)
     names = facts.names if facts.names is not None or facts.width != len(signature) else tuple(signature)
-    return replace(facts, names=names, levels={**facts.levels, **texts}, numbers=facts.numbers | numbers)
+    return replace(
+        facts, names=names, levels={**facts.levels, **texts}, numbers=facts.numbers | (numbers - facts.levels.keys())
+    )
 
 
 def _read(path: Path, content: bytes, trust: Trust) -> ModelFacts:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.models.black_box import Input, Output
-from app.registry.artifact import Format
+from app.registry.artifact import Format, Protocol
 from app.registry.drafting.columns import Column
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import FeatureDraft, fills
@@ -71,13 +71,19 @@ def _decisions(known: Known) -> list[tuple[Output, str, Any]]:
         if output is Output.POINTS:
             found += [(output, "higher", 1), (output, "lower", 1)]
         else:
-            found += [(output, "", favourable) for favourable in _favourable(known)]
+            named = _favourable(known)
+            if output is Output.LABEL and known.facts.remote and known.outcome is not None:
+                named += [known.outcome.value] if known.outcome.value not in map(str, named) else []
+            found += [(output, "", favourable) for favourable in named]
     return found
 
 
 def _outputs(known: Known) -> list[Output]:
     """What the model may give: logits or points only where the lender's scores are no probabilities."""
     scores, stated = known.scores, known.facts.output
+    if known.facts.artifact.get("protocol") == Protocol.MLFLOW and (scores is not None or known.outcome is not None):
+        # It answers with labels, unless it was saved with predict_proba; 0 and 1 would pass for probabilities.
+        return [Output.LABEL, Output.PROBABILITY]
     if scores is None or stated is not Output.PROBABILITY:
         return [stated]
     in_unit = bool(((scores >= 0.0) & (scores <= 1.0) | np.isnan(scores)).all())

@@ -135,7 +135,7 @@ def describe(name: str, texts: Sequence[str], known: Collection[str] = (), codes
     known : levels that the model's own encoder has, which are levels here too, whatever they look like
     codes : special codes that the model knows
     """
-    exact = [text if text in known else text.strip() for text in texts]
+    exact = [_known_text(text, known) for text in texts]
     if not known:
         numbers = _numbers(exact)
         if numbers is not None:
@@ -143,6 +143,15 @@ def describe(name: str, texts: Sequence[str], known: Collection[str] = (), codes
             return Column(name=name, texts=kept, numbers=numbers, codes=tuple(sorted({*codes, *_codes(numbers)})))
     kept = tuple("" if text in ABSENT and text not in known else text for text in exact)
     return Column(name=name, texts=kept, numbers=None)
+
+
+def _known_text(text: str, known: Collection[str]) -> str:
+    """A text as the model's encoder has it: of codes, 1.0 is 1."""
+    if text in known:
+        return text
+    plain = text.strip()
+    whole = re.fullmatch(r"(-?\d+)\.0*", plain)
+    return whole[1] if whole is not None and whole[1] in known else plain
 
 
 def strays(texts: Sequence[str]) -> list[str]:

@@ -12,12 +12,13 @@ import numpy as np
 from app.errors import ModelRefused
 from app.recourse.models.black_box import Input, Output
 from app.registry.artifact import Format
+from app.registry.drafting import served_model
 from app.registry.drafting.artifacts import read_facts
 from app.registry.drafting.candidates import Known, candidates, is_one
 from app.registry.drafting.columns import Column, describe, strays
 from app.registry.drafting.evidence import Choice, Evidence, choose
 from app.registry.drafting.facts import ModelFacts
-from app.registry.drafting.features import FeatureDraft, feature_of
+from app.registry.drafting.features import FeatureDraft, advise, feature_of
 from app.registry.drafting.matching import Source, listed, match, match_width
 from app.registry.drafting.outcome import Outcome, outcome_of
 from app.registry.drafting.own_names import own_names
@@ -46,6 +47,8 @@ class Wish:
 
     data: Path
     model: Path | None = None
+    url: str | None = None
+    """Address of a model server, in place of the file."""
     label: str | None = None
     favourable: str | None = None
     """Value of the label that is the favourable outcome."""
@@ -101,8 +104,8 @@ class _Drafting:
         """All steps; files are written once everything is known."""
         wish = self.wish
         records = read_records(wish.data)
-        facts = None if wish.model is None else read_facts(wish.model, self.trust)
-        if facts is not None:
+        facts = self._facts(records)
+        if facts is not None and not facts.remote:
             place = self.directory / facts.file
             if place.exists() and place.read_bytes() != facts.content:
                 _refuse_existing(place)
@@ -120,12 +123,23 @@ class _Drafting:
         sources = self._sources(facts, columns)
         features = [feature_of(source, columns[source.column], facts or NO_MODEL) for source in sources]
         derive(features, columns, (facts or NO_MODEL).input)
+        for feature in features:
+            advise(feature, columns[feature.name])
         if facts is not None:
             self.notes += [_found(facts, features), *facts.notes]
         unused = [name for name in columns if name not in {feature.name for feature in features}]
         if unused:
             self.notes.append(f"Columns that are no features: {listed(unused)}.")
         return self._write(columns, features, sources, facts, outcome, scores)
+
+    def _facts(self, records: Records) -> ModelFacts | None:
+        """What is known of the model; None where none is given."""
+        wish = self.wish
+        if wish.url is not None and wish.model is not None:
+            raise ModelRefused("say --model or --url: a model is a file, or at a server")
+        if wish.url is not None:
+            return served_model.read(wish.url, self.trust).over(records.columns)
+        return None if wish.model is None else read_facts(wish.model, self.trust).over(records.columns)
 
     def _scores(self, records: Records) -> np.ndarray | None:
         given = self.wish.scores
@@ -199,7 +213,7 @@ class _Drafting:
 
     def _sources(self, facts: ModelFacts | None, columns: Mapping[str, Column]) -> list[Source]:
         """Where the columns of the model come from."""
-        if facts is None:
+        if facts is None or (facts.input is Input.RAW and facts.names is None):
             used = [column for column in columns.values() if not column.names_records and len(column.levels) <= 200]
             used += [column for column in columns.values() if column.numbers is not None and column not in used]
             order = list(columns)
@@ -265,7 +279,8 @@ class _Drafting:
             head |= {"input": "raw", "output": "probability", "threshold": self.wish.threshold or 0.5}
             chosen = Choice(manifest=head)
         else:
-            (self.directory / facts.file).write_bytes(facts.content)
+            if not facts.remote:
+                (self.directory / facts.file).write_bytes(facts.content)
             if (named := own_names(facts, features, sources)) is not None:
                 head["artifact"] |= {"map": named}
             chosen = self._chosen(head, facts, features, columns, outcome, scores)
@@ -299,7 +314,8 @@ class _Drafting:
         if facts is None:
             return head
         sha256 = hashlib.sha256(facts.content).hexdigest()
-        head["artifact"] = {"format": facts.format.value, "path": facts.file, "sha256": sha256, **facts.artifact}
+        file = {} if facts.remote else {"path": facts.file, "sha256": sha256}
+        head["artifact"] = {"format": facts.format.value, **file, **facts.artifact}
         return head | {"input": facts.input.value, "output": facts.output.value}
 
     def _chosen(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
+from app.errors import ModelOutputInvalid, ModelRefused, ModelUnavailable, ModelUnusable
 from app.recourse.features import Feature
 from app.recourse.models.black_box import BlackBox
 from app.registry.adapters import ADAPTERS
@@ -121,7 +121,7 @@ def _ask(
             load = ADAPTERS[manifest.artifact.format].load
             black_box: BlackBox = load(manifest, directory, columns.model, trust).of_columns(columns)
             scores = black_box.score_raw(rows_raw[some])
-    except (ModelRefused, ModelUnusable, ModelOutputInvalid):
+    except (ModelRefused, ModelUnusable, ModelUnavailable, ModelOutputInvalid):
         return None
     if np.isnan(scores).any():
         return None

@@ -1,7 +1,8 @@
 """What a model's own file says about the model."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.errors import ModelRefused
@@ -15,7 +16,7 @@ class ModelFacts:
 
     format: Format
     file: str
-    """Name that the file gets beside the manifest."""
+    """Name that the file gets beside the manifest; "the server" of a model that has none."""
     content: bytes
     input: Input = Input.ENCODED
     output: Output = Output.PROBABILITY
@@ -32,6 +33,8 @@ class ModelFacts:
     """Columns of the table that the model takes as numbers."""
     coded: frozenset[str] = frozenset()
     """Columns of the table of whose levels the model knows the positions only, in the order of the alphabet."""
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Whole numbers that encoders know as levels, where the file does not say of which columns."""
     codes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Special codes of columns of numbers."""
     tolerant: frozenset[str] = frozenset()
@@ -53,12 +56,22 @@ class ModelFacts:
     notes: tuple[str, ...] = ()
     """Sentences for the lender."""
 
+    @property
+    def remote(self) -> bool:
+        """Whether there is no file but a server."""
+        return self.format is Format.HTTP
+
+    def over(self, table: Mapping[str, Sequence[str]]) -> "ModelFacts":
+        """The same facts, with the levels of columns whose values are exactly those of one of the `groups`."""
+        levels = dict(self.levels)
+        for name in self.numbers & table.keys() if self.groups else ():
+            found = {re.sub(r"\.0*$", "", text.strip()) for text in table[name]} - {""}
+            known = next((group for group in self.groups if found == set(group)), None)
+            if known is not None:
+                levels[name] = known
+        return replace(self, levels=levels, numbers=self.numbers - levels.keys(), groups=())
+
 
 def unreadable(file: str, what: str) -> ModelRefused:
     """The refusal of a file that is no model of its kind."""
     return ModelRefused(f"{file} is not {what}, or it is damaged or cut off: save the model again")
-
-
-def plain(value: Any) -> Any:
-    """A class or level as plain Python: numpy's own types are turned into it."""
-    return value.item() if hasattr(value, "item") else value

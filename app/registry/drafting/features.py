@@ -12,11 +12,14 @@ from app.recourse.features.encoding import TAIL
 from app.recourse.models.black_box import Input
 from app.registry.drafting.columns import Column
 from app.registry.drafting.facts import ModelFacts
-from app.registry.drafting.hints import hint_of, scale_of
+from app.registry.drafting.hints import NOT_PROPOSED, Hint, hint_of, scale_of
 from app.registry.drafting.matching import Source, listed
 
 MOST_LEVELS = 200
 """Levels beyond which a column of text is no category."""
+
+RARE = 0.9
+"""Share of records in which a number is 0 from which on it is nothing that anybody can change."""
 
 UNITS = {
     "months": "months", "month": "months", "years": "years", "year": "years", "days": "days", "hours": "hours",
@@ -54,7 +57,6 @@ def feature_of(source: Source, column: Column, facts: ModelFacts) -> FeatureDraf
     else:
         _coded(found, column)
     _missing(found, source, column, facts)
-    _advice(found, column)
     if column.constant:
         found.comments.append("the same in all records, so nothing is known about it")
     return found
@@ -86,7 +88,8 @@ def _table_levels(found: FeatureDraft, column: Column, facts: ModelFacts) -> Non
             f'{listed(known)}. Give the records that it was trained on, or fit it with handle_unknown="ignore"'
         )
     levels = [*known, *unknown]
-    scale = scale_of(tuple(levels))
+    # Plain numbers are codes of groups: their order says nothing.
+    scale = None if all(level.isdecimal() for level in levels) else scale_of(tuple(levels))
     if column.name in facts.coded:
         _categorical(found, column, tuple(levels))
         found.comments.append("the model knows codes only, taken to be those of the levels in this order; is that so?")
@@ -138,16 +141,34 @@ def _missing(found: FeatureDraft, source: Source, column: Column, facts: ModelFa
         found.keys["missing"] = "nan"
 
 
-def _advice(found: FeatureDraft, column: Column) -> None:
-    """What a person can change: nothing that the name forbids, nothing beyond what is usual in the records."""
-    hint = hint_of(column.name)
+def advise(found: FeatureDraft, column: Column) -> None:
+    """Say what a person can change: nothing that the name forbids, nothing beyond what is usual in the records."""
+    kind = found.keys["type"]
+    if "derived" in found.keys:
+        return
+    hint = hint_of(column.name, kind)
     if hint is not None:
         found.keys |= hint.keys
         found.comments.append(hint.comment)
-    fixed = found.keys.get("protected") or found.keys.get("change") == "none"
-    if column.numbers is None or found.keys["type"] not in ("integer", "continuous") or fixed or column.constant:
+    if found.keys.get("protected") or found.keys.get("change") == "none" or column.constant:
+        return
+    if kind in ("integer", "continuous"):
+        _advise_number(found, column, hint)
+    elif kind in ("categorical", "ordinal"):
+        kept = [level for level in found.keys["categories"] if level.strip().lower() not in NOT_PROPOSED]
+        if 0 < len(kept) < len(found.keys["categories"]):
+            found.keys["advice"] = {"categories": kept}
+
+
+def _advise_number(found: FeatureDraft, column: Column, hint: Hint | None) -> None:
+    if (share := float(np.mean(column.known == 0.0))) >= RARE:
+        found.keys["change"] = "none"
+        found.comments = [comment for comment in found.comments if hint is None or comment != hint.comment]
+        found.comments.append(f"change: none, as it is 0 in {share:.0%} of the records; can people change it?")
         return
     low, high = column.usual
+    if hint is not None and hint.most is not None:
+        high = max(low, min(high, hint.most))
     found.keys["advice"] = {"min": _plain(low), "max": _plain(high)}
 
 

@@ -48,22 +48,34 @@ class Hint:
     pattern: re.Pattern[str]
     comment: str
     keys: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    types: frozenset[str] | None = None
+    """Types of features that it is about; all where None."""
+    most: float | None = None
+    """Largest number that is proposed."""
 
 
-def _hint(words: str, comment: str, **keys: Any) -> Hint:
-    return Hint(re.compile(rf"(^|_)({words})(_|$)"), comment, MappingProxyType(keys))
+ORDERED = frozenset({"integer", "continuous", "ordinal"})
+NUMBERS = frozenset({"integer", "continuous"})
 
+
+def _hint(
+    words: str, comment: str, types: frozenset[str] | None = None, most: float | None = None, **keys: Any
+) -> Hint:
+    return Hint(re.compile(rf"(^|_)({words})(_|$)"), comment, MappingProxyType(keys), types, most)
+
+
+_SCHOOLING = "education|school|schooling|schl|degree|qualification|edu|education_num|grade_level"
 
 HINTS = (
     _hint(
-        "age|birth|birthday|birthdate|dob|birth_year|alter",
+        "age|agep|birth|birthday|birthdate|dob|birth_year|alter",
         "protected, by its name; where changes take years, moves_with_time: {per_year: 1} lets it grow",
         protected=True,
     ),
     _hint(
         "sex|gender|race|racial|ethnic|ethnicity|colou?r|religion|nationality|citizen|citizenship|foreign|foreigner|"
         "foreign_worker|native|native_country|native_language|country_of_birth|disab\\w*|pregnan\\w*|orientation|"
-        "marital|marital_status|married|civil_status|relationship|spouse|personal_status|personal_status_sex|familienstand",
+        "rac1p|relp|relshipp|pobp|(?<!_)mar(?!_)|marital|marital_status|married|civil_status|relationship|spouse|personal_status|personal_status_sex|familienstand",
         "protected, by its name: never advice, never in a sentence",
         protected=True,
     ),
@@ -94,20 +106,50 @@ HINTS = (
         change="none",
     ),
     _hint(
-        "education|school|schooling|degree|qualification|edu|education_num|grade_level",
-        "change: increase, if it only rises; takes: {months: 24} says how long, and cost: 2 that it is hard",
+        _SCHOOLING,
+        "change: increase, as it only rises; takes: {months: 24} says how long, and cost: 2 that it is hard",
+        types=ORDERED, change="increase",
     ),
     _hint(
-        "income|salary|wage|wages|earnings|revenue|hours|savings|assets|balance|capital_gain|deposit",
-        "how far can it move? Limit it by change: increase, max_change: {relative: 0.2} or takes: {months: 6}",
+        _SCHOOLING,
+        "change: none, as its levels have no order here and nobody can lower it; is any change of it possible?",
+        types=frozenset({"categorical"}), change="none",
     ),
-)
+    _hint(
+        "cow|occp|code|codes|cd|naics|isco|soc",
+        "change: none, as numbers that are codes have no order; give the model texts, and it is a category",
+        types=NUMBERS, change="none",
+    ),
+    _hint("loss|losses", "change: none, as a loss is no matter of advice; is that so?", change="none"),
+    _hint(
+        "hours|wkhp|working_time",
+        "change: increase, and not beyond 60; max_change: {absolute: 10} limits it further",
+        types=NUMBERS, most=60.0, change="increase",
+    ),
+    _hint(
+        "income|salary|wage|wages|earnings|revenue|savings|assets|balance|capital_gain|deposit",
+        "change: increase; how far can it move? Limit it by max_change: {relative: 0.2} or takes: {months: 6}",
+        types=ORDERED, change="increase",
+    ),
+    _hint(
+        "debt|debts|owed|overdraft|utili[sz]ation",
+        "change: decrease, as nobody is advised to owe more; max_change: {relative: 0.5} or takes limits it",
+        types=ORDERED, change="decrease",
+    ),
+)  # fmt: skip
+
+NOT_PROPOSED = frozenset({
+    "?", "unknown", "missing", "not available", "not stated", "n/a", "without-pay", "without pay", "never-worked",
+    "never worked", "unemployed", "retired", "deceased",
+})  # fmt: skip
+"""Levels that say nothing, or that nobody is advised to move to, in lower case."""
 
 
-def hint_of(name: str) -> Hint | None:
-    """The first hint that fits a name."""
+def hint_of(name: str, type: str) -> Hint | None:
+    """The first hint that fits a name and a type of feature."""
     plain = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()).strip("_")
-    return next((hint for hint in HINTS if hint.pattern.search(plain)), None)
+    fitting = (hint for hint in HINTS if hint.types is None or type in hint.types)
+    return next((hint for hint in fitting if hint.pattern.search(plain)), None)
 
 
 def scale_of(levels: tuple[str, ...]) -> tuple[str, ...] | None:

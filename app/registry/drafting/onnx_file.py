@@ -8,6 +8,7 @@ from app.recourse.models.black_box import Input, Output
 from app.registry.adapters.optional_import import library
 from app.registry.artifact import Format
 from app.registry.drafting.facts import ModelFacts, unreadable
+from app.registry.drafting.features import MOST_LEVELS
 
 
 def read(name: str, content: bytes) -> ModelFacts:
@@ -35,7 +36,8 @@ def read(name: str, content: bytes) -> ModelFacts:
         format=Format.ONNX, file="model.onnx", content=content, input=Input.ENCODED if matrix else Input.RAW,
         output=output, names=None if matrix else tuple(one.name for one in inputs), width=width or None,
         levels={one.name: () for one in inputs if one.name not in numbers} if not matrix else {},
-        numbers=frozenset() if matrix else numbers, classes=classes, numbered=not named,
+        numbers=frozenset() if matrix else numbers, groups=() if matrix else _groups(graph), classes=classes,
+        numbered=not named,
         by_column=named and output is Output.PROBABILITY,
         artifact={"output_name": chosen} if chosen else {},
         encodings=("none",) if not matrix or scaled else ("none", "standard", "minmax"),
@@ -54,6 +56,18 @@ def _classes(graph: Any) -> tuple[int | str, ...]:
             if attribute.name.startswith("classlabels") and (attribute.strings or attribute.ints):
                 return tuple(_text(one) for one in attribute.strings) or tuple(int(one) for one in attribute.ints)
     return (0, 1)
+
+
+def _groups(graph: Any) -> tuple[tuple[str, ...], ...]:
+    """The whole numbers that each encoder knows as levels; 0 and 1 are flags, which are numbers as well."""
+    found = [
+        tuple(str(one) for one in attribute.ints)
+        for node in graph.node
+        if node.op_type == "OneHotEncoder"
+        for attribute in node.attribute
+        if attribute.name == "cats_int64s"
+    ]
+    return tuple(group for group in found if not set(group) <= {"0", "1"} and len(group) <= MOST_LEVELS)
 
 
 def _text(value: bytes) -> str:

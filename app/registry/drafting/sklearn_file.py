@@ -1,6 +1,6 @@
 """What an estimator says: its columns, the levels of its encoders, its classes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,11 @@ import numpy as np
 from app.errors import ModelRefused
 from app.recourse.models.black_box import Input, Output
 from app.registry.adapters.artifact import UNREADABLE
+from app.registry.adapters.encoders import encoded, is_code, plain, selection, steps
 from app.registry.adapters.sklearn_model import read_content
 from app.registry.artifact import Format
-from app.registry.drafting.facts import ModelFacts, plain
+from app.registry.drafting.facts import ModelFacts
+from app.registry.drafting.features import MOST_LEVELS
 from app.registry.trust import Trust
 
 SAFE = ".skops"
@@ -40,11 +42,13 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
     ordered: set[str] = set()
     tolerant: set[str] = set()
     numbers: set[str] = set()
-    for column, encoder, known in _encoded(estimator, [] if names is None else [str(one) for one in names]):
-        if encoder is None or not all(_is_text(level) for level in known):
+    one_hot = _one_hot(estimator)
+    for column, encoder, known in encoded(estimator, [] if names is None else [str(one) for one in names]):
+        codes = column in one_hot and _are_codes(known)
+        if encoder is None or not (codes or all(_is_text(level) for level in known)):
             numbers.add(column)
             continue
-        levels[column] = tuple(level if isinstance(level, str) else None for level in known)
+        levels[column] = tuple(_level(level) for level in known)
         if not isinstance(encoder.categories, str):
             ordered.add(column)
         if getattr(encoder, "handle_unknown", "error") != "error":
@@ -57,7 +61,7 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
         input=Input.RAW if levels else Input.ENCODED,
         names=None if names is None else tuple(str(one) for one in names),
         width=getattr(estimator, "n_features_in_", None),
-        levels=levels, ordered=frozenset(ordered - _one_hot(estimator)), tolerant=frozenset(tolerant),
+        levels=levels, ordered=frozenset(ordered - one_hot), tolerant=frozenset(tolerant),
         numbers=frozenset(numbers), classes=tuple(plain(one) for one in classes), numbered=False,
         encodings=("none",) if levels or _scales(estimator) else ("none", "standard", "minmax"),
     )  # fmt: skip
@@ -83,63 +87,32 @@ def _is_text(level: Any) -> bool:
     return isinstance(level, str) or level is None or (isinstance(level, float) and level != level)
 
 
-def _steps(estimator: Any) -> Iterator[Any]:
-    """The steps of a pipeline, or the estimator itself."""
-    steps = getattr(estimator, "steps", None)
-    if isinstance(steps, list):
-        for _, step in steps:
-            yield from _steps(step)
-    elif estimator is not None and not isinstance(estimator, str):
-        yield estimator
+def _are_codes(known: Sequence[Any]) -> bool:
+    """Whether the levels of an encoder are codes of groups, such as 1 to 9; flags are numbers as well."""
+    flags = {level for level in known if level is not None} <= {0, 1}
+    return not flags and len(known) <= MOST_LEVELS and all(is_code(level) for level in known)
 
 
-def _encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[Any]]]:
-    """Columns of the table that a first step takes apart: the encoder and the levels it knows, or None for numbers."""
-    first = next(_steps(estimator), None)
-    transformers = getattr(first, "transformers_", None)
-    if transformers is None:
-        categories = getattr(first, "categories_", None)
-        if isinstance(categories, list) and len(categories) == len(names):
-            yield from ((name, first, list(known)) for name, known in zip(names, categories, strict=True))
-        return
-    for _, transformer, selected in transformers:
-        columns = _selected(selected, names)
-        encoder = next(
-            (step for step in _steps(transformer) if isinstance(getattr(step, "categories_", None), list)), None
-        )
-        known = [] if encoder is None else encoder.categories_
-        for k, column in enumerate(columns):
-            if encoder is not None and len(known) == len(columns):
-                yield column, encoder, [plain(level) for level in known[k]]
-            elif transformer != "drop":
-                yield column, None, ()
-
-
-def _selected(selected: Any, names: Sequence[str]) -> list[str]:
-    """The names of columns that are given as names, indices, a mask or a slice."""
-    if isinstance(selected, str):
-        return [selected]
-    if isinstance(selected, slice):
-        return list(names[selected])
-    found = [plain(one) for one in np.atleast_1d(np.asarray(selected, dtype=object))]
-    if found and all(isinstance(one, bool) for one in found):
-        return [name for name, chosen in zip(names, found, strict=False) if chosen]
-    return [one if isinstance(one, str) else names[one] for one in found]
+def _level(level: Any) -> str | None:
+    """A level as it is called in a manifest; None for the mark of a missing one."""
+    if level is None or level != level:
+        return None
+    return level if isinstance(level, str) else str(int(level))
 
 
 def _one_hot(estimator: Any) -> set[str]:
     """Columns whose levels become columns of their own: the order in which an encoder lists them says nothing."""
-    first = next(_steps(estimator), None)
+    first = next(steps(estimator), None)
     names = [str(one) for one in getattr(estimator, "feature_names_in_", ())]
     return {
         column
         for _, transformer, selected in getattr(first, "transformers_", ())
-        if any(type(step).__name__ == "OneHotEncoder" for step in _steps(transformer))
-        for column in _selected(selected, names)
+        if any(type(step).__name__ == "OneHotEncoder" for step in steps(transformer))
+        for column in selection(selected, names)
     }
 
 
 def _scales(estimator: Any) -> bool:
     """Whether a first step scales the columns itself."""
-    first, *others = _steps(estimator)
+    first, *others = steps(estimator)
     return bool(others) and hasattr(first, "transform")

@@ -335,6 +335,42 @@ def trained_scorecard() -> Trained:
     return Trained(records, saved("card.csv", card.encode()), points, {"threshold": 560})
 
 
+def coded_pipeline() -> tuple[Any, Lender, Any]:
+    """A pipeline that takes apart codes of groups: 2, 5 and 11 for the kinds of housing."""
+    library("sklearn")
+    from sklearn.compose import ColumnTransformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    plain = lender()
+    codes = dict(zip(HOUSING, ("2", "5", "11"), strict=True))
+    columns = {name: plain.columns[name] for name in (*NUMBERS, "outcome")}
+    records = Lender(
+        {**columns, "housing": [codes[one] for one in plain.columns["housing"]]}, plain.numbers, plain.good
+    )
+    steps = ColumnTransformer([("numbers", StandardScaler(), list(NUMBERS)), ("groups", OneHotEncoder(), ["housing"])])
+    fitted = make_pipeline(steps, LogisticRegression(max_iter=500))
+    table = records.frame((*NUMBERS, "housing"))
+    return fitted.fit(table, records.columns["outcome"]), records, table
+
+
+def trained_codes() -> Trained:
+    fitted, records, table = coded_pipeline()
+    content = library("skops.io").dumps(fitted)
+    return Trained(records, saved("model.skops", content), fitted.predict_proba(table)[:, 1])
+
+
+def trained_onnx_codes() -> Trained:
+    convert = library("skl2onnx")
+    from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
+
+    fitted, records, table = coded_pipeline()
+    inputs = [(name, FloatTensorType([None, 1])) for name in NUMBERS] + [("housing", Int64TensorType([None, 1]))]
+    graph = convert.to_onnx(fitted, initial_types=inputs)
+    return Trained(records, saved("model.onnx", graph.SerializeToString()), fitted.predict_proba(table)[:, 1])
+
+
 def trained_points() -> Trained:
     """A sum of weighted numbers that is the points, of which fewer are better."""
     records = lender()
@@ -380,5 +416,7 @@ TRAINED: Mapping[str, Callable[[], Trained]] = {
     "dummies": trained_dummies,
     "scorecard": trained_scorecard,
     "points": trained_points,
+    "pipeline with codes": trained_codes,
+    "onnx with codes": trained_onnx_codes,
     "pipeline of trees": trained_pipeline_of_trees,
 }

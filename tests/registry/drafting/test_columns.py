@@ -1,9 +1,15 @@
 """What a column of records is taken for."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from app.recourse.models.black_box import Input
+from app.registry.artifact import Format
 from app.registry.drafting.columns import describe
+from app.registry.drafting.facts import ModelFacts
+from app.registry.drafting.features import advise, feature_of
 from app.registry.drafting.hints import favourable_of, hint_of, scale_of
 from app.registry.drafting.matching import Source, match
 
@@ -69,7 +75,13 @@ def test_what_a_column_is(texts: list[str], flag: bool, whole: bool, step: int, 
         ("applicantAge", {"protected": True}),
         ("marital_status", {"protected": True}),
         ("mortgage", None),
-        ("wages", {}),
+        ("wages", {"change": "increase"}),
+        ("debts", {"change": "decrease"}),
+        ("capital_loss", {"change": "none"}),
+        ("SCHL", {"change": "increase"}),
+        ("MAR", {"protected": True}),
+        ("balance_mar", {"change": "increase"}),
+        ("COW", {"change": "none"}),
         ("num_late_payments", {"change": "none"}),
         ("tenure", {"change": "none"}),
         ("number_of_dependents", {"change": "none"}),
@@ -77,7 +89,7 @@ def test_what_a_column_is(texts: list[str], flag: bool, whole: bool, step: int, 
     ],
 )
 def test_names_hint_at_what_people_can_change(name: str, keys: dict[str, object] | None) -> None:
-    hint = hint_of(name)
+    hint = hint_of(name, "integer")
     assert (None if hint is None else dict(hint.keys)) == keys
 
 
@@ -108,3 +120,38 @@ def test_columns_of_a_model_are_found_under_their_usual_names() -> None:
         Source(column="home type", levels=("own", "rent", "with family"), names=tuple(names[1:4])),
         Source(column="job", names=("job_b",)),
     ]
+
+
+def test_groups_without_an_order_are_never_lowered() -> None:
+    """An education that the model takes apart could go either way."""
+    assert (hint := hint_of("education", "categorical")) is not None
+    assert hint.keys == {"change": "none"}
+    assert hint_of("cow", "categorical") is None
+
+
+def advised(name: str, texts: list[str], facts: ModelFacts) -> dict[str, Any]:
+    column = describe(name, texts)
+    found = feature_of(Source(column=name), column, facts)
+    advise(found, column)
+    return found.keys
+
+
+def test_a_draft_proposes_nothing_that_nobody_would() -> None:
+    table = ModelFacts(format=Format.SKLEARN, file="", content=b"", input=Input.RAW)
+    jobs = advised("job", ["cook", "?", "clerk", "Never-worked", "clerk"], table)
+    assert jobs["advice"] == {"categories": ["clerk", "cook"]}
+    assert jobs["categories"] == ["?", "Never-worked", "clerk", "cook"]
+    assert advised("hours", [str(hours) for hours in range(20, 80)], table)["advice"] == {"min": 21, "max": 60}
+    rare = advised("gain", ["0"] * 95 + ["500", "900", "40", "70", "80"], table)
+    assert rare["change"] == "none"
+    assert "advice" not in rare
+
+
+def test_codes_that_are_plain_numbers_have_no_order() -> None:
+    """As of XGBoost, which names the categories of a column of whole numbers."""
+    levels = ("1", "2", "10")
+    facts = ModelFacts(format=Format.XGBOOST, file="", content=b"", input=Input.RAW, levels={"group": levels})
+    column = describe("group", ["1.0", "10", "2", "1"], levels)
+    keys = feature_of(Source(column="group"), column, facts).keys
+    assert (keys["type"], keys["categories"]) == ("categorical", list(levels))
+    assert column.texts == ("1", "10", "2", "1")

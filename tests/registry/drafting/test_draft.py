@@ -81,7 +81,7 @@ def test_a_draft_of_a_pipeline_says_all_that_can_be_seen(tmp_path: Path) -> None
     assert (features["debts_eur"]["step"], features["debts_eur"]["unit"]) == (10, "EUR")
     assert features["has_guarantor"] == {"label": "Has guarantor", "type": "binary"}
     assert features["housing"]["categories"] == ["owned", "rented", "with family"]
-    assert features["education"]["type"] == "ordinal"
+    assert (features["education"]["type"], features["education"]["change"]) == ("ordinal", "increase")
     assert features["education"]["categories"] == ["school", "apprenticeship", "college", "university"]
     assert features["education_years"]["derived"]["from"] == "education"
     assert "customer_id" not in features
@@ -97,7 +97,7 @@ def test_only_what_a_person_must_decide_is_commented(tmp_path: Path) -> None:
     comments = [line.partition("# ")[2] for line in lines if "# " in line]
     assert len(comments) - 1 == found.decisions
     about = {comment.partition(":")[0] for comment in comments if line_is_of_feature(lines, comment)}
-    assert about == {"age", "gender", "monthly_income", "utilisation", "education", "education_years"}
+    assert about == {"age", "gender", "monthly_income", "utilisation", "debts_eur", "education", "education_years"}
     assert all(len(line) <= 120 for line in lines)
 
 

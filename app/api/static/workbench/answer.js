@@ -2,15 +2,16 @@
 /** An answer to the question: changes that lead to a yes, a yes already, or why no way was found. */
 
 import { futureEntry } from "./certificate.js";
-import { changeCount, changeList, wayParts } from "./counterfactual.js";
 import { chance, scale } from "./decision.js";
 import { $, fill, h } from "./dom.js";
 import { counted, formatDate, formatNumber, formatShort, inHundred } from "./format.js";
 import { readyFutures } from "./future.js";
 import { storeForm } from "./ledger.js";
 import { followBounds } from "./plan.js";
+import { reasonsPart } from "./reasons.js";
 import { featureNamed } from "./state.js";
-import { waysParts } from "./ways.js";
+import { changeList } from "./steps.js";
+import { waysParts, waysTitle } from "./ways.js";
 
 /** @import { Asked, Relaxation, Wish } from "./types.d.ts" */
 
@@ -32,20 +33,15 @@ export function showAnswer(answer, asked, actions) {
 
 /** @param {any} answer @param {Asked} asked @param {Actions} actions @returns {any[]} */
 function answerParts(answer, asked, actions) {
-  if (answer.status === "found") return [...foundParts(answer, actions), storeForm(answer, asked)];
-  if (answer.status === "not_found") return notFoundParts(answer, actions);
-  return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale([answer.factual.probability])];
-}
-
-/** @param {any} answer @param {Actions} actions */
-function foundParts(answer, { wish }) {
-  const { counterfactuals, factual } = answer;
-  if (counterfactuals.length > 1) return waysParts(answer, wish);
-  const [way] = counterfactuals;
-  return [
-    h("h3", {}, `${changeCount(way.changes)} to a yes`),
-    h("div.way", {}, ...wayParts(way, factual, wish)),
-  ];
+  const reasons = reasonsPart(answer.reasons);
+  if (answer.status === "found")
+    return [
+      ...waysTitle(answer),
+      h("div.answered", {}, reasons, h("div.ways-part", {}, ...waysParts(answer, actions.wish))),
+      storeForm(answer, asked),
+    ];
+  if (answer.status === "not_found") return [...notFoundParts(answer, actions), reasons];
+  return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale(answer.factual.probability)];
 }
 
 /** @param {any} answer @param {Actions} actions */
@@ -104,14 +100,14 @@ const nearestParts = (nearest) =>
     h("h4", {}, "The closest record that was tried"),
     changeList(nearest.changes),
     h("p.hint", {}, shortfallText(nearest)),
-    nearest.future &&
-      h("dl.certificate", {}, ...futureEntry(nearest.future, readyFutures()?.agreement ?? null)),
+    nearest.future && h("dl.certificate", {}, ...futureEntry(nearest.future, readyFutures()?.agreement ?? null)),
   );
 
 /** What the closest record lacks. @param {any} nearest */
 function shortfallText({ favourable, future, ...decision }) {
   if (!favourable) return `The model still says no: ${chance({ favourable, ...decision })}.`;
-  if (future && future.asked !== null) return "The model accepts this record, but it is less robust than was asked for.";
+  if (future && future.asked !== null)
+    return "The model accepts this record, but it is less robust than was asked for.";
   return "The model accepts this record, but it does not meet the method’s own requirement.";
 }
 
@@ -142,7 +138,7 @@ function provenance({ id, model, method, surrogate, diagnostics, seed, expires_a
   return h(
     "details.workings",
     {},
-    h("summary", {}, "How this was computed"),
+    h("summary", {}, "For specialists: how this was computed"),
     h("dl", {}, ...entries.flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)])),
   );
 }

@@ -43,10 +43,10 @@ function attempt(path, { body, method, prefer, signal, headers = {} }) {
   const key = storedKey();
   return fetch(new URL(path.replace(/^\//, ""), ROOT), {
     method: method ?? (body === undefined ? "GET" : "POST"),
-    body: body === undefined ? undefined : JSON.stringify(body),
+    body: body === undefined || body instanceof Blob ? body : JSON.stringify(body),
     signal,
     headers: {
-      ...(body !== undefined && { "Content-Type": "application/json" }),
+      ...(body !== undefined && { "Content-Type": body instanceof Blob ? body.type : "application/json" }),
       ...(prefer && { Prefer: prefer }),
       ...(key && { Authorization: `Bearer ${key}` }),
       ...headers,

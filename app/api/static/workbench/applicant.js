@@ -99,15 +99,19 @@ function setValue(feature, value) {
   field.value = field.disabled ? "" : (value ?? "");
 }
 
-const EMPTY = "needs a value";
+export const EMPTY = "needs a value";
 
 /** What is wrong with a field; empty if nothing is. @param {Feature} feature */
 export function faultOf(feature) {
-  const { name, type, min, max } = feature;
   const value = valueOf(feature);
-  if ($(`f-${name}`).validity.badInput) return "must be a number";
+  if ($(`f-${feature.name}`).validity.badInput) return "must be a number";
   if (value === undefined) return EMPTY;
-  if (typeof value !== "number" || meaningOf(feature, value) !== undefined) return "";
+  return typeof value !== "number" || meaningOf(feature, value) !== undefined ? "" : valueFault(feature, value);
+}
+
+/** What is wrong with a number; empty if nothing is. @param {Feature} feature @param {number} value */
+export function valueFault(feature, value) {
+  const { type, min, max } = feature;
   if (type === "integer" && !Number.isInteger(value)) return "must be a whole number";
   if (min !== null && value < min) return `must be at least ${formatValue(feature, min)}`;
   if (max !== null && value > max) return `must be at most ${formatValue(feature, max)}`;

@@ -11,7 +11,9 @@ import { fullName, state } from "./state.js";
 
 /** Offer every version of every model. */
 export function offerVersions() {
-  const options = state.models.map((m) => h("option", { value: fullName(m) }, `${readable(versionText(m))} of ${m.title}`));
+  const options = state.models.map((m) =>
+    h("option", { value: fullName(m) }, `${readable(versionText(m))} of ${m.title}`),
+  );
   fill("candidate", ...options);
 }
 
@@ -33,7 +35,7 @@ function auditParts({ promises, still_valid: kept, broken, promised_lower: lower
   if (promises === 0) return [h("p.note", {}, "There are no promises to verify: store an answer first.")];
   const share = kept / promises;
   return [
-    h("div.share.audit", { "aria-hidden": "true", style: { "--share": `${100 * share}%` } }, h("i")),
+    h("div.share.audit.good", { "aria-hidden": "true", style: { "--share": `${100 * share}%` } }, h("i")),
     h(
       "p",
       { role: "status" },
@@ -42,9 +44,15 @@ function auditParts({ promises, still_valid: kept, broken, promised_lower: lower
       " and ",
       h(broken > 0 ? "b.no" : "b", {}, `${broken} broken`),
       ` by this version: ${inHundred(share)} kept.`,
-      lower !== null && ` Mean worst-case bound under shift when they were given: ${lowerBound(lower)}.`,
     ),
     list.length > 0 && h("ul", {}, ...list.map(brokenItem)),
+    lower !== null &&
+      h(
+        "details.specialists",
+        {},
+        h("summary", {}, "For specialists"),
+        h("p.hint", {}, `Mean worst-case bound under shift when they were given: ${lowerBound(lower)}.`),
+      ),
   ];
 }
 

@@ -1,40 +1,52 @@
 // @ts-check
-/** Calibration: what was told about future models against what the next version of the model kept. */
+/** Calibration: what was promised about future models against what the next version of the model kept. */
 
 import { fetchJson } from "./api.js";
 import { axes, intervalBar } from "./curve.js";
 import { $, fill, h, svg } from "./dom.js";
 import { counted, formatNumber, formatShort, inHundred, outOfHundred, readable } from "./format.js";
+import { problemNote } from "./problem.js";
 import { chosenModel } from "./state.js";
 
-const TICKS = [0, 0.25, 0.5, 0.75, 1];
+const NONE =
+  "Nothing to compare yet: it needs stored answers that say what retrained models will do, and a newer version of the " +
+  "model in use.";
+
+/** Of 100. */
+const TICKS = [0, 25, 50, 75, 100];
 
 /**
  * @typedef {{told: [number, number], promises: number, mean_told: number, kept: number, interval: [number, number]}} Bin
- *   promises of which about the same was told
+ *   promises of about the same probability
  */
 
 /** @type {any} the calibration on the page */
 let shown = null;
 
-/** Show the calibration of the chosen model; it reads the whole ledger, so not before the reader opens that. */
-export function watchCalibration() {
+/** Show the calibration of the chosen model; it reads the whole ledger, so not before the reader looks at promises. */
+export async function loadCalibration() {
   shown = null;
-  $("calibration").hidden = true;
-  if ($("ledger").open) loadCalibration();
+  $("calibrated").closest(".row").hidden = true;
+  const { id } = chosenModel();
+  try {
+    const found = await fetchJson(`models/${encodeURIComponent(id)}/calibration`);
+    if (id === chosenModel().id) offerCalibration(found);
+  } catch (problem) {
+    fill("reliability", problemNote(problem));
+  }
 }
 
-/** Load and show it; nothing is shown where it has no bins, or cannot be had. */
-async function loadCalibration() {
-  const { id } = chosenModel();
-  const found = await fetchJson(`models/${encodeURIComponent(id)}/calibration`).catch(() => null);
-  if (id !== chosenModel().id || !found?.bins.length) return;
+/** @param {any} found */
+function offerCalibration(found) {
+  if (found.bins.length === 0) {
+    fill("reliability", h("p.hint", {}, NONE));
+    return;
+  }
   shown = found;
   const methods = found.methods.length > 1 ? found.methods : [];
   const options = methods.map((/** @type {any} */ { method }) => h("option", { value: method }, readable(method)));
   fill("calibrated", h("option", { value: "" }, "All methods"), ...options);
   $("calibrated").closest(".row").hidden = methods.length === 0;
-  $("calibration").hidden = false;
   drawCalibration();
 }
 
@@ -45,7 +57,7 @@ export function drawCalibration() {
   const part = shown.methods.find((/** @type {any} */ one) => one.method === method) ?? shown;
   const caption =
     "Each point is a row of the table; its bar is the 95% confidence interval. On the dashed line, as many promises were " +
-    "kept as was told; below it, fewer.";
+    "kept as was promised; below it, fewer.";
   const figure = h("figure", {}, h("figcaption.hint", {}, caption));
   fill("reliability", h("p", {}, ...summary(part)), h("div.beside", {}, figure, table(part.bins)));
   figure.prepend(drawing(part.bins, figure.clientWidth));
@@ -56,26 +68,26 @@ function summary({ promises, mean_told: told, kept }) {
   const { pending, correction } = shown;
   return [
     `Of ${counted(promises, "promise")}, the next version of the model kept ${inHundred(kept)}; `,
-    `the answers had told ${inHundred(told)}. `,
+    `the answers had promised ${inHundred(told)}. `,
     pending > 0 && `Without a next version so far: ${counted(pending, "promise")}. `,
-    correction && "Fewer were kept than told, so answers now give a corrected share as well.",
+    correction && "Fewer were kept than promised, so answers now give a corrected share as well.",
   ].filter(Boolean);
 }
 
 /** @param {Bin[]} bins @param {number} room in pixels */
 function drawing(bins, room) {
-  const { x, y, drawing } = axes(TICKS, ["told", "kept"], room);
+  const { x, y, drawing } = axes(TICKS, ["promised, of 100", "kept, of 100"], room);
   drawing.append(
-    svg("path", { class: "diagonal", d: `M${x(0)} ${y(0)}L${x(1)} ${y(1)}` }),
-    ...bins.map((bin) => intervalBar(x(bin.mean_told), bin.interval.map(y))),
-    ...bins.map((bin) => svg("circle", { cx: x(bin.mean_told), cy: y(bin.kept), r: 5 })),
+    svg("path", { class: "diagonal", d: `M${x(0)} ${y(0)}L${x(100)} ${y(1)}` }),
+    ...bins.map((bin) => intervalBar(x(100 * bin.mean_told), bin.interval.map(y))),
+    ...bins.map((bin) => svg("circle", { cx: x(100 * bin.mean_told), cy: y(bin.kept), r: 5 })),
   );
   return drawing;
 }
 
 /** The calibration as a table. @param {Bin[]} bins */
 function table(bins) {
-  const heads = ["Told, of 100", "Promises", "Told on average", "Kept, of 100", "95% confidence interval"];
+  const heads = ["Promised, of 100", "Promises", "Promised on average", "Kept, of 100", "95% interval"];
   const rows = bins.map(({ told: [low, high], promises, mean_told: mean, kept, interval }) =>
     h(
       "tr",
@@ -89,11 +101,11 @@ function table(bins) {
   );
   return h(
     "div.scroll",
-    { tabindex: 0, role: "region", "aria-label": "Told and kept as a table" },
+    { tabindex: 0, role: "region", "aria-label": "Promised and kept as a table" },
     h(
       "table",
       {},
-      h("caption.unseen", {}, "What was told against what was kept"),
+      h("caption.unseen", {}, "Promised against kept"),
       h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
       h("tbody", {}, ...rows),
     ),

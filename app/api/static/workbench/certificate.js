@@ -61,7 +61,7 @@ export const futureEntry = (future, agreement) =>
     future.corrected?.probability ?? future.probability,
     futureText(future, agreement),
     correctedText(future),
-    future.corrected ? undefined : future.interval,
+    { interval: future.corrected ? undefined : future.interval, asked: future.asked },
   );
 
 /** @param {any} gelbrich @param {string} estimate */
@@ -127,24 +127,22 @@ function reportEntry(report) {
 /**
  * One statement of the certificate.
  * @param {string} term @param {number} share from 0 to 1, drawn as a bar @param {string} text @param {string} source
- * @param {[number, number]} [interval] of the share, drawn in the bar
+ * @param {{interval?: [number, number], asked?: number | null}} [drawn] the interval of the share, and what was asked for
  */
-const entry = (term, share, text, source, interval) => [
+const entry = (term, share, text, source, drawn = {}) => [
   h("dt", {}, term),
-  h(
-    "dd",
-    {},
-    shareBar(Math.max(0, share), interval),
-    text,
-    source && h("small.hint", {}, ` ${source}`),
-  ),
+  h("dd", {}, shareBar(Math.max(0, share), drawn), text, source && h("small.hint", {}, ` ${source}`)),
 ];
 
-/** @param {number} share @param {[number, number]} [interval] */
-function shareBar(share, interval) {
+/**
+ * A share as a bar: green where it is as much as was asked for, red where it is less than a half.
+ * @param {number} share @param {{interval?: [number, number], asked?: number | null}} drawn
+ */
+function shareBar(share, { interval, asked = null }) {
   const [low, high] = interval ?? [0, 0];
   const style = { "--share": `${100 * share}%`, "--low": `${100 * low}%`, "--high": `${100 * high}%` };
-  return h("span.share", { "aria-hidden": "true", style }, h("i"), interval && h("b"));
+  const kind = asked === null ? "" : share >= asked ? ".good" : share >= 0.5 ? ".fair" : ".poor";
+  return h(`span.share${kind}`, { "aria-hidden": "true", style }, h("i"), interval && h("b"));
 }
 
 /** @param {string} text */

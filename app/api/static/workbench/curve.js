@@ -20,7 +20,7 @@ const [HEIGHT, LEFT, BOTTOM, TOP, RIGHT] = [290, 50, 44, 14, 14];
 /** @param {Mark[]} marks @param {string} measure name of the robustness @param {number} room in pixels */
 export function curveDrawing(marks, measure, room) {
   const ticks = roundTicks(Math.max(...marks.map((mark) => mark.cost)));
-  const { x, y, drawing } = axes(ticks, ["cost", measure], room);
+  const { x, y, drawing } = axes(ticks, ["effort", measure], room);
   const line = marks
     .filter((mark) => !mark.dominated)
     .sort((a, b) => a.cost - b.cost)
@@ -34,7 +34,7 @@ export function curveDrawing(marks, measure, room) {
 }
 
 /**
- * A drawing of two axes; the vertical one goes from 0 to 1.
+ * A drawing of two axes; the vertical one goes from 0 to 1, written as a count of 100.
  * @param {number[]} ticks of the horizontal axis, from its start to its end
  * @param {[string, string]} names of the axes @param {number} room in pixels
  */
@@ -50,7 +50,7 @@ export function axes(ticks, [across, up], room) {
     { viewBox: `0 0 ${width} ${HEIGHT}`, class: "curve", "aria-hidden": "true" },
     ...[0, 0.25, 0.5, 0.75, 1].flatMap((share) => [
       svg("path", { class: "grid", d: `M${LEFT} ${y(share)}H${width - RIGHT}` }),
-      label({ x: LEFT - 6, y: y(share) + 4, class: "end" }, formatShort(share)),
+      label({ x: LEFT - 6, y: y(share) + 4, class: "end" }, formatShort(100 * share)),
     ]),
     ...ticks.map((tick) => label({ x: x(tick), y: HEIGHT - BOTTOM + 18, class: "middle" }, formatShort(tick))),
     label({ x: (LEFT + width - RIGHT) / 2, y: HEIGHT - 6, class: "middle" }, `${across} →`),

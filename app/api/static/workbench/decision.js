@@ -30,7 +30,7 @@ export async function decide() {
     const { predictions, derived } = await fetchJson(path, { body: { records: [record] }, signal });
     showDerived({ ...record, ...derived[0] });
     fill("verdict", ...verdict(predictions[0]));
-    fill("scale", scale([predictions[0].probability]));
+    fill("scale", scale(predictions[0].probability));
   } catch (problem) {
     if (!isAborted(problem)) fill("verdict", problemNote(problem));
   }
@@ -63,16 +63,14 @@ export const outcome = (favourable) => h(favourable ? "b.yes" : "b.no", {}, favo
 export const chance = ({ favourable, probability }) =>
   probability === null ? (favourable ? "yes" : "no") : inHundred(probability);
 
-/** One chance on a scale from 0 to 1, with the threshold; two are before and after. @param {number[]} chances */
-export function scale(chances) {
-  if (chances.some((share) => share == null)) return null;
+/** A chance on a scale from 0 to 1, with the threshold. @param {number | null} share */
+export function scale(share) {
+  if (share === null) return null;
   const at = threshold();
-  const place = (/** @type {number} */ share) => `${100 * share}%`;
-  const from = chances.length > 1 ? chances[0] : 0;
   return h(
     "div.bar",
-    { style: { "--from": place(from), "--to": place(chances[chances.length - 1]) } },
+    { style: { "--to": `${100 * share}%` } },
     h("i"),
-    at !== null && h("span", { style: { "--at": place(at) } }, h("small", {}, `yes from ${Math.round(100 * at)}`)),
+    at !== null && h("span", { style: { "--at": `${100 * at}%` } }),
   );
 }

@@ -14,7 +14,11 @@ import { knobName, knobValue, knobValues } from "./slider.js";
 import { state } from "./state.js";
 
 /** Measures of robustness: names of the axis. */
-const MEASURES = { future: "share that says yes", shift: "worst-case bound", noise: "share accepted" };
+const MEASURES = {
+  future: "models that say yes, of 100",
+  shift: "worst-case bound, of 100",
+  noise: "accepted, of 100",
+};
 
 /** Ask at all values of the chosen knob, and draw the curve. */
 export async function askFrontier() {
@@ -54,23 +58,25 @@ function measureOf(parameter, counterfactual) {
 /** Draw the frontier that is held, for example after the window has changed its size. */
 export function drawFrontier() {
   if (!state.curve) return;
-  const { points, chosen, factual } = state.curve;
+  const { points, parameter, chosen, factual } = state.curve;
   const found = points.filter((point) => point.counterfactual);
   if (found.length === 0) {
     fill("curve", h("p.note", {}, points[0].detail));
     return;
   }
-  const { counterfactual, step } = points[chosen];
+  const { counterfactual, step, value } = points[chosen];
   const against = $("against").value;
   const caption =
-    "Open points are dominated: another point is at least as robust and costs no more." +
-    (against === "future" ? " Bars are 95% confidence intervals." : "");
+    "Each point is an answer; choose one to see its changes. For an open point, another one is at least as sure with no " +
+    `more effort.${against === "future" ? " Bars show what is 95% certain." : ""} Effort adds up the changes: 1 is another ` +
+    "category, or the usual difference between two people.";
   const figure = h("figure", {}, h("figcaption.hint", {}, caption));
-  const heading = h("h3", {}, `Step ${step}: ${changeCount(counterfactual.changes)} to a yes`);
+  const at = parameter === FUTURE_VALIDITY ? `At ${formatNumber(100 * value)} in 100` : `Step ${step}`;
+  const heading = h("h3", {}, `${at}: ${changeCount(counterfactual.changes)} to a yes`);
   fill(
     "curve",
     h("div.beside", {}, figure, table(state.curve)),
-    h("div", { id: "chosen", role: "status" }, heading, h("div.way", {}, ...wayParts(counterfactual, factual))),
+    h("div", { id: "chosen", role: "status" }, heading, h("article.card", {}, ...wayParts(counterfactual, factual))),
   );
   const measure = MEASURES[/** @type {"shift"} */ (against)];
   figure.prepend(curveDrawing(found.map(mark), measure, figure.clientWidth));
@@ -107,25 +113,47 @@ function choosePoint(i) {
   drawFrontier();
 }
 
+/** The measures of the table, the chosen one and the future models'. @param {any[]} points @returns {string[]} */
+const columns = (points) =>
+  Object.keys(MEASURES).filter(
+    (measure) =>
+      measure === $("against").value ||
+      (measure === "future" && points.some((point) => point.counterfactual?.validity.future)),
+  );
+
 /** The curve as a table. @param {{points: any[], parameter: string, chosen: number}} curve */
 function table({ points, parameter, chosen }) {
+  const shown = columns(points);
   const future = points.map((point) => point.counterfactual?.validity.future).find(Boolean);
+  const titles = {
+    future: `${readable(futureNoun(future?.source ?? null))} that say yes`,
+    shift: "Worst-case bound under shift",
+    noise: "Accepted under noise, of 100",
+  };
   const title = (/** @type {string} */ text) => h("th", { scope: "col" }, text);
   const head = h(
     "tr",
     {},
-    title(`Step (${parameter === FUTURE_VALIDITY ? "share asked for" : knobName(parameter).toLowerCase()})`),
-    title("Cost"),
-    future && title(`${readable(futureNoun(future.source))} that say yes`),
-    title("Worst-case bound under shift"),
-    h("th", { scope: "col", class: future && "spare" }, "Accepted under noise, of 100"),
+    title(parameter === FUTURE_VALIDITY ? "Asked for, of 100" : `Step (${knobName(parameter).toLowerCase()})`),
+    title("Effort"),
+    ...shown.map((measure) => title(titles[/** @type {"shift"} */ (measure)])),
     h("td", {}),
   );
-  const rows = points.map((point, i) => row(point, i, { chosen: i === chosen, future: Boolean(future) }));
+  const value = (/** @type {any} */ point) =>
+    parameter === FUTURE_VALIDITY
+      ? formatNumber(100 * point.value)
+      : [`${point.step}`, h("small", {}, ` (${formatNumber(point.value)})`)];
+  const rows = points.map((point, i) => row(point, i, { value: value(point), chosen: i === chosen, shown }));
   return h(
     "div.scroll",
     { tabindex: 0, role: "region", "aria-label": "The curve as a table" },
-    h("table", {}, h("caption.unseen", {}, "Cost against robustness"), h("thead", {}, head), h("tbody", {}, ...rows)),
+    h(
+      "table",
+      {},
+      h("caption.unseen", {}, "Effort against how sure the yes is"),
+      h("thead", {}, head),
+      h("tbody", {}, ...rows),
+    ),
   );
 }
 
@@ -135,17 +163,24 @@ function acceptedOfHundred(noise) {
   return rate === null ? "unknown" : outOfHundred(1 - rate);
 }
 
-/** @param {any} point @param {number} i @param {{chosen: boolean, future: boolean}} shown */
-function row({ step, value, cost, counterfactual }, i, { chosen, future }) {
+const CELLS = /** @type {Record<string, (validity: any) => any>} */ ({
+  future: ({ future }) => future && countOf(future.probability, future.models),
+  shift: ({ shift }) => shift && lowerBound(shift.gelbrich.lower),
+  noise: ({ noise }) => acceptedOfHundred(noise),
+});
+
+/**
+ * @param {any} point @param {number} i
+ * @param {{value: any, chosen: boolean, shown: string[]}} parts what is varied, and the measures that are shown
+ */
+function row({ step, cost, counterfactual }, i, { value, chosen, shown }) {
   const { validity } = counterfactual ?? {};
   return h(
     "tr",
     { class: chosen && "chosen" },
-    h("th", { scope: "row" }, `${step}`, h("small", {}, ` (${formatNumber(value)})`)),
+    h("th", { scope: "row" }, ...[value].flat()),
     h("td", {}, counterfactual ? formatShort(cost) : "none found"),
-    future && h("td", {}, validity && countOf(validity.future.probability, validity.future.models)),
-    h("td", {}, validity?.shift && lowerBound(validity.shift.gelbrich.lower)),
-    h("td", { class: future && "spare" }, validity && acceptedOfHundred(validity.noise)),
+    ...shown.map((measure) => h("td", {}, validity && CELLS[measure](validity))),
     h("td", {}, counterfactual && showButton(step, i, chosen)),
   );
 }

@@ -57,7 +57,7 @@ export function futureSource({ asked, source }) {
 
 /** Why less is promised than the future models say. @type {Record<"versions" | "trials", string>} */
 const BROKEN = {
-  versions: "Earlier versions kept fewer promises than their answers told",
+  versions: "Earlier versions kept fewer promises than their answers gave",
   trials: "In trials, models trained on other records kept fewer promises than such models say",
 };
 

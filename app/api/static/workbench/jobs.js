@@ -31,11 +31,11 @@ export async function submit(path, body, place, { background = false, signal } =
 /**
  * Show the progress of a job until it ends.
  * @param {Job} job @param {HTMLElement} place
- * @param {{signal?: AbortSignal, shown?: boolean}} [options] the signal aborts the watching, not the job; `shown` moves
- *   the page so that the progress can be seen
+ * @param {{signal?: AbortSignal, shown?: boolean, read?: (path: string) => Promise<any>}} [options] the signal aborts the
+ *   watching, not the job; `shown` moves the page so that the progress can be seen; `read` reads the result
  * @returns {Promise<any>} its result; null if it was cancelled
  */
-export async function runJob(job, place, { signal, shown = false } = {}) {
+export async function runJob(job, place, { signal, shown = false, read = fetchJson } = {}) {
   const watching = new AbortController();
   signal?.addEventListener("abort", () => watching.abort());
   const { element, show } = progressBar(job);
@@ -48,7 +48,7 @@ export async function runJob(job, place, { signal, shown = false } = {}) {
       element.replaceWith(h("p.note", { role: "status" }, "Cancelled. Nothing was changed."));
       return null;
     }
-    return await fetchJson(/** @type {string} */ (ended.result));
+    return await read(/** @type {string} */ (ended.result));
   } finally {
     element.remove();
     watching.abort();
@@ -63,7 +63,7 @@ function progressBar(job) {
   const show = (/** @type {Job} */ now) => {
     const { done, total } = now.progress;
     if (total > 1) Object.assign(bar, { max: total, value: done });
-    status.textContent = statusText(now);
+    status.textContent = progressText(now);
   };
   cancel.onclick = async () => {
     cancel.disabled = true;
@@ -73,8 +73,8 @@ function progressBar(job) {
   return { element: h("div.job", {}, bar, status, cancel), show };
 }
 
-/** @param {Job} job */
-function statusText({ status, progress: { done, total } }) {
+/** How far a job is, in words. @param {Job} job */
+export function progressText({ status, progress: { done, total } }) {
   if (status === "queued") return "Waiting in the queue.";
   if (status === "running") return total > 1 ? `Working: ${done} of ${total} done.` : "Working.";
   return "";

@@ -7,13 +7,14 @@
  */
 
 import { fetchJson } from "./api.js";
-import { wayParts } from "./counterfactual.js";
 import { chance } from "./decision.js";
 import { $, fill, h } from "./dom.js";
 import { formatDate } from "./format.js";
 import { submit } from "./jobs.js";
+import { letterForm } from "./letter.js";
 import { problemNote } from "./problem.js";
 import { fullName, state } from "./state.js";
+import { wayCards } from "./ways.js";
 
 /** @import { Applicant, Asked, Model } from "./types.d.ts" */
 
@@ -33,7 +34,8 @@ export function storeForm(answer, asked) {
   const form = h(
     "form.row",
     { id: "store" },
-    h("div.field", {}, h("label", { for: "store-as" }, "Store this answer under the reference"), reference),
+    h("h4", {}, "Store it, then send it as a letter"),
+    h("div.field", {}, h("label", { for: "store-as" }, "Reference of the case"), reference),
     h("button", {}, "Store"),
     place,
   );
@@ -44,7 +46,6 @@ export function storeForm(answer, asked) {
       const stored = await submit("recourse", body, place, { background: asked.background });
       if (stored === null) return;
       form.replaceWith(storedNote(stored, stored.status === answer.status));
-      $("ledger").open = true;
       findStored();
     } catch (problem) {
       form.append(problemNote(problem));
@@ -56,11 +57,18 @@ export function storeForm(answer, asked) {
 /** @param {any} stored @param {boolean} same whether it is the answer on the page */
 const storedNote = ({ id }, same) =>
   h(
-    "p.note",
+    "div.note",
     { role: "status" },
-    same ? "Stored as " : "The service gave a different answer this time, not the one above. It is stored as ",
-    h("code", {}, id),
-    ". You can find it below and verify it against other versions of the model.",
+    h(
+      "p",
+      {},
+      same ? "Stored as " : "The service gave a different answer this time, not the one above. It is stored as ",
+      h("code", {}, id),
+      ". You can find it under ",
+      h("a", { href: "#promises" }, "Promises"),
+      ", and check it against other versions of the model.",
+    ),
+    letterForm(id),
   );
 
 /** Show the stored answers with the reference that is typed in. */
@@ -69,12 +77,14 @@ export async function findStored() {
   const filter = reference ? `&reference=${encodeURIComponent(reference)}` : "";
   try {
     const { recourse } = await fetchJson(`recourse?limit=20${filter}`);
-    const none = h("p.note", { role: "status" }, "No stored answer has this reference.");
+    const none = h("p.hint", { role: "status" }, reference ? "No stored answer has this reference." : NONE);
     fill("found", recourse.length > 0 ? h("ul.cases", {}, ...recourse.map(storedItem)) : none);
   } catch (problem) {
     fill("found", problemNote(problem));
   }
 }
+
+const NONE = "No answers are stored yet. Below each answer you can store it.";
 
 const STATUSES = { found: "a way to a yes", not_found: "no way found", already_favourable: "already a yes" };
 
@@ -94,6 +104,7 @@ function storedItem(stored) {
       h("code", {}, id),
     ),
     status === "found" && storedActions(stored, result),
+    status !== "already_favourable" && letterForm(id),
     result,
   );
 }
@@ -124,16 +135,14 @@ export const versionText = ({ version, active }) => `version ${version}${active 
  */
 async function storedWays(id) {
   const answer = await fetchJson(`recourse/${id}`);
-  const { counterfactuals, factual } = answer;
   const filled = await new Promise((resolve) => {
-    const detail = { model: fullName(answer.model), applicant: originalOf(counterfactuals[0]), resolve };
+    const detail = { model: fullName(answer.model), applicant: originalOf(answer.counterfactuals[0]), resolve };
     $("found").dispatchEvent(new CustomEvent("applicant", { detail }));
   });
   const note = filled
-    ? "The applicant of this answer is in the form now."
-    : "This version of the model is no longer in use, so the form stays as it is.";
-  const ways = counterfactuals.map((/** @type {any} */ way) => h("article.card", {}, ...wayParts(way, factual)));
-  return [h("p.hint", {}, note), h("div.cards", {}, ...ways)];
+    ? ["The applicant of this answer is in the form of ", h("a", { href: "#one" }, "One applicant"), " now."]
+    : ["This version of the model is no longer in use, so the form stays as it is."];
+  return [h("h3.unseen", {}, "The ways of this answer"), h("p.hint", {}, ...note), wayCards(answer)];
 }
 
 /** The record from which a counterfactual starts. @param {any} counterfactual @returns {Applicant} */

@@ -83,7 +83,15 @@ function rangeParts(feature, onChange) {
 function typedControl(feature, end, common) {
   const { categories } = feature;
   if (!categories)
-    return h("input", { ...common, type: "number", step: "any", inputmode: "decimal", placeholder: "any" });
+    return h("input", {
+      ...common,
+      type: "number",
+      min: feature.min,
+      max: feature.max,
+      step: "any",
+      inputmode: "decimal",
+      placeholder: "any",
+    });
   const free = end === "min" ? 0 : categories.length - 1;
   return h("select", common, ...categories.map((c, i) => h("option", { value: i, selected: i === free }, String(c))));
 }
@@ -133,9 +141,6 @@ function followTyped(feature, end) {
   const ends = track(feature);
   const [typed, handle] = [$(`typed-${end}-${feature.name}`), $(`${end}-${feature.name}`)];
   if (!ends) return;
-  if (typed.value !== "" && !feature.categories) {
-    typed.value = Math.min(ends.max, Math.max(ends.min, Number(typed.value)));
-  }
   handle.value = typed.value === "" ? ends[end] : typed.value;
 }
 

@@ -8,7 +8,8 @@
 import { Problem, fetchJson } from "./api.js";
 import { applicantField, fillApplicant } from "./applicant.js";
 import { audit, offerVersions } from "./audit.js";
-import { drawCalibration, watchCalibration } from "./calibration.js";
+import { listJobs, showFile, watchFile } from "./batch.js";
+import { drawCalibration, loadCalibration } from "./calibration.js";
 import { decide, decideSoon } from "./decision.js";
 import { $, debounce, fill, h } from "./dom.js";
 import { formatDate } from "./format.js";
@@ -16,15 +17,20 @@ import { askFrontier, drawFrontier } from "./frontier.js";
 import { forgetKey, storedKey } from "./key.js";
 import { findStored } from "./ledger.js";
 import { limitRow, markCurrent, showBounds } from "./limits.js";
-import { offerMethods, offerParameters, wayCount } from "./method.js";
+import { offerMethods, offerParameters } from "./method.js";
 import { problemNote } from "./problem.js";
 import { ask, askAgain, markOutdated } from "./question.js";
 import { refreshModel, showFutures } from "./rehearsal.js";
 import { STANDARD_SHARE, followSlider, followTyped, offerKnobs } from "./slider.js";
 import { chosenModel, fullName, state } from "./state.js";
+import { watchTyped } from "./typed.js";
+import { followViews, shownView } from "./views.js";
 import { clearWishes } from "./wishes.js";
 
 /** @import { Applicant, Feature, Model } from "./types.d.ts" */
+
+/** Between two looks at a service that is not ready. */
+const RETRY_MS = 1500;
 
 /** Offer the form of the chosen model. */
 async function chooseModel() {
@@ -40,7 +46,7 @@ async function chooseModel() {
   fill("fields", ...features.map(fieldOf), h("button.unseen", { tabindex: -1 }, "Ask"));
   fill("limit-rows", ...features.map((/** @type {Feature} */ feature) => limitRow(feature, askAgain)));
   for (const feature of features) showBounds(feature);
-  for (const id of ["limits", "how"]) $(id).hidden = false;
+  for (const id of ["limits", "how", "about-panel"]) $(id).hidden = false;
   $("example").disabled = samples.length === 0;
   $("example").textContent = "Fill in an example";
   $("ask").disabled = false;
@@ -48,7 +54,15 @@ async function chooseModel() {
   showFutures(() => (offerKnobs(), askAgain()));
   document.body.classList.remove("loading");
   decide();
-  watchCalibration();
+  showFile();
+  showView(shownView());
+}
+
+/** Load what a view shows. @param {string} name */
+function showView(name) {
+  if (state.features.length === 0) return;
+  if (name === "many") (showFile(), listJobs());
+  if (name === "promises") (findStored(), loadCalibration());
 }
 
 /** @param {Feature} feature */
@@ -74,7 +88,7 @@ function showAbout() {
 function fillExample() {
   const [next, ...others] = state.samples;
   state.samples = [...others, next];
-  if (others.length > 0) $("example").textContent = "Fill in another example";
+  if (others.length > 0) $("example").textContent = "Another example";
   startWith(next);
 }
 
@@ -118,19 +132,23 @@ function listen() {
   $("fields").onsubmit = onSubmit(ask);
   $("ask").onclick = () => ask();
   for (const id of ["most", "months", "sequential", "count"]) $(id).oninput = askAgain;
-  $("count").onchange = () => ($("count").value = wayCount() ?? "");
   $("slider").oninput = () => (followSlider(), askAgain());
   $("slider-value").onchange = () => (followTyped(), askAgain());
   $("found").addEventListener("applicant", followStored);
   $("draw").onclick = askFrontier;
   $("against").onchange = drawFrontier;
   $("calibrated").onchange = drawCalibration;
-  $("ledger").ontoggle = watchCalibration;
   $("find").onsubmit = onSubmit(findStored);
   $("audit").onsubmit = onSubmit(audit);
+  watchFile();
+  watchTyped();
+  followViews(showView);
   $("forget").onclick = forgetKey;
   $("forget").hidden = !storedKey();
-  addEventListener("resize", debounce(() => (drawFrontier(), drawCalibration()), 200));
+  addEventListener(
+    "resize",
+    debounce(() => (drawFrontier(), drawCalibration()), 200),
+  );
 }
 
 /** Offer the models in use; the newest version of the first one is chosen. @param {Model[]} active */
@@ -150,10 +168,21 @@ async function start() {
   offerModels(models.filter((/** @type {Model} */ m) => m.active));
   offerMethods();
   $("method").value = standard;
-  await chooseModel();
-  $("ledger").hidden = false;
   offerVersions();
+  await chooseModel();
+}
+
+/** Start, and again where the service is not ready yet. */
+async function startOnceReady() {
+  try {
+    await start();
+  } catch (problem) {
+    if (/** @type {any} */ (problem).document?.code !== "not-ready") throw problem;
+    document.body.classList.remove("loading");
+    fill("verdict", "The service is starting. The page goes on by itself.");
+    setTimeout(guarded(startOnceReady), RETRY_MS);
+  }
 }
 
 listen();
-guarded(start)();
+guarded(startOnceReady)();

@@ -6,6 +6,7 @@ import { readable } from "./format.js";
 import { schemaField, schemaValues } from "./schema_form.js";
 import { followParameter, offerKnobs } from "./slider.js";
 import { chosenMethod, state } from "./state.js";
+import { checkTyped } from "./typed.js";
 
 const GROUPS = { counterfactual: "Each way by itself", plan: "All ways together, as a plan" };
 
@@ -55,16 +56,14 @@ function offerWays() {
   const max = members ? Math.min(members.maximum, MOST_MEMBERS) : MOST_WAYS;
   const value = members ? members.default : STANDARD_WAYS;
   Object.assign($("count"), { min, max, value });
+  checkTyped($("count"));
   $("count-hint").textContent = isPlan()
     ? `From ${min} to ${max}: this method looks for ways that hold together.`
-    : `From ${min} to ${max}. No way changes all that a cheaper one changes.`;
+    : `From ${min} to ${max}, each with other changes.`;
 }
 
 /** How many ways are asked for; null for the method's own number. @returns {number | null} */
-export function wayCount() {
-  const { value, min, max } = $("count");
-  return value === "" ? null : Math.round(Math.min(Number(max), Math.max(Number(min), Number(value))));
-}
+export const wayCount = () => ($("count").value === "" ? null : Number($("count").value));
 
 /** The chosen method as `method` of a request. */
 export const methodChoice = () => ({ name: $("method").value, ...schemaValues(parameterSchemas()) });

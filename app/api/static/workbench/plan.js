@@ -16,7 +16,8 @@ export function planBounds({ validity: { lower, upper, exact, future } }, member
     { id: "together" },
     h("p", {}, h("b", {}, "All ways together")),
     future && futurePart(future, members.length),
-    lower !== null && boundPart({ lower, upper, exact }, members),
+    lower !== null &&
+      h("details.specialists", {}, h("summary", {}, "For specialists"), boundPart({ lower, upper, exact }, members)),
     h("div", { id: "bounds-job" }),
   );
 }

@@ -1,8 +1,8 @@
 // @ts-check
-/** A problem document as a note on the page. */
+/** A problem document as a note on the page; what is wrong with a field leads to the field. */
 
 import { Problem } from "./api.js";
-import { h } from "./dom.js";
+import { $, h } from "./dom.js";
 import { readable } from "./format.js";
 
 /** @param {any} problem @throws everything that is not a problem document */
@@ -18,8 +18,41 @@ export function problemNote(problem) {
   );
 }
 
+/** Fields of the page, by the part of the request that they fill. */
+const FIELDS = /** @type {Record<string, string>} */ ({
+  count: "count",
+  horizon_months: "months",
+  "constraints/max_changes": "most",
+  "robustness/future_validity": "slider-value",
+});
+
+/** What precedes the name of a feature or parameter in the id of its field, by the part of the request. */
+const PREFIXES = /** @type {Record<string, string>} */ ({
+  applicant: "f-",
+  method: "p-",
+  "constraints/max_change": "largest-",
+  "constraints/least_change": "least-",
+  "constraints/bounds": "typed-min-",
+});
+
+/** The field that a pointer is about; null where the page has none. @param {string} pointer */
+function fieldOf(pointer) {
+  const path = pointer.replace(/^\//, "");
+  if (FIELDS[path]) return $(FIELDS[path]);
+  const part = Object.keys(PREFIXES).find((prefix) => path.startsWith(`${prefix}/`));
+  return part ? $(PREFIXES[part] + path.slice(part.length + 1).split("/")[0]) : null;
+}
+
 /** @param {{pointer: string, detail: string}} error */
 function errorItem({ pointer, detail }) {
-  const field = pointer.split("/").slice(-1)[0] || "request";
-  return h("li", {}, `${readable(field)} ${detail}`);
+  const name = readable(pointer.split("/").slice(-1)[0] || "request");
+  const field = fieldOf(pointer);
+  const label = field?.labels?.[0]?.textContent || name;
+  const show = () => {
+    const folded = field.closest("details");
+    if (folded) folded.open = true;
+    field.setAttribute("aria-invalid", "true");
+    field.focus();
+  };
+  return h("li", {}, field ? h("button.link", { type: "button", onclick: show }, label) : name, ` ${detail}`);
 }

@@ -10,6 +10,8 @@ import { removeLimit } from "./limits.js";
 import { problemNote } from "./problem.js";
 import { recourseRequest } from "./request.js";
 import { state } from "./state.js";
+import { faultyTyped } from "./typed.js";
+import { bringUp } from "./views.js";
 import { addWish, removeWishes, showWishes } from "./wishes.js";
 
 /** @import { Relaxation, Wish } from "./types.d.ts" */
@@ -24,6 +26,13 @@ export async function ask(requested = true) {
   const faulty = checkApplicant();
   if (faulty.length > 0) {
     fill("verdict", faultText(faulty.length));
+    return;
+  }
+  const [wrong] = faultyTyped();
+  if (wrong) {
+    const folded = wrong.closest("details");
+    if (folded) folded.open = true;
+    wrong.focus();
     return;
   }
   pending.abort();
@@ -80,13 +89,6 @@ const ACTIONS = {
   wish: (/** @type {Wish} */ wish) => (addWish(wish), askAsWished()),
 };
 
-/** Move the reader to a section. @param {HTMLElement} section */
-function bringUp(section) {
-  section.focus({ preventScroll: true });
-  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  section.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
-}
-
 /** Mark the answer and the curve: the form has changed since. */
 export function markOutdated() {
   if (state.answer) $("answer-body").classList.add("outdated");
@@ -98,5 +100,5 @@ const askSoon = debounce(() => ask(false), 300);
 /** After the first answer, the answer follows the slider and the limits. */
 export function askAgain() {
   markOutdated();
-  if (state.answer && faultyFeatures().length === 0) askSoon();
+  if (state.answer && faultyFeatures().length + faultyTyped().length === 0) askSoon();
 }

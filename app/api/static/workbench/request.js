@@ -12,11 +12,19 @@ import { wishesRequest } from "./wishes.js";
 /** Noisy copies of a record that the model itself decides on: more reliable than an estimate from a local model. */
 const NOISE_SAMPLES = 2000;
 
+/** What all bodies share. */
+const common = () => ({ model: $("model").value, method: methodChoice(), detail: "full" });
+
+/** How many ways, and how sure they should be. */
+const wanted = () => ({
+  ...(wayCount() !== null && { count: wayCount() }),
+  ...(readyFutures() && { robustness: { future_validity: state.share } }),
+});
+
 /** What the body of `POST /recourse` and that of `POST /recourse/frontier` share. */
 const question = () => ({
-  model: $("model").value,
+  ...common(),
   applicant: applicant(),
-  method: methodChoice(),
   constraints: constraints(),
   ...wishesRequest(),
   ...timing(),
@@ -24,11 +32,10 @@ const question = () => ({
 });
 
 /** The body of `POST /recourse`. */
-export const recourseRequest = () => ({
-  ...question(),
-  ...(wayCount() !== null && { count: wayCount() }),
-  ...(readyFutures() && { robustness: { future_validity: state.share } }),
-});
+export const recourseRequest = () => ({ ...question(), ...wanted(), reasons: true });
+
+/** The first line of `POST /recourse/batch`; limits and wishes are of one person. @param {boolean} store */
+export const batchRequest = (store) => ({ ...common(), ...wanted(), store });
 
 /** The body of `POST /recourse/frontier`. @param {string} parameter @param {number[]} values */
 export function frontierRequest(parameter, values) {

@@ -5,10 +5,11 @@
  */
 
 import { $, fill, h } from "./dom.js";
-import { formatNumber, inHundred, readable } from "./format.js";
+import { inHundred, readable } from "./format.js";
 import { FUTURE_VALIDITY, futureNoun, readyFutures } from "./future.js";
 import { controlOf } from "./schema_form.js";
 import { chosenMethod, state } from "./state.js";
+import { checkTyped } from "./typed.js";
 
 const FACTORS = [0, 0.01, 0.03, 0.1, 0.3, 1, 3, 10];
 
@@ -83,32 +84,36 @@ export function followSlider() {
   describe(knob, value);
 }
 
-/** Let the knob take the number that was typed; out of range or none, it stays. */
+/** Let the knob take the number that was typed; one that is wrong is left to be corrected. */
 export function followTyped() {
   const [knob] = knobs();
-  const { value, validity } = $("slider-value");
-  const number = Number(value);
-  if (value !== "" && !validity.badInput && knob !== FUTURE_VALIDITY) $(`p-${knob}`).value = value;
-  if (knob === FUTURE_VALIDITY && number >= 1 && number <= 100) state.share = number / 100;
+  if (!checkTyped($("slider-value"))) return;
+  const { value } = $("slider-value");
+  if (value !== "" && knob !== FUTURE_VALIDITY) $(`p-${knob}`).value = knobValues(knob)[Number(value) - 1];
+  if (value !== "" && knob === FUTURE_VALIDITY) state.share = Number(value) / 100;
   followParameter(knob);
 }
 
-/** @param {string} knob @param {number} value */
+/**
+ * Show the setting as a number that can be typed: the share, or the step where there is none.
+ * @param {string} knob @param {number} value
+ */
 function describe(knob, value) {
   const share = knob === FUTURE_VALIDITY;
-  $("slider-value").value = share ? Number((100 * value).toFixed(4)) : value;
-  $("slider-value").setAttribute("aria-label", share ? "Share asked for, of 100" : readable(knob));
-  $("slider-unit").textContent = share ? "in 100" : "";
-  const position = `Step ${Number($("slider").value) + 1} of ${Number($("slider").max) + 1}`;
+  const [step, steps] = [Number($("slider").value) + 1, Number($("slider").max) + 1];
+  const position = `Step ${step} of ${steps}`;
+  const typed = share
+    ? { min: 1, max: 100, step: "any", value: Number((100 * value).toFixed(4)) }
+    : { min: 1, max: steps, step: "1", value: step };
+  Object.assign($("slider-value"), typed);
+  checkTyped($("slider-value"));
+  $("slider-value").setAttribute("aria-label", share ? "How sure, of 100 retrained models" : `Step, of ${steps}`);
+  $("slider-unit").textContent = share ? "in 100" : `of ${steps}`;
   const future = knob === FUTURE_VALIDITY && `at least ${shareText(value)}`;
   $("slider").setAttribute("aria-valuetext", future || position);
-  fill(
-    "slider-hint",
-    future
-      ? `The search requires a yes from ${future}. A higher share usually costs more.`
-      : `${position}. A higher step is more robust and usually costs more. `,
-    !future && h("span.limits", {}, `(${readable(knob)}: ${formatNumber(value)})`),
-  );
+  $("slider-hint").textContent = future
+    ? `A yes now, and from ${future} like it. Surer usually takes more effort.`
+    : `${position}. A higher step is surer and usually takes more effort. Nothing is known about the lender’s next model.`;
 }
 
 /** @param {number} share of the future models */

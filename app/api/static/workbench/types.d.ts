@@ -90,9 +90,19 @@ export interface Job {
   id: string;
   kind: string;
   status: string;
+  created_at: string;
   progress: { done: number; total: number };
   error: any;
   result: string | null;
+}
+
+/** What a file of applicants holds. */
+export interface FileRecords {
+  rows: { reference?: string; applicant: Applicant }[];
+  /** Values that do not fit; the line as an editor numbers it, where no cell has several lines. */
+  faults: { line: number; text: string }[];
+  /** Names of columns that are no features. */
+  unused: string[];
 }
 
 /** A constraint whose removal helps. */

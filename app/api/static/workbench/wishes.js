@@ -58,9 +58,9 @@ export function wishButtons({ feature: name, from, to, text }, onWish) {
   return h(
     "div.wish-row",
     {},
-    button("I can’t do this", sentence, change),
+    button("Can’t do this", sentence, change),
     change.kind === "change" && button("Not at all", `no change of ${feature.label}`, { ...change, kind: "feature" }),
-    !pinned && button("I will do this anyway", sentence, { ...change, kind: "must" }),
+    !pinned && button("Will do it", sentence, { ...change, kind: "must" }),
   );
 }
 

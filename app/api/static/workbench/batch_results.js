@@ -1,0 +1,155 @@
+// @ts-check
+/** The answers to many applicants: a table to read, and files to take away. */
+
+import { chance, outcome } from "./decision.js";
+import { h } from "./dom.js";
+import { counted, inHundred } from "./format.js";
+import { countOf } from "./future.js";
+import { featureNamed } from "./state.js";
+
+/** Applicants in the table; the files have all. */
+const MOST_SHOWN = 200;
+
+/** @param {string} text the lines of a job's result @param {string} name of the files, without ending @returns {Node[]} */
+export function batchResults(text, name) {
+  const answers = text
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  return [
+    h("p", { role: "status" }, summary(answers)),
+    h(
+      "div.row",
+      {},
+      download(`${name}-ways.csv`, "text/csv", csvOf(answers), "Take the results as CSV"),
+      download(`${name}-answers.jsonl`, "application/x-ndjson", text, "Everything as JSON lines"),
+    ),
+    table(answers.slice(0, MOST_SHOWN)),
+    answers.length > MOST_SHOWN && h("p.hint", {}, `The first ${MOST_SHOWN} of ${answers.length}; the files have all.`),
+  ].filter(Boolean);
+}
+
+/** What came of an applicant, as a word in the table and a count above it. */
+const RESULTS = /** @type {Record<string, string>} */ ({
+  found: "with a way to a yes",
+  already_favourable: "already a yes",
+  not_found: "without a way",
+  problem: "not answered",
+});
+
+/** @param {any} answer */
+const resultOf = ({ status }) => (typeof status === "string" ? status : "problem");
+
+/** @param {any[]} answers */
+function summary(answers) {
+  const counts = Object.entries(RESULTS).map(([result, words]) => {
+    const count = answers.filter((answer) => resultOf(answer) === result).length;
+    return count > 0 && `${count} ${words}`;
+  });
+  return `${counted(answers.length, "applicant")}: ${counts.filter(Boolean).join(", ")}.`;
+}
+
+/** @param {string} name @param {string} type @param {string} text @param {string} words */
+function download(name, type, text, words) {
+  const take = () => {
+    const link = h("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  return h("button", { type: "button", onclick: take }, words);
+}
+
+/** @param {any[]} answers */
+function table(answers) {
+  const heads = ["Applicant", "The model says", "What to change", "Then", "Retrained models that still say yes"];
+  return h(
+    "div.scroll",
+    { tabindex: 0, role: "region", "aria-label": "Results as a table" },
+    h(
+      "table.results",
+      {},
+      h("caption.unseen", {}, "What each applicant can change"),
+      h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
+      h("tbody", {}, ...answers.map(row)),
+    ),
+  );
+}
+
+/** @param {any} answer @param {number} i */
+function row(answer, i) {
+  const { reference, factual, counterfactuals: [way, ...others] = [] } = answer;
+  const then = way?.validity.current;
+  const future = way?.validity.future;
+  return h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, reference ?? `Line ${i + 2}`),
+    h(
+      "td",
+      {},
+      factual && outcome(factual.favourable),
+      factual?.probability != null && `, ${inHundred(factual.probability)}`,
+    ),
+    h("td", {}, ...(way ? changes(way, others.length) : [withoutWay(answer)])),
+    h("td", {}, then && chance(then)),
+    h("td", {}, future && countOf(future.probability, future.models)),
+  );
+}
+
+/** @param {any} way @param {number} more ways that are only in the files */
+const changes = (way, more) =>
+  [
+    h("ul.plain", {}, ...way.changes.map((/** @type {any} */ { text }) => h("li", {}, text))),
+    more > 0 && h("span.hint", {}, `and ${counted(more, "other way")}, in the files`),
+  ].filter(Boolean);
+
+/** Why there is nothing to change. @param {any} answer */
+function withoutWay(answer) {
+  if (resultOf(answer) === "already_favourable") return "Nothing needs to change.";
+  if (resultOf(answer) === "not_found") return answer.detail;
+  const faults = (answer.errors ?? []).map((/** @type {any} */ { pointer, detail }) => {
+    const name = pointer.split("/").at(-1);
+    return `${featureNamed(name)?.label ?? name} ${detail}`;
+  });
+  return faults.length > 0 ? `${faults.join("; ")}.` : answer.detail;
+}
+
+const COLUMNS = [
+  "line",
+  "reference",
+  "result",
+  "probability_now",
+  "way",
+  "changes",
+  "probability_then",
+  "retrained_models_yes",
+  "cost",
+  "takes_months",
+  "detail",
+];
+
+/** One line for each way, and for each applicant without one. @param {any[]} answers */
+function csvOf(answers) {
+  const lines = answers.flatMap((answer, i) => {
+    const start = [i + 2, answer.reference ?? "", resultOf(answer), answer.factual?.probability ?? ""];
+    const ways = (answer.counterfactuals ?? []).map((/** @type {any} */ way) => [
+      ...start,
+      way.rank,
+      way.changes.map((/** @type {any} */ { text }) => text).join(" "),
+      way.validity.current.probability ?? "",
+      way.validity.future?.probability ?? "",
+      way.cost.total,
+      way.takes_months,
+      "",
+    ]);
+    return ways.length > 0 ? ways : [[...start, "", "", "", "", "", "", withoutWay(answer)]];
+  });
+  return [COLUMNS, ...lines].map((cells) => `${cells.map(quoted).join(",")}\r\n`).join("");
+}
+
+/** A cell; one that a spreadsheet would compute is text. @param {string | number} value */
+function quoted(value) {
+  if (typeof value === "number") return String(value);
+  const text = /^[=+\-@\t]/.test(value) ? `'${value}` : value;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

@@ -1,0 +1,109 @@
+"""Whose call gets the next free child: callers take turns, and long calls leave a child to short ones."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Generic, Protocol, TypeVar
+
+from app.errors import Overloaded
+
+caller: ContextVar[str] = ContextVar("caller", default="")
+"""Who causes the calls of this context: a key, an address, or "" for the service itself."""
+
+LONG_SHARE = 8
+"""How many times fewer long calls than short ones of a caller may wait."""
+
+_long: ContextVar[bool] = ContextVar("long", default=False)
+
+
+class Mortal(Protocol):
+    """What is taken in turns: a child."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+
+
+Taken = TypeVar("Taken", bound=Mortal)
+
+
+@contextmanager
+def long_calls(long: bool = True) -> Iterator[None]:
+    """Inside, calls are such as take many times as long as the others."""
+    token = _long.set(long)
+    try:
+        yield
+    finally:
+        _long.reset(token)
+
+
+class Turns(Generic[Taken]):
+    """The calls that wait for one of some children; used from one event loop.
+
+    Each caller has a queue of short calls and one of long ones, and the queues are served in turn (round robin). Long
+    calls have all children but one at most, where there are several, so that a short one waits for no long one.
+
+    Parameters
+    ----------
+    size : number of children
+    """
+
+    def __init__(self, size: int) -> None:
+        self._most_long = max(1, size - 1)
+        self._queues: dict[tuple[str, bool], deque[tuple[asyncio.Future[Taken], float]]] = {}
+        """The calls that wait and since when, by caller and whether they are long; the next queue first."""
+        self._on_long: list[Taken] = []
+        """Children with a long call."""
+
+    def __len__(self) -> int:
+        """Number of calls that wait."""
+        return sum(not turn.done() for queue in self._queues.values() for turn, _ in queue)
+
+    def join(self, most: int) -> asyncio.Future[Taken]:
+        """A turn of the caller of this context. Raises `Overloaded` if `most` of its calls wait already.
+
+        Of long calls fewer may wait: in a queue of many, each would have used up its deadline when its turn comes.
+        """
+        name = caller.get(), _long.get()
+        most = max(1, most // LONG_SHARE) if _long.get() else most
+        waiting = [one for one in self._queues.get(name, ()) if not one[0].done()]
+        if len(waiting) >= most:
+            # As long as its first call has waited: so long its queue takes at present.
+            raise Overloaded(retry_after_s=time.monotonic() - waiting[0][1])
+        turn: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
+        # In place, so that a queue keeps its turn.
+        self._queues[name] = deque([*waiting, (turn, time.monotonic())])
+        return turn
+
+    def serve(self, free: list[Taken]) -> None:
+        """Give free children to the calls whose turn it is."""
+        while free and (found := self._next()) is not None:
+            turn, long = found
+            child = free.pop()
+            if long:
+                self._on_long.append(child)
+            turn.set_result(child)
+
+    def end(self, child: Taken) -> None:
+        """Note that the call of a child has ended."""
+        if child in self._on_long:
+            self._on_long.remove(child)
+
+    def _next(self) -> tuple[asyncio.Future[Taken], bool] | None:
+        self._on_long = [child for child in self._on_long if child.alive]
+        for name, queue in list(self._queues.items()):
+            long = name[1]
+            if long and len(self._on_long) >= self._most_long:
+                continue
+            del self._queues[name]
+            while queue:
+                turn, _ = queue.popleft()
+                # A cancelled call may still be in the queue.
+                if not turn.done():
+                    if queue:
+                        self._queues[name] = queue
+                    return turn, long
+        return None

@@ -1,0 +1,76 @@
+"""The columns of a table that a pipeline's first step encodes, and the levels that its encoders know."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[Any]]]:
+    """Each column that the first step takes: its name, its encoder and the levels it knows, or None for numbers.
+
+    Parameters
+    ----------
+    names : of the columns of the table
+    """
+    first = next(steps(estimator), None)
+    transformers = getattr(first, "transformers_", None)
+    if transformers is None:
+        categories = getattr(first, "categories_", None)
+        if isinstance(categories, list) and len(categories) == len(names):
+            yield from ((name, first, list(known)) for name, known in zip(names, categories, strict=True))
+        return
+    for _, transformer, selected in transformers:
+        columns = selection(selected, names)
+        encoder = next(
+            (step for step in steps(transformer) if isinstance(getattr(step, "categories_", None), list)), None
+        )
+        known = [] if encoder is None else encoder.categories_
+        for k, column in enumerate(columns):
+            if encoder is not None and len(known) == len(columns):
+                yield column, encoder, [plain(level) for level in known[k]]
+            elif transformer != "drop":
+                yield column, None, ()
+
+
+def steps(estimator: Any) -> Iterator[Any]:
+    """The steps of a pipeline, or the estimator itself."""
+    inner = getattr(estimator, "steps", None)
+    if isinstance(inner, list):
+        for _, step in inner:
+            yield from steps(step)
+    elif estimator is not None and not isinstance(estimator, str):
+        yield estimator
+
+
+def selection(selected: Any, names: Sequence[str]) -> list[str]:
+    """The names of columns that are given as names, indices, a mask or a slice."""
+    if isinstance(selected, str):
+        return [selected]
+    if isinstance(selected, slice):
+        return list(names[selected])
+    found = [plain(one) for one in np.atleast_1d(np.asarray(selected, dtype=object))]
+    if found and all(isinstance(one, bool) for one in found):
+        return [name for name, chosen in zip(names, found, strict=False) if chosen]
+    return [one if isinstance(one, str) else names[one] for one in found]
+
+
+def plain(value: Any) -> Any:
+    """A class or level as plain Python: numpy's own types are turned into it."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def is_code(level: Any) -> bool:
+    """Whether a level is a whole number, or the mark of a missing one."""
+    if isinstance(level, bool) or not isinstance(level, int | float):
+        return level is None
+    return level != level or (float(level).is_integer() and abs(level) < 2**53)
+
+
+def columns_of_codes(estimator: Any, names: Sequence[str]) -> set[str]:
+    """Columns whose levels the encoders know as whole numbers."""
+    return {
+        column
+        for column, encoder, known in encoded(estimator, names)
+        if encoder is not None and known and all(is_code(level) for level in known)
+    }

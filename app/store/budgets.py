@@ -1,0 +1,50 @@
+"""How many records the models were asked about for each API key, by day (UTC). Blocks; not for an event loop.
+
+Errors of the database are SQLAlchemy's `DBAPIError`.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from app.store.tables import spent_rows
+
+Spent = tuple[str, str]
+"""A key's id and a day, such as 2026-03-01."""
+
+KEPT_DAYS = 30
+"""Days of which the numbers are kept, for whoever wants to know who asked so much."""
+
+
+class Budgets:
+    """The numbers in one database; safe to use from several threads, processes and machines."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
+
+    def spend(self, rows: Mapping[Spent, int]) -> dict[Spent, int]:
+        """Add to the numbers; returns the new ones."""
+        totals = {}
+        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            # In one order, so that two writers never wait for each other.
+            for (key, day), count in sorted(rows.items()):
+                added = self._insert(spent_rows).values(key=key, day=day, rows=count)
+                total = {"rows": spent_rows.c.rows + count}
+                query = added.on_conflict_do_update(index_elements=["key", "day"], set_=total)
+                totals[key, day] = int(connection.scalar(query.returning(spent_rows.c.rows)) or 0)
+        return totals
+
+    def spent(self, key: str, day: str) -> int:
+        """The number of a key on a day."""
+        query = sa.select(spent_rows.c.rows).where(spent_rows.c.key == key, spent_rows.c.day == day)
+        with self._engine.connect() as connection:
+            return connection.scalar(query) or 0
+
+    def forget(self, now: datetime) -> None:
+        """Delete the numbers of days more than `KEPT_DAYS` ago."""
+        before = (now - timedelta(days=KEPT_DAYS)).date().isoformat()
+        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            connection.execute(sa.delete(spent_rows).where(spent_rows.c.day < before))

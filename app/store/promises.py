@@ -1,0 +1,29 @@
+"""A selection of promises in the ledger."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from app.store.timestamps import timestamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """A selection of promises: recourse that was found and is neither expired nor erased."""
+
+    model: str
+    as_of: str
+    """Those that expire after this moment."""
+    since: str | None = None
+    """Those given at this moment or later."""
+    until: str | None = None
+    """Those given before this moment."""
+
+    @classmethod
+    def unexpired(cls, model: str, *, since: datetime | None, until: datetime | None) -> "Promises":
+        """Those of all versions of a model that have not expired now; `since` and `until` have time zones."""
+        return cls(
+            model=model,
+            as_of=timestamp(datetime.now(UTC)),
+            since=None if since is None else timestamp(since),
+            until=None if until is None else timestamp(until),
+        )

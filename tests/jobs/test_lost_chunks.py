@@ -1,0 +1,115 @@
+"""Chunks that the database counts as running, and that no process runs."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.compute.lane import Lane
+from app.compute.messages import Store
+from app.jobs import connection as connection_module
+from app.jobs.job import BATCH, Job
+from app.jobs.jobs import Jobs
+from app.settings import Settings
+from tests.jobs.serving import database, postgres_missing
+
+REPEATS = {"sqlite": 10, "postgresql": 50}
+
+ROWS = 700
+"""More chunks than a process takes at once."""
+
+PATIENCE_S = 60.0
+
+
+class _Gate(Lane):
+    """A lane without children: it answers each row with its number, once the gate is open."""
+
+    def __init__(self) -> None:
+        self.size = 1
+        self.open = asyncio.Event()
+
+    def start(self) -> None:
+        """There is nothing to start."""
+
+    async def run(self, function: Callable[..., Any], *args: Any, **_options: Any) -> Any:
+        await self.open.wait()
+        return function(*args)
+
+
+def numbered(_store: Store, payload: dict[str, Any], **_options: Any) -> list[str]:
+    return [json.dumps(payload["first"] + i) for i in range(len(payload["rows"]))]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Settings]:
+    if request.param == "sqlite":
+        yield Settings(state_dir=tmp_path)
+        return
+    if missing := postgres_missing():
+        pytest.skip(missing)
+    with database() as address:
+        yield Settings.model_validate({"state_dir": tmp_path, "database_url": address})
+
+
+@asynccontextmanager
+async def opened(settings: Settings, lane: Lane) -> AsyncIterator[Jobs]:
+    jobs = Jobs(settings, lane, Store(root="", trust_pickle=False), {BATCH: numbered})
+    jobs.start()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            assert jobs._opening is not None
+            await jobs._opening
+        yield jobs
+    finally:
+        await jobs.close()
+
+
+def taken_under(engine: sa.Engine, executor_id: str, job: Job) -> Sequence[str]:
+    """Take the waiting chunks of a batch as a process does that has lost the executor id and does not know it yet."""
+    table = sa.table(
+        "workflow_status",
+        *map(sa.column, ("workflow_uuid", "status", "executor_id", "owner_xid")),
+        schema=None if engine.dialect.name == "sqlite" else "dbos",
+    )
+    waiting = table.c.workflow_uuid.like(f"{job.id}.%") & (table.c.status == "ENQUEUED")
+    values = {"status": "PENDING", "executor_id": executor_id, "owner_xid": "of-another-process"}
+    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+        return connection.scalars(sa.update(table).where(waiting).values(values).returning(table.c.workflow_uuid)).all()
+
+
+@pytest.mark.slow
+def test_chunks_taken_under_an_executor_id_that_has_a_new_holder_are_computed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "WATCH_S", 0.05)
+    monkeypatch.setattr(connection_module, "CHUNK_POLL_S", 0.02)
+    monkeypatch.setattr(connection_module, "JOB_POLL_S", 0.02)
+
+    async def race(jobs: Jobs, lane: _Gate) -> None:
+        lane.open.clear()
+        job = await jobs.submit_batch(BATCH, {"deadline_s": 60.0}, ({} for _ in range(ROWS)))
+        connection = jobs._connection
+        assert connection._claim is not None
+        taken: list[str] = []
+        async with asyncio.timeout(PATIENCE_S):
+            while not taken:
+                taken += await asyncio.to_thread(taken_under, connection.engine, connection._claim.executor_id, job)
+            lane.open.set()
+            while not (job := await jobs.get(job.id)).status.finished:
+                await connection.pause(0.02)
+        assert job.error is None
+        lines = "".join([part async for part in jobs.lines(job)]).split()
+        assert lines == [str(i) for i in range(ROWS)]
+
+    async def races() -> None:
+        lane = _Gate()
+        async with opened(settings, lane) as jobs:
+            for _ in range(REPEATS[jobs._connection.engine.dialect.name]):
+                await race(jobs, lane)
+
+    asyncio.run(races())
