@@ -139,7 +139,7 @@ def _same(line: str) -> str:
 
 @contextmanager
 def _worker(store: Path, settings: dict[str, str]) -> Iterator[None]:
-    environment = os.environ | {"RECOURSE_MODELS_STORE": str(store), **settings}
+    environment = os.environ | {"RECOURSE_MODELS_STORE": str(store), "RECOURSE_REHEARSE": "off", **settings}
     command = [sys.executable, "-m", "app.cli", "worker"]
     with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         try:

@@ -86,6 +86,8 @@ def server(store: Path, **settings: str) -> Iterator[str]:
         "RECOURSE_PORT": str(port),
         # Its ledger and its jobs are nobody's.
         "RECOURSE_STATE_DIR": str(store.parent / "state"),
+        # Future models would be made at the same time, and take a core from what is measured.
+        "RECOURSE_REHEARSE": "off",
         **settings,
     }
     command = [sys.executable, "-m", "app.cli", "serve"]

@@ -50,11 +50,17 @@ Timestamp = Annotated[str, AfterValidator(_is_time), WithJsonSchema({"type": "st
 """A time in UTC as it is sent."""
 
 
+LEAVES = frozenset((str, float, int, bool, type(None)))
+"""What most parts of an answer are; no `Enum`, which may be a text as well."""
+
+
 def plain(part: Any) -> Any:
     """An answer as plain data, ready for `json`: fields in the order in which they are declared.
 
     Numbers of answers have the digits that they carry; records, changes and what the request says are exact.
     """
+    if type(part) in LEAVES:
+        return part
     if is_dataclass(part):
         measured = isinstance(part, AnswerPart)
         # A field that would be a keyword ends in an underscore.

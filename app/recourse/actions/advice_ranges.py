@@ -29,6 +29,9 @@ says what is worth advising."""
 MOST_OF_SPREAD = 0.25
 """Share of the spread that this least change never exceeds: 2 % of the year 2005 would be 40 years."""
 
+TICK, ROUNDING = 1e-6, 4.0 * float(np.finfo(float).eps)
+"""What counts as rounding of a tick: this much, and this share of its distance from the anchor."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
@@ -230,7 +233,7 @@ def _part(feature: Feature, fact: float, low: float, high: float, least: float, 
 def _tick(number: float, anchor: float, per_unit: float, forgiving: float) -> float:
     """Where a number lies on a lattice, its rounding forgiven upwards or downwards."""
     tick = (number - anchor) * per_unit
-    return tick if math.isinf(tick) else tick + forgiving * float(tick_slack(tick))
+    return tick if math.isinf(tick) else tick + forgiving * (TICK + ROUNDING * abs(tick))
 
 
 def lattice_point(tick: float, anchor: float, step: float) -> float:
@@ -248,7 +251,7 @@ def lattice_points(
 
 def tick_slack(ticks: np.ndarray | float) -> np.ndarray:
     """Largest distance between ticks and a whole number that counts as rounding; grows with the ticks."""
-    return np.asarray(1e-6 + 4.0 * np.finfo(float).eps * np.abs(ticks))
+    return np.asarray(TICK + ROUNDING * np.abs(ticks))
 
 
 def _advised(feature: Feature, fact: float) -> tuple[float, float]:

@@ -116,15 +116,19 @@ class Clock:
 
     def changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """How long the changes that a person makes take together, in months."""
-        months = np.where(self.passive, 0.0, self.each(rows_raw))
+        return self._together(self.each(rows_raw))
+
+    def _together(self, each: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        months = np.where(self.passive, 0.0, each)
         return np.asarray(months.sum(axis=1) if self.sequential else months.max(axis=1, initial=0.0))
 
     def total(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """How long it takes until a person has such a record, in months."""
         if self.stands_still:
             return np.zeros(len(rows_raw))
-        waited = self.each(rows_raw)[:, self._passive].max(axis=1, initial=0.0)
-        return np.maximum(self.changes(rows_raw), waited)
+        each = self.each(rows_raw)
+        waited = each[:, self._passive].max(axis=1, initial=0.0)
+        return np.maximum(self._together(each), waited)
 
     def settled(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Records at the end of the time that their changes take."""
@@ -141,12 +145,19 @@ class Clock:
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Which records can be reached in time, and keep pace with it."""
-        return np.asarray(self.total(rows_raw) <= self.months * (1.0 + SLACK)) & self.keeps_pace(rows_raw)
+        months = self.total(rows_raw)
+        return np.asarray(months <= self.months * (1.0 + SLACK)) & self._shows(rows_raw, months)
 
     def keeps_pace(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Which records show the same time wherever time moves something, or no time at all."""
+        return self._shows(rows_raw, self.total(rows_raw))
+
+    def _shows(self, rows_raw: Float[np.ndarray, "n p"], months: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        """Which records show that so many months have passed, or none."""
+        if not self._passive.size:
+            return np.ones(len(rows_raw), dtype=bool)
         shown = rows_raw[:, self._passive]
-        then = self._after(rows_raw, self.total(rows_raw))[:, self._passive]
+        then = self._after(rows_raw, months)[:, self._passive]
         same = np.abs(shown - then) <= SLACK * (1.0 + np.abs(then))
         return np.asarray(same.all(axis=1) | (shown == self._factual_raw[self._passive]).all(axis=1))
 

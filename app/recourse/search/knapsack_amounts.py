@@ -191,32 +191,36 @@ class Amounts(Search):
             self._note(level, rest, cost)
             return
         k = movable.order[level]
-        item = movable.items[k]
+        item, gain, price = movable.items[k], movable.items[k].gain, movable.items[k].cost
         # The bound is convex in the amount. It is least where this item takes over from those that are decided later
         # and cost less, so that each way out from there ends at the first amount that cannot win.
         wanted = rest - movable.ahead[level]
-        above = item.ceil(wanted / item.gain)
+        above = item.ceil(wanted / gain)
         below = item.floor(above - item.step)
         runs = [] if self.left_out[k] else [(above, item.step), (below, -item.step)]
         stay_first = wanted <= 0.0
         if runs and not stay_first and below == 0.0:
-            move = above * item.cost + self._bound(level + 1, rest - above * item.gain)
+            move = above * price + self._bound(level + 1, rest - above * gain)
             stay_first = move > self._bound(level + 1, rest)
         runs.insert(0 if stay_first else len(runs), (0.0, 0.0))
+        limit, effort = item.limit * (1.0 + SLACK), self.effort
         for amount, stride in runs:
             # Not a function of its own, to halve the depth of recursion for many features.
-            while (amount > 0.0 or stride == 0.0) and amount <= item.limit * (1.0 + SLACK):
-                after, spent = rest - amount * item.gain, cost + amount * item.cost
-                dominated = movable.dominated.get(k, []) if amount == 0.0 else []
+            dominated = movable.dominated.get(k) if stride == 0.0 else None
+            if dominated:
                 self._leave_out(dominated, 1)
-                promising = not self.hopeless(spent + self._bound(level + 1, after))
-                if promising:
-                    self.amounts[k] = amount
-                    self._branch(level + 1, after, spent)
-                self._leave_out(dominated, -1)
-                if not promising or stride == 0.0 or (stride > 0.0 and after <= 0.0):
+            while (amount > 0.0 or stride == 0.0) and amount <= limit:
+                after, spent = rest - amount * gain, cost + amount * price
+                # `hopeless`, without the call: this is the innermost loop.
+                if effort.spent or spent + self._bound(level + 1, after) >= self.best_cost * (1.0 - GAP):
+                    break
+                self.amounts[k] = amount
+                self._branch(level + 1, after, spent)
+                if stride == 0.0 or (stride > 0.0 and after <= 0.0):
                     break
                 amount = amount + stride if stride > 0.0 else item.floor(amount + stride)
+            if dominated:
+                self._leave_out(dominated, -1)
 
     def _leave_out(self, items: list[int], more: int) -> None:
         self.any_left_out += more * len(items)
