@@ -22,7 +22,6 @@ from app.recourse.actions.sentences import MONTHS_DIGITS, FeatureChange, changes
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.answer_part import EXACT, FULL, AnswerPart, rounded, rounded_probability
 from app.recourse.features import RawValue
-from app.recourse.outcomes import OUTCOMES, MemberOutcome
 from app.recourse.reports import MethodReport
 from app.recourse.result import (
     AssessedCounterfactual,
@@ -231,40 +230,6 @@ class Point(AnswerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberCorrection(AnswerPart):
-    """The outcome of one member."""
-
-    changed: bool
-    """Whether the record differs from the one in the request."""
-    outcome: MemberOutcome
-    """`corrected`, or why not: `met` the requirement already, `not_selected`, `infeasible`, `refused` by the model,
-    `no_gain`, `undecided` in the time."""
-    detail: str
-    """The outcome as a sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorrectedMember(CounterfactualAnswer):
-    """A record of the plan: corrected, which the model accepts, or as in the request."""
-
-    correction: MemberCorrection
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorrectedPlan(AnswerPart):
-    """All records together, before and after the correction."""
-
-    before: Plan | None
-    """The plan of the request."""
-    validity: PlanValidity
-    """Joint bounds of all members."""
-    proximity: float
-    """Mean L2 distance to the factual, in standardised units."""
-    diversity: float
-    """Determinant of ``1/(1 + distance)`` between the members: 0 for equal members, towards 1 for distant ones."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """What is known about an answer before it is computed."""
 
@@ -396,19 +361,3 @@ def plan_answer(plan: PlanCertificate | None) -> Plan | None:
         lower=plan.lower, upper=plan.upper, exact=plan.exact, status=status, job=None, future=plan.future,
     )  # fmt: skip
     return Plan(validity=bounds, proximity=plan.proximity, diversity=plan.diversity)
-
-
-def corrected_plan(before: PlanCertificate | None, after: PlanCertificate | None) -> CorrectedPlan | None:
-    """The joint bounds before and after a correction."""
-    plan = plan_answer(after)
-    if plan is None:
-        return None
-    return CorrectedPlan(
-        before=plan_answer(before), validity=plan.validity, proximity=plan.proximity, diversity=plan.diversity
-    )
-
-
-def corrected_member(member: CounterfactualAnswer, outcome: MemberOutcome) -> CorrectedMember:
-    """A member with the outcome of its correction."""
-    correction = MemberCorrection(changed=outcome is MemberOutcome.CORRECTED, outcome=outcome, detail=OUTCOMES[outcome])
-    return CorrectedMember(**{f.name: getattr(member, f.name) for f in fields(member)}, correction=correction)

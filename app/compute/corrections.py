@@ -1,18 +1,18 @@
 """Corrections of a plan that the caller supplies: what a child computes, and the answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from app.compute.answers import (
-    CorrectedMember,
-    CorrectedPlan,
+    CounterfactualAnswer,
     Decision,
     Frame,
     ModelVersion,
+    Plan,
+    PlanValidity,
     Timestamp,
-    corrected_member,
-    corrected_plan,
     counterfactual_answers,
     decision,
+    plan_answer,
 )
 from app.compute.messages import CorrectionQuestion
 from app.recourse.actions.action_set import ActionSet
@@ -20,7 +20,41 @@ from app.recourse.answer_part import AnswerPart
 from app.recourse.correct import Correction, CorrectionStatus, correct
 from app.recourse.outcomes import OUTCOMES, MemberOutcome
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import SENTENCES, Diagnostics, Reason, Relaxation
+from app.recourse.result import SENTENCES, Diagnostics, PlanCertificate, Reason, Relaxation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberCorrection(AnswerPart):
+    """The outcome of one member."""
+
+    changed: bool
+    """Whether the record differs from the one in the request."""
+    outcome: MemberOutcome
+    """`corrected`, or why not: `met` the requirement already, `not_selected`, `infeasible`, `refused` by the model,
+    `no_gain`, `undecided` in the time."""
+    detail: str
+    """The outcome as a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedMember(CounterfactualAnswer):
+    """A record of the plan: corrected, which the model accepts, or as in the request."""
+
+    correction: MemberCorrection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedPlan(AnswerPart):
+    """All records together, before and after the correction."""
+
+    before: Plan | None
+    """The plan of the request."""
+    validity: PlanValidity
+    """Joint bounds of all members."""
+    proximity: float
+    """Mean L2 distance to the factual, in standardised units."""
+    diversity: float
+    """Determinant of ``1/(1 + distance)`` between the members: 0 for equal members, towards 1 for distant ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,4 +107,20 @@ def correct_answer(frame: Frame, action_set: ActionSet, found: Correction) -> Co
         plan=corrected_plan(found.before, found.plan),
         diagnostics=found.diagnostics,
         warnings=found.warnings,
+    )
+
+
+def corrected_member(member: CounterfactualAnswer, outcome: MemberOutcome) -> CorrectedMember:
+    """A member with the outcome of its correction."""
+    correction = MemberCorrection(changed=outcome is MemberOutcome.CORRECTED, outcome=outcome, detail=OUTCOMES[outcome])
+    return CorrectedMember(**{f.name: getattr(member, f.name) for f in fields(member)}, correction=correction)
+
+
+def corrected_plan(before: PlanCertificate | None, after: PlanCertificate | None) -> CorrectedPlan | None:
+    """The joint bounds before and after a correction."""
+    plan = plan_answer(after)
+    if plan is None:
+        return None
+    return CorrectedPlan(
+        before=plan_answer(before), validity=plan.validity, proximity=plan.proximity, diversity=plan.diversity
     )
