@@ -11,6 +11,5 @@ from app.compute.template import template
 def own_template() -> Iterator[None]:
     """The next child is a fork of a template that starts in this test, with its environment and standard files."""
     template().end()
-    template()  # now, before a server of another test needs it at a time of its own
     yield
     template().end()
