@@ -80,11 +80,11 @@ test: $(STAMP)
 
 EVERYTHING := -m "" --seeds 0 --hypothesis-profile ci
 
-# Linters and types at once: mypy takes one processor only. Three processes then, since tests wait for servers.
+# Linters and types at once: mypy takes one processor only. Four processes then, since tests wait for servers.
 # What fails while they compete for a busy machine runs once more alone; what fails again is wrong.
 check: $(STAMP) $(GENERATORS)
 	$(MAKE) --jobs 2 linters run-time-types
-	$(MAKE) test ARGS='$(EVERYTHING)' PROCESSES=3 || $(BIN)/pytest --last-failed --last-failed-no-failures none $(EVERYTHING)
+	$(MAKE) test ARGS='$(EVERYTHING)' PROCESSES=4 || $(BIN)/pytest --last-failed --last-failed-no-failures none $(EVERYTHING)
 
 linters: $(STAMP)
 	$(BIN)/ruff check .

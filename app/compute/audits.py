@@ -141,10 +141,10 @@ class Audit:
         """The candidate's answer to the same question."""
         try:
             factual_raw = tasks.load(self._ref).black_box.space.read(request["applicant"])
-            question = replace(Question.from_json(request["question"]), factual_raw=factual_raw)
+            question = replace(Question.from_json(request["question"]), factual_raw=factual_raw, reasons=None)
             left_s = max(self._deadline - time.monotonic(), 0.0)
             problem = use_cases.problem(self._ref, question, min(REISSUE_S, left_s))
-            found = USE_CASES["recourse"].compute(problem, question, 0.0)
+            found = USE_CASES["recourse"].compute(problem, question, 0.0).recourse
         except RecourseError as error:
             return {"status": error.code, "cost": None}
         return {"status": found.status.value, "cost": found.counterfactuals[0].cost if found.counterfactuals else None}

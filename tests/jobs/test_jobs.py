@@ -161,7 +161,7 @@ def test_a_job_that_is_deleted_meanwhile_is_left_out_or_unknown(
         async with jobs(tmp_path) as queue:
             kept, gone = [await queue.submit_batch("batch", {}, ROWS) for _ in range(2)]
             await queue.delete([gone.id])
-            monkeypatch.setattr(jobs_module, "newest_ids", lambda *_: [gone.id, kept.id])
+            monkeypatch.setattr(jobs_module, "newest_ids", lambda *_, **_limits: [gone.id, kept.id])
             assert await queue.newest(10) == [kept]
             ended = replace(gone, status=JobStatus.SUCCEEDED)
             with pytest.raises(UnknownJob):

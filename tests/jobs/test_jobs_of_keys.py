@@ -39,7 +39,8 @@ def test_a_batch_is_computed_for_its_key(start: Start) -> None:
     until(lambda: counted() >= spent)
     assert counted() == spent
     later: dict[str, Any] = {"headers": {"Prefer": "wait=30"}}
-    answer = server.client.post("/recourse", json={"model": "loan", "store": False, **rows(1)[0]}, **later).json()
+    question = {"model": "loan", "store": False, "detail": "full", **rows(1)[0]}
+    answer = server.client.post("/recourse", json=question, **later).json()
     assert answer["factual"]["probability"] is None
     until(lambda: counted() == spent + answer["diagnostics"]["model_rows"])
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.registry.adapters.test_adapters import CASES
 
-MUTANTS = int(os.environ.get("RECOURSE_MUTANTS", "40"))
+MUTANTS = int(os.environ.get("RECOURSE_MUTANTS", "15"))
 FULL = 610
 """Mutants of a file at the scale of 1."""
 
