@@ -157,7 +157,7 @@ def test_answers_agree_with_their_formulas(lender: tuple[Lender, LoadedModel], m
 def test_answers_cost_little_more_than_the_best(lender: tuple[Lender, LoadedModel]) -> None:
     outside, loaded = lender
     space, chosen = loaded.black_box.space, METHODS["robust_mpm"]
-    refused = [row for row in applicants(400, 4) if outside.score([row])[0] < 0.5][:20]
+    refused = [row for row in applicants(400, 4) if outside.score([row])[0] < 0.5][:12]
     ratios = []
     for record in refused:
         problem = RecourseProblem(
