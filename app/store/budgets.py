@@ -15,7 +15,7 @@ Spent = tuple[str, str]
 """A key's id and a day, such as 2026-03-01."""
 
 KEPT_DAYS = 30
-"""Days of which the numbers are kept, for whoever wants to know who asked so much."""
+"""Days of which the numbers are kept, so that an operator can see who asked how much."""
 
 
 class Budgets:

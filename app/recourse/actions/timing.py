@@ -37,17 +37,6 @@ class Timing:
     """Whether the applicant makes one change after another, so that their times add up."""
 
 
-def months_of(feature: Feature, distance: float) -> float:
-    """How long a change takes.
-
-    Parameters
-    ----------
-    distance : raw units or levels, > 0; ignored for categories without an order
-    """
-    takes = feature.takes
-    return takes.months + (0.0 if feature.is_group else distance * _per_distance(feature))
-
-
 def distance_within(feature: Feature, months: float) -> float:
     """How far a feature can move in this time, raw units or levels; negative where there is no time for any change."""
     left = months - feature.takes.months

@@ -192,7 +192,7 @@ class Feature:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether advice never changes it, whoever the person is."""
+        """Whether advice changes it for no applicant."""
         follows = self.derived is not None or self.moves_with_time is not None
         return self.change is Change.NONE or self.protected or follows
 
