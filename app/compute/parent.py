@@ -1,13 +1,14 @@
 """The parent's side of a child process: starts it, calls it within a time limit, kills it."""
 
 import asyncio
+import io
 import json
 import pickle
 import socket
 from collections.abc import Callable
 from typing import Any
 
-from app.compute.child import HEADER, Call, Progress
+from app.compute.child import HEADER, Call, Progress, Written
 from app.compute.template import template
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
 
@@ -114,7 +115,7 @@ class Child:
                 self.problems[call.need.name] = error.sentence
                 self.loading = None
             raise error
-        return reply["ok"]
+        return Written(reply["ok"], reply["texts"]) if "texts" in reply else reply["ok"]
 
     async def _exchange(self, message: bytes) -> dict[str, Any]:
         if self._streams is None:
@@ -141,7 +142,11 @@ class Child:
         assert self._streams is not None
         reader = self._streams[0]
         (length,) = HEADER.unpack(await reader.readexactly(HEADER.size))
-        message: dict[str, Any] = json.loads(await reader.readexactly(length))
+        head, _, rest = (await reader.readexactly(length)).partition(b"\n")
+        message: dict[str, Any] = json.loads(head)
+        if "texts" in message:
+            source = io.BytesIO(rest)
+            message["texts"] = {name: source.read(size) for name, size in message["texts"].items()}
         return message
 
     async def kill(self) -> None:

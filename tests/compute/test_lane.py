@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.compute import lane as lane_module
-from app.compute.child import Call, Need
+from app.compute.child import Call, Need, Written
 from app.compute.lane import GRACE_S, Child, Lane
 from app.compute.template import template
 from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, ModelUnusable, Overloaded
@@ -62,6 +62,15 @@ def test_large_arguments_and_results_pass() -> None:
         async with lane() as one:
             text = "x" * 3_000_000
             assert await one.run(chores.echo, text, timeout_s=20) == text
+
+    run(work())
+
+
+def test_what_a_child_has_written_passes_byte_for_byte() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            texts = {"é": '{"a": "ü"}\n'.encode(), "empty": b"", "any": bytes(range(256)) * 1000}
+            assert await one.run(chores.write, texts, timeout_s=20) == Written({"texts": 3}, texts)
 
     run(work())
 
