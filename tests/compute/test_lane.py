@@ -14,6 +14,7 @@ import pytest
 from app.compute import lane as lane_module
 from app.compute.child import Call, Need, Written
 from app.compute.lane import GRACE_S, Child, Lane
+from app.compute.parent import REMEMBERED
 from app.compute.template import template
 from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, ModelUnusable, Overloaded
 from app.metrics import LaneState
@@ -62,6 +63,18 @@ def test_large_arguments_and_results_pass() -> None:
         async with lane() as one:
             text = "x" * 3_000_000
             assert await one.run(chores.echo, text, timeout_s=20) == text
+
+    run(work())
+
+
+def test_a_child_meets_a_need_again_only_when_it_may_have_forgotten_it() -> None:
+    needs = [Need(f"m{k}", chores.load, (f"m{k}",)) for k in range(REMEMBERED + 1)]
+
+    async def work() -> None:
+        async with lane() as one:
+            for need in (needs[0], needs[0], *needs, needs[0]):
+                met = await one.run(chores.notes, timeout_s=20, need=need)
+            assert met == ["ready", *(need.name for need in needs), "m0"]
 
     run(work())
 
