@@ -237,7 +237,7 @@ class Frame:
     threshold: float | None = None
     """Smallest favourable probability."""
     method: Json | None = None
-    """Its name and every parameter."""
+    """Its name and every parameter; None for that of the question."""
     seed: int
     stored: bool = False
     created_at: Timestamp = ""

@@ -17,8 +17,8 @@ from app.compute import calibration as computing
 from app.compute import tasks
 from app.compute.answers import Frame, identity
 from app.compute.calibration import calibration
-from app.compute.entries import entry_of, request_of
-from app.compute.messages import ModelRef, Question, Store
+from app.compute.entries import entry_of
+from app.compute.messages import ModelRef, Question, Store, request_of
 from app.compute.replay import replay
 from app.compute.use_cases import answer as answer_of
 from app.errors import LedgerUnavailable
