@@ -191,6 +191,7 @@ class Service:
             "method": _method(question),
             "valid_days": valid_days,
             "scores": may_read_scores(),
+            "points": plain(model.manifest.points),
         }
         return {
             **job_payload(self.models.ref(model), self._valid(question), frame, asking_id()),
@@ -221,6 +222,7 @@ class Service:
             created_at=timestamp(created),
             expires_at=timestamp(created + timedelta(days=self.settings.valid_days)),
             scores=may_read_scores(),
+            points=model.manifest.points,
         )
         question = replace(self._valid(question), **dict(zip(reading, read, strict=False)))
         if isinstance(question, Question) and question.wishes.must_include:
@@ -260,7 +262,8 @@ class Service:
     async def _pursue(self, model: RegisteredModel, question: Case, answer: Json) -> None:
         """Have a job compute the joint bounds of an answer, where there is only a bracket of them."""
         if (plan := answer.get("plan")) and plan["validity"]["status"] == "bracket":
-            frame = Frame(model=identity(model), seed=question.seed, scores=may_read_scores())
+            points = model.manifest.points
+            frame = Frame(model=identity(model), seed=question.seed, scores=may_read_scores(), points=points)
             payload = job_payload(self.models.ref(model), _given(model, question, answer), plain(frame), asking_id())
             # Without the job store the bracket is the whole answer, and says so.
             with suppress(NotReady):

@@ -51,6 +51,8 @@ class Output(StrEnum):
 class PointScale:
     """How points become a score: so many of them double the odds of the favourable class."""
 
+    threshold: float
+    """Smallest favourable number of points; the largest where fewer are better."""
     pdo: float
     """Points that double the odds; negative where fewer points are better."""
     offset: float | None = None
@@ -60,6 +62,15 @@ class PointScale:
     def slope(self) -> float:
         """Score of one point."""
         return math.log(2.0) / self.pdo
+
+    @property
+    def fewer(self) -> bool:
+        """Whether fewer points are better."""
+        return self.pdo < 0.0
+
+    def of(self, scores: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
+        """Points of scores, the inverse of `BlackBox.score_of`; NaN stays NaN."""
+        return np.asarray(self.threshold + np.asarray(scores, dtype=float) / self.slope)
 
 
 def logit(probability: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
@@ -243,7 +254,7 @@ class BlackBox:
                     beyond = (output - self.threshold) * (1.0 if self.points is None else self.points.slope)
                 score = np.minimum(np.maximum(beyond, -LOGIT_LIMIT), LOGIT_LIMIT)
             # Rounding in the logit must not change a decision, so the model's own comparison decides.
-            fewer = self.points is not None and self.points.pdo < 0.0
+            fewer = self.points is not None and self.points.fewer
             accepted = output <= self.threshold if fewer else output >= self.threshold
             turned = (score >= 0.0) != accepted
             if turned.any():
