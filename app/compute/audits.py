@@ -12,7 +12,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from app.compute import tasks, use_cases
-from app.compute.answers import Json, identity, plain
+from app.compute.answers import UNREAD, Json, identity, plain
 from app.compute.child import Progress
 from app.compute.entries import personal_data
 from app.compute.messages import ModelRef, Question, model_payload
@@ -63,7 +63,7 @@ def _row(space: FeatureSpace, record: Mapping[str, object]) -> Any:
 
 def _check(row: Any, decisions: Iterator[Json]) -> Json:
     if row is None:
-        return {"probability": None, "score": None, "favourable": False, "reason": DOES_NOT_FIT}
+        return {**UNREAD, "favourable": False, "reason": DOES_NOT_FIT}
     decision = next(decisions)
     return {**decision, "reason": None if decision["favourable"] else REFUSED}
 

@@ -109,7 +109,9 @@ def reasons_answer(frame: Frame, action_set: ActionSet, found: Explanation) -> R
     return ReasonsAnswer(
         **{f.name: getattr(part, f.name) for f in fields(Reasons)},
         **frame.known("reference", "model", "seed"),
-        factual=None if found.factual_score is None else decision(found.factual_score, found.factual_probability),
+        factual=None
+        if found.factual_score is None
+        else decision(found.factual_score, found.factual_probability, frame.points),
         diagnostics=found.diagnostics,
     )
 

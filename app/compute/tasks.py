@@ -107,7 +107,7 @@ def decisions(meter: Meter, rows_raw: Float[np.ndarray, "n p"]) -> list[Decision
     scores = meter.score_raw(rows_raw)
     probabilities = black_box.probability(scores)
     return [
-        decision(_finite(score), None if probabilities is None else _finite(probabilities[i]))
+        decision(_finite(score), None if probabilities is None else _finite(probabilities[i]), black_box.points)
         for i, score in enumerate(scores)
     ]
 

@@ -42,4 +42,5 @@ def facts_of(answer: Json, request: Json, model: RegisteredModel, reasons: Json 
         features=model.space.schema,
         title=manifest.title,
         threshold=manifest.threshold if manifest.output is Output.PROBABILITY else None,
+        scale=manifest.points,
     )

@@ -161,8 +161,9 @@ class Manifest(ManifestPart):
         pdo, odds, at = self.odds.pdo, self.odds.base_odds, self.odds.base_points
         signed = pdo if self.better == "higher" else -pdo
         if odds is None or at is None:
-            return PointScale(pdo=signed)
-        return PointScale(pdo=signed, offset=math.log(odds) + (self.threshold - at) * math.log(2.0) / signed)
+            return PointScale(threshold=self.threshold, pdo=signed)
+        logit = math.log(odds) + (self.threshold - at) * math.log(2.0) / signed
+        return PointScale(threshold=self.threshold, pdo=signed, offset=logit)
 
     @property
     def least_probability(self) -> float | None:

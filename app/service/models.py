@@ -172,6 +172,7 @@ def _summary(model: RegisteredModel) -> Json:
         "features": len(manifest.features),
         "output": manifest.output.value,
         "threshold": None if manifest.output is Output.LABEL else manifest.threshold,
+        "better": manifest.better if manifest.output is Output.POINTS else None,
         "futures": status(model),
     }
 

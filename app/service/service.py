@@ -197,6 +197,7 @@ class Service:
             "method": use_cases.method_of(question),
             "valid_days": valid_days,
             "scores": may_read_scores(),
+            "points": plain(model.manifest.points),
         }
         return {
             **job_payload(self.models.ref(model), self._valid(question), frame, asking_id()),
@@ -226,6 +227,7 @@ class Service:
             created_at=timestamp(created),
             expires_at=timestamp(created + timedelta(days=self.settings.valid_days)),
             scores=may_read_scores(),
+            points=model.manifest.points,
         )
         question = replace(self._valid(question), **dict(zip(reading, read, strict=False)))
         if isinstance(question, Question) and question.wishes.must_include:
@@ -270,7 +272,8 @@ class Service:
     ) -> Written:
         """An answer with a bracket of the joint bounds of its plan, and the job that computes tight ones."""
         found = json.loads(answer.texts[FULL])
-        frame = Frame(model=identity(model), seed=question.seed, scores=may_read_scores())
+        points = model.manifest.points
+        frame = Frame(model=identity(model), seed=question.seed, scores=may_read_scores(), points=points)
         payload = job_payload(self.models.ref(model), _given(model, question, found), plain(frame), asking_id())
         try:
             job = await self.jobs.submit(VALIDITY, payload, timeout_s=BOUNDS_S, about=found.get("id"))

@@ -180,7 +180,7 @@ class BlackBox:
                     beyond = (output - self.threshold) * (1.0 if self.points is None else self.points.slope)
                 score = np.minimum(np.maximum(beyond, -LOGIT_LIMIT), LOGIT_LIMIT)
             # Rounding in the logit must not change a decision, so the model's own comparison decides.
-            fewer = self.points is not None and self.points.pdo < 0.0
+            fewer = self.points is not None and self.points.fewer
             accepted = output <= self.threshold if fewer else output >= self.threshold
             turned = (score >= 0.0) != accepted
             if turned.any():

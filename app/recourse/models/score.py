@@ -25,6 +25,8 @@ class Output(StrEnum):
 class PointScale:
     """How points become a score: so many of them double the odds of the favourable class."""
 
+    threshold: float
+    """Smallest favourable number of points; the largest where fewer are better."""
     pdo: float
     """Points that double the odds; negative where fewer points are better."""
     offset: float | None = None
@@ -34,6 +36,15 @@ class PointScale:
     def slope(self) -> float:
         """Score of one point."""
         return math.log(2.0) / self.pdo
+
+    @property
+    def fewer(self) -> bool:
+        """Whether fewer points are better."""
+        return self.pdo < 0.0
+
+    def of(self, scores: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
+        """Points of scores, the inverse of `BlackBox.score_of`; NaN stays NaN."""
+        return np.asarray(self.threshold + np.asarray(scores, dtype=float) / self.slope)
 
 
 def logit(probability: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
