@@ -98,6 +98,22 @@ class CorrectedFuture(AnswerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StressedFuture(AnswerPart):
+    """Share of future models that accept a counterfactual if the population moves along a column."""
+
+    column: str
+    direction: Literal["up", "down"]
+    """`up`: among the records that the models were trained on, those with high values of the column are more frequent;
+    `down`: those with low values."""
+    probability: float
+    """In [0, 1]."""
+    interval: tuple[float, float]
+    """95 % confidence interval of it (Clopper-Pearson)."""
+    models: int
+    """Models of this stress; no search has seen them, and no other share counts them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FutureCertificate(AnswerPart):
     """Share of the held-back future models that accept a counterfactual; no search has seen these models."""
 
@@ -113,6 +129,8 @@ class FutureCertificate(AnswerPart):
     """The `future_validity` of the request; null where it set none."""
     corrected: CorrectedFuture | None = None
     """Null where no more was broken than the probability says, or there is too little to compare."""
+    stressed: StressedFuture | None = None
+    """Null where no stress was rehearsed."""
 
     @property
     def promised(self) -> float:
