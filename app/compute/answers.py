@@ -21,20 +21,18 @@ from app.recourse.actions.providing import provided
 from app.recourse.actions.sentences import MONTHS_DIGITS, FeatureChange, changes
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.answer_part import EXACT, FULL, AnswerPart, rounded, rounded_probability
-from app.recourse.features import RawValue
-from app.recourse.reports import MethodReport
-from app.recourse.result import (
+from app.recourse.counterfactual import (
     AssessedCounterfactual,
     Counterfactual,
     FutureCertificate,
     JointCertificate,
     NoiseCertificate,
-    PlanCertificate,
-    PlanFutureCertificate,
-    Reason,
     ShiftCertificate,
-    Status,
 )
+from app.recourse.features import RawValue
+from app.recourse.reports import MethodReport
+from app.recourse.result import PlanCertificate, PlanFutureCertificate, Status
+from app.recourse.verdict import Reason
 from app.registry.version import RegisteredModel
 
 Json = dict[str, Any]

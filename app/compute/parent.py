@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.compute.child import HEADER, Call, Progress
-from app.compute.template import template
+from app.compute.child_template import template
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
 
 

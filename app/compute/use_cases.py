@@ -62,8 +62,9 @@ from app.recourse.frontier import Frontier, FrontierPoint, frontier
 from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import SurrogateReport
-from app.recourse.result import SENTENCES, Diagnostics, Reason, RecourseResult, Relaxation, Status
+from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.solve import METHODS, solve
+from app.recourse.verdict import SENTENCES, Reason, Relaxation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

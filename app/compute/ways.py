@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import FeatureChange
 from app.recourse.answer_part import EXACT, AnswerPart, rounded_probability
-from app.recourse.result import AssessedCounterfactual, Counterfactual
+from app.recourse.counterfactual import AssessedCounterfactual, Counterfactual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

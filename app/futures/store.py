@@ -21,8 +21,9 @@ from app.futures.calibration import Correction, read_calibration
 from app.futures.records import Drawn, Labels
 from app.futures.stacks import STACKS, Kind
 from app.observability import log
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
 from app.recourse.models.committee import FutureModels, Futures
+from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
 from app.registry.files import digest
 from app.registry.manifest import FUTURES, PARTIAL, Manifest

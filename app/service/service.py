@@ -38,11 +38,12 @@ from app.service.queries import Rows, Terms
 from app.service.validation import Check, all_or_faults, checks
 from app.settings import Settings
 from app.store.engine import database_url
-from app.store.keys import Scope, asking_id, may_read_scores, require_own_or
+from app.store.keys import asking_id, may_read_scores, require_own_or
 from app.store.ledger import FILE as LEDGER
 from app.store.ledger import NewRecord
 from app.store.ledger import Record as LedgerRecord
 from app.store.recorder import Recorder
+from app.store.scopes import Scope
 from app.store.timestamps import timestamp
 
 Record = Mapping[str, object]

@@ -21,7 +21,7 @@ from app.api.strict_route import guarded
 from app.compute.detail import shown
 from app.compute.messages import Case
 from app.service import Service
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 
