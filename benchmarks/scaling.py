@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 import yaml
 
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from app.registry.registry import Registry
 from app.remote_hosts import RemoteHost
 from app.store.engine import open_engine
