@@ -87,6 +87,7 @@ class Access:
 
     def __init__(self, settings: Settings, recorder: Recorder) -> None:
         self._settings = settings
+        self._is_public = _is_public(settings)
         self._recorder = recorder
         self._keys: dict[str, Key] = {}
         self._read_at = -FRESH_S
@@ -168,7 +169,7 @@ class Access:
     def _open(self) -> bool:
         """Whether requests without a key are answered. With `auto`, any key ends that, even a revoked one."""
         if self._settings.auth == "auto":
-            return not (self._keys or _is_public(self._settings))
+            return not (self._keys or self._is_public)
         return self._settings.auth == "off"
 
     async def _refresh(self) -> None:
