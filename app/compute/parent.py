@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.compute.child import HEADER, Call, Need, Progress, Written
-from app.compute.template import template
+from app.compute.child_template import template
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
 
 REMEMBERED = 4

@@ -14,7 +14,7 @@ from app.errors import Fault, InsufficientScope, InvalidRequest, UnknownModel
 from app.futures.store import status
 from app.metrics import Metrics
 from app.recourse.features import Change, Feature, Table
-from app.recourse.models.black_box import Output
+from app.recourse.models.score import Output
 from app.registry.version import RegisteredModel
 from app.service.budgets import DailyBudgets
 from app.settings import Settings
@@ -172,6 +172,7 @@ def _summary(model: RegisteredModel) -> Json:
         "features": len(manifest.features),
         "output": manifest.output.value,
         "threshold": None if manifest.output is Output.LABEL else manifest.threshold,
+        "better": manifest.better if manifest.output is Output.POINTS else None,
         "futures": status(model),
     }
 

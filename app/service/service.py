@@ -40,11 +40,12 @@ from app.service.queries import Rows, Terms
 from app.service.validation import Check, all_or_faults, checks
 from app.settings import Settings
 from app.store.engine import database_url
-from app.store.keys import Scope, asking_id, may_read_scores, require_own_or
+from app.store.keys import asking_id, may_read_scores, require_own_or
 from app.store.ledger import FILE as LEDGER
 from app.store.ledger import NewRecord
 from app.store.ledger import Record as LedgerRecord
 from app.store.recorder import Recorder
+from app.store.scopes import Scope
 from app.store.timestamps import timestamp
 
 Record = Mapping[str, object]
@@ -196,6 +197,7 @@ class Service:
             "method": use_cases.method_of(question),
             "valid_days": valid_days,
             "scores": may_read_scores(),
+            "points": plain(model.manifest.points),
         }
         return {
             **job_payload(self.models.ref(model), self._valid(question), frame, asking_id()),
@@ -225,6 +227,7 @@ class Service:
             created_at=timestamp(created),
             expires_at=timestamp(created + timedelta(days=self.settings.valid_days)),
             scores=may_read_scores(),
+            points=model.manifest.points,
         )
         question = replace(self._valid(question), **dict(zip(reading, read, strict=False)))
         if isinstance(question, Question) and question.wishes.must_include:
@@ -269,7 +272,8 @@ class Service:
     ) -> Written:
         """An answer with a bracket of the joint bounds of its plan, and the job that computes tight ones."""
         found = json.loads(answer.texts[FULL])
-        frame = Frame(model=identity(model), seed=question.seed, scores=may_read_scores())
+        points = model.manifest.points
+        frame = Frame(model=identity(model), seed=question.seed, scores=may_read_scores(), points=points)
         payload = job_payload(self.models.ref(model), _given(model, question, found), plain(frame), asking_id())
         try:
             job = await self.jobs.submit(VALIDITY, payload, timeout_s=BOUNDS_S, about=found.get("id"))

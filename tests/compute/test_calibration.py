@@ -24,7 +24,7 @@ from app.compute.use_cases import answer as answer_of
 from app.errors import LedgerUnavailable
 from app.futures.calibration import read_calibration, write_calibration
 from app.futures.plan import Choices
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.futures.store import load_futures
 from app.recourse.certificate import CertificateParams
 from app.recourse.models.calibration import Calibration

@@ -13,9 +13,9 @@ import pytest
 
 from app.compute import lane as lane_module
 from app.compute.child import Call, Need, Written
+from app.compute.child_template import template
 from app.compute.lane import GRACE_S, Child, Lane
 from app.compute.parent import REMEMBERED
-from app.compute.template import template
 from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, ModelUnusable, Overloaded
 from app.metrics import LaneState
 from tests.compute import chores

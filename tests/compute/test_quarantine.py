@@ -11,8 +11,8 @@ import pytest
 
 from app.compute import lane as lane_module
 from app.compute.child import Need
+from app.compute.child_template import template
 from app.compute.quarantine import STRIKES, Quarantine
-from app.compute.template import template
 from app.errors import LaneCrashed, ModelQuarantined, Overloaded
 from app.metrics import Metrics
 from tests.compute import chores

@@ -11,7 +11,7 @@ from app.api.schemas.reasons import REASONS_EXAMPLES, ReasonsAnswer, ReasonsRequ
 from app.api.schemas.recourse import terms_of
 from app.api.strict_route import DirectRoute, guarded
 from app.compute.use_cases import REASONS
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE, kind=DirectRoute))
 

@@ -20,7 +20,7 @@ from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityAnswer, Validity
 from app.api.strict_route import DirectRoute, guarded
 from app.compute.messages import Case
 from app.service import Service
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE, kind=DirectRoute))
 
