@@ -120,7 +120,6 @@ def test_a_cancelled_rehearsal_says_so_and_goes_on_when_it_is_asked_for_again(st
     assert all(seen[name] == stamp for name, stamp in made.items())
 
 
-@on_sqlite
 def test_a_killed_server_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
     model = registered(tmp_path, estimator(forest), records=2_000, futures=THIRTY)
     more = {"RECOURSE_MODELS_STORE": str(tmp_path / "store"), "RECOURSE_EXECUTOR_ID": "only"}
