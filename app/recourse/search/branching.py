@@ -47,6 +47,8 @@ class Branching:
         self.best_row: Float[np.ndarray, p] | None = None
         self.best_value = math.inf
         self.order = count()
+        self.lost = False
+        """Whether a node was given up, so that nothing is proven."""
 
     def result(self) -> Optimum | None:
         """Branch until no open node can be better, or the effort is spent."""
@@ -60,7 +62,7 @@ class Branching:
             self._settle(open_nodes, node, slopes)
         if self.best_row is None:
             return None
-        settled = not open_nodes or open_nodes[0][0] >= self._cutoff()
+        settled = not self.lost and (not open_nodes or open_nodes[0][0] >= self._cutoff())
         return Optimum(self.best_row, self.best_value, settled)
 
     def _cutoff(self) -> float:
@@ -82,6 +84,19 @@ class Branching:
         slopes: tuple[float, float],
     ) -> None:  # fmt: skip
         """Solve the relaxation of a node, and branch where that is no legal row."""
+        mixture = self._relaxation(node, slopes)
+        if mixture is None or mixture.bound >= self._cutoff():
+            return
+        rows_raw, branch = self._rows(node, mixture)
+        is_legal = self._note(rows_raw)
+        if branch is not None:
+            for child in self._children(node, mixture, branch):
+                self._open(open_nodes, child, mixture.bound, mixture.slopes)
+        elif not is_legal:  # because of what ties features
+            self.lost = True
+
+    def _relaxation(self, node: Node, slopes: tuple[float, float]) -> Mixture | None:
+        """The optimum of the relaxation of a node, or a bound that is as good; None where nothing is legal."""
         share = self.responses.share
 
         def respond(a: float, b: float) -> Point:
@@ -92,19 +107,17 @@ class Branching:
 
         first = respond(*slopes)
         tolerance = 0.1 * self.effort.gap * self.best_value
-        mixture = minimise(first, respond, share, tolerance=tolerance, cutoff=self._cutoff())
-        if mixture.bound >= self._cutoff():
-            return
-        rows_raw, branch = self._rows(node, mixture)
+        return minimise(first, respond, share, tolerance=tolerance, cutoff=self._cutoff())
+
+    def _note(self, rows_raw: Float[np.ndarray, "n p"]) -> bool:
+        """Remember the best of some rows; whether any is legal."""
         legal_rows = rows_raw[self.actions.contains(rows_raw)]
         if len(legal_rows):
             values = self.responses.weighted(legal_rows, self.weight)
             k = int(values.argmin())
             if values[k] < self.best_value:
                 self.best_row, self.best_value = legal_rows[k], float(values[k])
-        if branch is not None:
-            for child in self._children(node, mixture, branch):
-                self._open(open_nodes, child, mixture.bound, mixture.slopes)
+        return bool(len(legal_rows))
 
     def _rows(self, node: Node, mixture: Mixture) -> tuple[Float[np.ndarray, "n p"], int | None]:
         """Rows at and around a mixture, and the feature to branch on where the mixture itself is none."""

@@ -126,9 +126,13 @@ class Responses:
         node.cost[j, 1:m] = 0.0
         node.cost[j, 0] = 0.0 if still else np.inf
 
-    def respond(self, node: Node, weight: float, a: float, b: float) -> Point:
-        """The values, one per feature, that minimise ``weight cost - a r - b p``."""
+    def respond(
+        self, node: Node, weight: float, a: float, b: float, prices: Float[np.ndarray, "p"] | None = None
+    ) -> Point:
+        """The values, one per feature, that minimise ``weight cost - a r - b p + prices.row``."""
         reduced = weight * node.cost - a * node.r - b * node.p
+        if prices is not None:
+            reduced += prices[:, None] * (node.values_raw - self.action_set.factual_raw[:, None])
         every = np.arange(len(reduced))
         if self.cap is None:
             choice = reduced.argmin(axis=1)

@@ -88,6 +88,8 @@ def minimise(
         if better[2] > lowest - 1e-3 * tolerance:  # within rounding
             break
         points, found = [*points, new], better
+    else:
+        points = [points[i] for i in found[0]]
     return Mixture(points, list(found[1]), found[2], bound, (a, b))
 
 

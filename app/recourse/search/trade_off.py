@@ -14,6 +14,7 @@ mixed-integer solver is given tangents of the losses until they fit.
 import math
 import time
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -24,6 +25,7 @@ from app.recourse.robustness.adversarial_loss import LossAndCost, loss, optimum_
 from app.recourse.search.branching import EXACT, Branching, Effort, Optimum
 from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.responses import Responses
+from app.recourse.search.tied_branching import TiedTradeOff, is_tied_by_rules
 
 HALVINGS = 60
 LEAST_WEIGHT = 1e-3
@@ -69,7 +71,16 @@ class TradeOff:
         A = self.action_set
         if not A.is_coupled or (found is not None and A.contains(A.clock.settled(found.row_raw[None]))[0]):
             return found
+        if self._tied is not None:
+            found = self._tied.best(weight, effort, self.deadline)
+            if found is not None and A.contains(A.clock.settled(found.row_raw[None]))[0]:
+                return found
         return self._by_program(weight)
+
+    @cached_property
+    def _tied(self) -> TiedTradeOff | None:
+        """The search under linear rules; None where other things tie features too."""
+        return TiedTradeOff(self.responses) if is_tied_by_rules(self.action_set) else None
 
     def _uncoupled(self, weight: float, effort: Effort) -> Optimum | None:
         """The optimum without what ties several features."""
