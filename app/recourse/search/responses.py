@@ -61,6 +61,17 @@ class Responses:
 
     def root(self, weight: float) -> Node:
         """All that the action set allows."""
+        A = self.action_set
+        if np.isfinite(A.lower_raw[A.movable]).all() and np.isfinite(A.upper_raw[A.movable]).all():
+            return self._bounded
+        return self._root(weight)
+
+    @cached_property
+    def _bounded(self) -> Node:
+        """The root where every range ends, whatever the weight."""
+        return self._root(1.0)
+
+    def _root(self, weight: float) -> Node:
         A, p = self.action_set, self.space.p
         low, high = A.lower_raw.copy(), A.upper_raw.copy()
         # An action that costs more than the whole objective at the start cannot be optimal.

@@ -15,10 +15,10 @@ from jaxtyping import Float
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LinearRule
 from app.recourse.search.branching import Branching, Effort, Optimum
-from app.recourse.search.responses import Node, Responses
+from app.recourse.search.responses import Node, Responses, legal
 from app.recourse.search.simplicial import Mixture, Point, minimise, value
 
-TANGENTS = 8
+TANGENTS = 12
 """Largest number of prices of one rule that are tried in one node."""
 KEPT = 1e-10
 """Excess of a rule, in units of its terms, that is rounding."""
@@ -92,7 +92,7 @@ class _TiedBranching(Branching):
                 continue
             over: _Priced | None = None
             under: _Priced | None = None
-            current = replace(found, price=float(prices[r]))
+            current = first = replace(found, price=float(prices[r]))
             for _ in range(TANGENTS):
                 if current.mixture.bound >= bound:
                     bound, found = current.mixture.bound, current
@@ -106,11 +106,14 @@ class _TiedBranching(Branching):
                 else:
                     under = current
                 if under is None:
-                    price = self._turn(r, current)
+                    price = 1.3 * current.price if current is first and current.price else self._turn(r, current)
                 elif over is None:
-                    price = 0.0
+                    price = 0.7 * current.price if current is first else 0.0
                 else:
                     mixture = _mixed(over, under, r)
+                    self._note(self._rows(node, mixture)[0])
+                    if bound >= self._cutoff():
+                        break
                     rise, fall = over.excess[r], under.excess[r]
                     gap = under.mixture.value - over.mixture.value + rise * over.price - fall * under.price
                     price = float(gap / (rise - fall))
@@ -123,6 +126,34 @@ class _TiedBranching(Branching):
         if self.root_prices is None:
             self.root_prices = self.prices = prices
         return replace(mixture, bound=bound)
+
+    def _children(self, node: Node, mixture: Mixture, j: int) -> list[Node]:
+        children = (self._narrowed(child) for child in super()._children(node, mixture, j))
+        return [child for child in children if child is not None]
+
+    def _narrowed(self, node: Node) -> Node | None:
+        """A node with the ranges that the rules leave; None where they leave nothing."""
+        A, fact = self.actions, self.fact_raw
+        low, high = node.low_raw - fact, node.high_raw - fact
+        for uses, slack in zip(self.uses, self.slack.tolist(), strict=True):
+            tied = np.flatnonzero(uses).tolist()
+            ends = {j: (float(uses[j] * low[j]), float(uses[j] * high[j])) for j in tied}
+            room = slack - sum(min(pair) for pair in ends.values()) + KEPT
+            if room < 0.0:
+                return None
+            for j, pair in ends.items():
+                if not A.movable[j] or abs(pair[1] - pair[0]) <= room:
+                    continue
+                end = float(fact[j]) + (min(pair) + room) / float(uses[j])
+                k, still = int(np.flatnonzero(self.responses.space.numeric == j)[0]), math.isfinite(node.cost[j, 0])
+                if uses[j] > 0.0:
+                    node.high_raw[j] = legal(A, j, end, math.floor)
+                else:
+                    node.low_raw[j] = legal(A, j, end, math.ceil)
+                self.responses.write(node, k, j, still=still)
+                if not np.isfinite(node.cost[j]).any():
+                    return None
+        return node
 
     def _tolerance(self, reached: float) -> float:
         return 0.1 * self.effort.gap * min(self.best_value, abs(reached))
@@ -164,7 +195,7 @@ class _TiedBranching(Branching):
                     for one in (-1.0, 1.0) for other in (-1.0, 1.0)
                 ]  # fmt: skip
         beyond = [turn for turn in turns if turn > current.price * (1.0 + NUDGE)]
-        return min(beyond, default=2.0 * current.price + 1.0) * (1.0 + 2.0 * NUDGE)
+        return max(min(beyond, default=1.0) * (1.0 + 2.0 * NUDGE), 2.0 * current.price)
 
 
 def _mixed(over: _Priced, under: _Priced, r: int) -> Mixture:
