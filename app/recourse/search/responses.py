@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.advice_ranges import lattice_point, tick_slack
@@ -53,6 +53,11 @@ class Responses:
         """The objective of raw rows with another cost weight."""
         X, cost = self.space.encode(rows_raw), self.action_set.cost(rows_raw)
         return replace(self.objective, cost_weight=weight, share=self.share).value(X, cost)
+
+    @cached_property
+    def rows(self) -> Int[np.ndarray, "p"]:
+        """Where the values of each feature begin in a flat array of a node."""
+        return np.arange(self.space.p) * self._width
 
     @cached_property
     def _width(self) -> int:
@@ -141,20 +146,23 @@ class Responses:
         self, node: Node, weight: float, a: float, b: float, prices: Float[np.ndarray, "p"] | None = None
     ) -> Point:
         """The values, one per feature, that minimise ``weight cost - a r - b p + prices.row``."""
-        reduced = weight * node.cost - a * node.r - b * node.p
+        reduced = weight * node.cost - a * node.r
+        if b != 0.0:
+            reduced -= b * node.p
         if prices is not None:
             reduced += prices[:, None] * (node.values_raw - self.action_set.factual_raw[:, None])
-        every = np.arange(len(reduced))
         if self.cap is None:
             choice = reduced.argmin(axis=1)
         else:
+            every = np.arange(len(reduced))
             moved = reduced[:, 1:].argmin(axis=1) + 1
             gain = reduced[:, 0] - reduced[every, moved]
             most = np.argsort(-gain, kind="stable")[: self.cap]
             choice = np.zeros(len(reduced), dtype=np.intp)
             chosen = most[gain[most] > 0.0]
             choice[chosen] = moved[chosen]
-        r, p, cost = (float(terms[every, choice].sum()) for terms in (node.r, node.p, node.cost))
+        at = self.rows + choice
+        r, p, cost = (float(np.add.reduce(terms.take(at))) for terms in (node.r, node.p, node.cost))
         return Point(self.base_r + r, self.base_p + p, weight * cost, choice)
 
 

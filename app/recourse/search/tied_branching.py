@@ -20,7 +20,7 @@ from app.recourse.search.simplicial import Mixture, Point, minimise, value
 
 TANGENTS = 12
 """Largest number of prices of one rule that are tried in one node."""
-KEPT = 1e-10
+KEPT = 1e-12
 """Excess of a rule, in units of its terms, that is rounding."""
 NUDGE = 1e-6
 """Relative: by how much a price is beyond the one at which a feature turns."""
@@ -52,15 +52,20 @@ class TiedTradeOff:
                 slack.append(way * (rule.limit - float(own @ A.factual_raw)) / size)
         self.uses, self.slack = np.array(rows).reshape(len(rows), A.space.p), np.array(slack)
         self._prices = np.zeros(len(slack))
-        """Of each rule, per unit of cost weight: the last ones that were found."""
+        self._slopes: tuple[float, float] | None = None
+        """Of the rules and the losses, per unit of cost weight: the last ones that were found."""
 
     def best(self, weight: float, effort: Effort, deadline: float | None) -> Optimum | None:
-        """The best row; None where none is known, or nothing is proven of it."""
+        """The best row that is known; None where the search was not completed for reasons other than its effort."""
         search = _TiedBranching(self, weight, effort, deadline, weight * self._prices)
+        if self._slopes is not None:
+            share, (a, b) = self.responses.share, self._slopes
+            search.slopes = min(weight * a, share), min(weight * b, 1.0 - share)
         found = search.result()
         if search.root_prices is not None:
             self._prices = search.root_prices / weight
-        return None if search.lost or (found is not None and not found.settled and effort.gap < 1e-3) else found
+            self._slopes = search.slopes[0] / weight, search.slopes[1] / weight
+        return None if search.lost else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +116,22 @@ class _TiedBranching(Branching):
                     price = 0.7 * current.price if current is first else 0.0
                 else:
                     mixture = _mixed(over, under, r)
-                    self._note(self._rows(node, mixture)[0])
-                    if bound >= self._cutoff():
-                        break
                     rise, fall = over.excess[r], under.excess[r]
                     gap = under.mixture.value - over.mixture.value + rise * over.price - fall * under.price
                     price = float(gap / (rise - fall))
                     meet = over.mixture.value + rise * (price - over.price)
-                    if meet <= bound + self._tolerance(meet) or not over.price < price < under.price:
+                    if meet <= bound + 3.0 * self._tolerance(meet) or not over.price < price < under.price:
                         break
+                    if meet <= bound + self.effort.gap * abs(meet):
+                        self._note(self._rows(node, mixture)[0])
+                        if bound >= self._cutoff():
+                            break
                 prices[r] = price
                 current = self._at(node, prices, r, mixture.slopes)
             prices[r] = found.price
         if self.root_prices is None:
             self.root_prices = self.prices = prices
+            self.slopes = mixture.slopes
         return replace(mixture, bound=bound)
 
     def _children(self, node: Node, mixture: Mixture, j: int) -> list[Node]:
@@ -138,8 +145,8 @@ class _TiedBranching(Branching):
         for uses, slack in zip(self.uses, self.slack.tolist(), strict=True):
             tied = np.flatnonzero(uses).tolist()
             ends = {j: (float(uses[j] * low[j]), float(uses[j] * high[j])) for j in tied}
-            room = slack - sum(min(pair) for pair in ends.values()) + KEPT
-            if room < 0.0:
+            room = slack - sum(min(pair) for pair in ends.values())
+            if room < -KEPT:
                 return None
             for j, pair in ends.items():
                 if not A.movable[j] or abs(pair[1] - pair[0]) <= room:
@@ -165,14 +172,13 @@ class _TiedBranching(Branching):
 
         def respond(a: float, b: float) -> Point:
             point = self.responses.respond(node, self.weight, a, b, per_unit)
-            row_raw = node.values_raw[self.every, point.choice]
+            row_raw = node.values_raw.take(self.responses.rows + point.choice)
             excess = self.uses @ (row_raw - self.fact_raw) - self.slack
             reached = value(share, point)
-            if reached < self.best_value and (excess <= KEPT).all() and self.actions.contains(row_raw[None])[0]:
+            if reached < self.best_value and excess.max() <= KEPT:
                 self.best_row, self.best_value = row_raw, reached
-            priced = replace(point, cost=point.cost + float(prices @ excess))
-            excesses[id(priced.choice)] = excess
-            return priced
+            excesses[id(point.choice)] = excess
+            return Point(point.r, point.p, point.cost + float(prices @ excess), point.choice)
 
         first = respond(*slopes)
         tolerance = self._tolerance(value(share, first))

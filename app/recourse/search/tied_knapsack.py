@@ -27,7 +27,7 @@ TANGENTS = 12
 """Largest number of tangents that a price is looked for with."""
 NUDGE = 1e-6
 """Relative: by how much a price is beyond the one at which an item turns."""
-FEASIBLE = 5e-10
+FEASIBLE = 1e-11
 """Rules and budgets are kept up to this much."""
 
 

@@ -50,6 +50,8 @@ class TradeOff:
         self.action_set, self.objective, self.deadline = action_set, objective, deadline
         self.space = action_set.space
         self.responses = Responses(action_set, objective)
+        self._rules_bind = False
+        """Whether rules forbade an optimum without them; then others are not looked for without them."""
 
     def value(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """The objective of raw rows."""
@@ -67,15 +69,24 @@ class TradeOff:
         DeadlineExceeded, SolverFailed : as `mixed_integer_program`, with nothing legal known
         """
         weight = self.objective.cost_weight if cost_weight is None else cost_weight
-        found = self._uncoupled(weight, effort)
         A = self.action_set
-        if not A.is_coupled or (found is not None and A.contains(A.clock.settled(found.row_raw[None]))[0]):
-            return found
+        if not self._rules_bind:
+            found = self._uncoupled(weight, effort)
+            if not A.is_coupled or self._is_legal(found, effort):
+                return found
         if self._tied is not None:
+            self._rules_bind = True
             found = self._tied.best(weight, effort, self.deadline)
-            if found is not None and A.contains(A.clock.settled(found.row_raw[None]))[0]:
+            if self._is_legal(found, effort):
                 return found
         return self._by_program(weight)
+
+    def _is_legal(self, found: Optimum | None, effort: Effort) -> bool:
+        """Whether what ties features allows a row, and the search without it has not dropped better ones for it."""
+        A = self.action_set
+        if found is None or not (found.settled or effort.gap > EXACT.gap):
+            return False
+        return bool(A.contains(A.clock.settled(found.row_raw[None]))[0])
 
     @cached_property
     def _tied(self) -> TiedTradeOff | None:
