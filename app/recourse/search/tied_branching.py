@@ -20,6 +20,9 @@ from app.recourse.search.simplicial import Mixture, Point, minimise, value
 
 TANGENTS = 12
 """Largest number of prices of one rule that are tried in one node."""
+LEAST_NODES = 200
+"""Branches before a search stops with a larger gap than it is asked for; it takes more of them than one without rules.
+"""
 KEPT = 1e-12
 """Excess of a rule, in units of its terms, that is rounding."""
 NUDGE = 1e-6
@@ -57,6 +60,7 @@ class TiedTradeOff:
 
     def best(self, weight: float, effort: Effort, deadline: float | None) -> Optimum | None:
         """The best row that is known; None where the search was not completed for reasons other than its effort."""
+        effort = replace(effort, nodes=max(effort.nodes, LEAST_NODES))
         search = _TiedBranching(self, weight, effort, deadline, weight * self._prices)
         if self._slopes is not None:
             share, (a, b) = self.responses.share, self._slopes

@@ -23,8 +23,10 @@ THOROUGH = 4_000
 """Branches after which a search for the cheapest moves gives up."""
 QUICK = 1_000
 """The same where good moves suffice."""
-TANGENTS = 12
+TANGENTS = 20
 """Largest number of tangents that a price is looked for with."""
+TURNS, FAR = 5, 1e6
+"""After so many prices at which a rule is exceeded, one so many times as high shows whether it can be kept."""
 NUDGE = 1e-6
 """Relative: by how much a price is beyond the one at which an item turns."""
 FEASIBLE = 1e-11
@@ -36,7 +38,7 @@ class TiedItem:
     """One thing that moves by an amount, upwards (which gains) or downwards, in any unit."""
 
     gain: float
-    """Per unit, >= 0."""
+    """Per unit, >= 0; > 0 where no rule ties it."""
     cost: float
     """Per unit in either direction, > 0."""
     low: float
@@ -239,7 +241,9 @@ class _Tied(Search):
                 else:
                     low = max(low, item.high + (slack[r] - least[r]) / use)
             if low > high:
-                low = high = min(max(low, item.low), item.high)  # rounding, as the rules can be kept
+                if low - high > SLACK * (item.high - item.low):
+                    return _NOTHING
+                low = high = self.low[k] if low == self.low[k] else self.high[k]
             # The cost with its price is convex: from the cheapest amount on upwards, what gains costs more and more.
             x = low
             if low < 0.0:
@@ -300,7 +304,7 @@ class _Tied(Search):
             over: tuple[float, _Relaxed] | None = None
             under: tuple[float, _Relaxed] | None = None
             price, current = prices[r], relaxed
-            for _ in range(TANGENTS):
+            for attempt in range(TANGENTS):
                 if current.bound >= relaxed.bound:
                     relaxed, prices = current, (*prices[:r], price, *prices[r + 1 :])
                 excess = current.excess[r]
@@ -314,7 +318,9 @@ class _Tied(Search):
                 else:
                     under = price, current
                 if under is None:
-                    price = self._turn(node.level, r, price, current.value)
+                    if attempt > TURNS:  # the least that may be used is too much
+                        return _NOTHING, prices, sides
+                    price = self._turn(node.level, r, price, current.value) if attempt < TURNS else FAR * (1.0 + price)
                 elif over is None:
                     price = 0.0
                 else:
@@ -343,7 +349,7 @@ class _Tied(Search):
         return amounts, share * one.rest + (1.0 - share) * other.rest, excess
 
     def _turn(self, level: int, r: int, price: float, value: float) -> float:
-        """The next higher price at which an item uses less of a rule, if a unit of gain is worth so much."""
+        """A higher price, at which an item uses less of a rule if a unit of gain is worth so much."""
         knapsack, turns = self.knapsack, []
         for k in knapsack.special[level]:
             item, use = self.items[k], self.items[k].uses[r]
@@ -351,7 +357,7 @@ class _Tied(Search):
                 worth = 0.0 if math.isinf(value) else value * item.gain
                 turns += [(worth + way * item.cost) / use for way in (-1.0, 1.0)]
         beyond = [turn for turn in turns if turn > price * (1.0 + NUDGE)]
-        return min(beyond, default=2.0 * price + 1.0) * (1.0 + 2.0 * NUDGE)
+        return max(min(beyond, default=1.0) * (1.0 + 2.0 * NUDGE), 2.0 * price)
 
     # --- branches ----------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class TradeOff:
         self.action_set, self.objective, self.deadline = action_set, objective, deadline
         self.space = action_set.space
         self.responses = Responses(action_set, objective)
+        self._known: dict[tuple[float, Effort], Optimum | None] = {}
         self._rules_bind = False
         """Whether rules forbade an optimum without them; then others are not looked for without them."""
 
@@ -69,6 +70,11 @@ class TradeOff:
         DeadlineExceeded, SolverFailed : as `mixed_integer_program`, with nothing legal known
         """
         weight = self.objective.cost_weight if cost_weight is None else cost_weight
+        if (weight, effort) not in self._known:
+            self._known[weight, effort] = self._best(weight, effort)
+        return self._known[weight, effort]
+
+    def _best(self, weight: float, effort: Effort) -> Optimum | None:
         A = self.action_set
         if not self._rules_bind:
             found = self._uncoupled(weight, effort)
