@@ -32,9 +32,8 @@ from app.recourse.result import Relaxation
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
 from app.recourse.search.knapsack_amounts import SLACK, Item
 from app.recourse.search.mixed_integer import FAR, ActionProgram
-from app.recourse.search.tied_knapsack import QUICK as TIED_QUICK
-from app.recourse.search.tied_knapsack import THOROUGH as TIED_THOROUGH
-from app.recourse.search.tied_knapsack import NotCovered
+from app.recourse.search.tied_items import NotCovered
+from app.recourse.search.tied_knapsack import THOROUGH as TIED
 from app.recourse.search.tied_moves import TiedMoves
 
 SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
@@ -222,7 +221,7 @@ class Search:
     # --- what ties several features ----------------------------------------------------------------------------------
 
     def _tied(self, needs: Float[np.ndarray, "k"], exact: Bool[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
-        """The cheapest rows under linear rules, a cap and shared time, by the general solver where they are not found."""
+        """The cheapest rows under linear rules, a cap and shared time; by the general solver where this fails."""
         A = self.action_set
         try:
             moves = TiedMoves(A, self.model.w, reach=self._far(needs))
@@ -230,8 +229,7 @@ class Search:
             return self._rows_by_program(needs)
         rows: list[np.ndarray] = []
         for i, (need, thorough) in enumerate(zip(needs.tolist(), exact.tolist(), strict=True)):
-            branches = TIED_THOROUGH if thorough else TIED_QUICK
-            amounts, settled = moves.knapsack.cover(need, branches, deadline=self.deadline)
+            amounts, settled = moves.knapsack.cover(need, TIED if thorough else QUICK, deadline=self.deadline)
             if amounts is None and settled:
                 break
             row_raw = None if amounts is None or (thorough and not settled) else moves.row(amounts)

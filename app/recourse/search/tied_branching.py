@@ -17,6 +17,7 @@ from app.recourse.actions.rules import LinearRule
 from app.recourse.search.branching import Branching, Effort, Optimum
 from app.recourse.search.responses import Node, Responses, legal
 from app.recourse.search.simplicial import Mixture, Point, minimise, value
+from app.recourse.search.tied_moves import linear_rules
 
 TANGENTS = 12
 """Largest number of prices of one rule that are tried in one node."""
@@ -43,17 +44,8 @@ class TiedTradeOff:
 
     def __init__(self, responses: Responses) -> None:
         self.responses = responses
-        A = responses.action_set
-        rows = [np.zeros(A.space.p)][:0]
-        slack: list[float] = []
-        for rule in A.rules:
-            assert isinstance(rule, LinearRule)
-            own = np.array(rule.coefficients_raw)
-            size = 1.0 + abs(rule.limit) + float(np.abs(own) @ np.abs(A.factual_raw))
-            for way in (1.0, -1.0) if rule.equality else (1.0,):
-                rows.append(way * own / size)
-                slack.append(way * (rule.limit - float(own @ A.factual_raw)) / size)
-        self.uses, self.slack = np.array(rows).reshape(len(rows), A.space.p), np.array(slack)
+        self.uses, slack = linear_rules(responses.action_set)
+        self.slack = np.array(slack)
         self._prices = np.zeros(len(slack))
         self._slopes: tuple[float, float] | None = None
         """Of the rules and the losses, per unit of cost weight: the last ones that were found."""

@@ -7,7 +7,8 @@ from jaxtyping import Float
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LinearRule
-from app.recourse.search.tied_knapsack import TiedItem, TiedKnapsack
+from app.recourse.search.tied_items import TiedItem
+from app.recourse.search.tied_knapsack import TiedKnapsack
 
 
 class TiedMoves:
@@ -28,7 +29,7 @@ class TiedMoves:
     def __init__(self, action_set: ActionSet, w: Float[np.ndarray, "d"], *, reach: float) -> None:
         A, space = action_set, action_set.space
         self.actions, self.feature, self.sign, self.level = A, list[int](), list[float](), list[int]()
-        uses, slack = _rules(A)
+        uses, slack = linear_rules(A)
         once, per, budgets = _budgets(A)
         items: list[TiedItem] = []
 
@@ -38,8 +39,9 @@ class TiedMoves:
             self.level.append(level)
             items.append(item)
 
-        for k, j in enumerate(space.numeric[A.movable[space.numeric]].tolist()):
-            k = int(np.flatnonzero(space.numeric == j)[0])
+        for k, j in enumerate(space.numeric.tolist()):
+            if not A.movable[j]:
+                continue
             weight, scale = float(w[space.numeric_columns[k]]), float(space.scale_raw[k])
             sign = -1.0 if weight < 0.0 else 1.0
             is_tied = bool(uses[:, j].any())
@@ -74,23 +76,22 @@ class TiedMoves:
         return A.round(row_raw[None], toward_raw=row_raw[None])[0]
 
 
-def _rules(A: ActionSet) -> tuple[Float[np.ndarray, "r p"], list[float]]:
-    """What a raw unit of each feature uses of each linear rule that some row breaks, and what is left of these.
+def linear_rules(action_set: ActionSet) -> tuple[Float[np.ndarray, "r p"], list[float]]:
+    """What a raw unit of each feature uses of each linear rule that some values break, and what the factual leaves.
 
     In units of the rule's terms, which its rounding is relative to; an equation is two rules.
     """
-    rows, slack = [np.zeros(A.space.p)][:0], []
-    low, high = A.lower_raw, A.upper_raw
+    A, rows, slack = action_set, list[np.ndarray](), list[float]()
     for rule in A.rules:
         if not isinstance(rule, LinearRule):
             continue
         own = np.array(rule.coefficients_raw)
         size = 1.0 + abs(rule.limit) + float(np.abs(own) @ np.abs(A.factual_raw))
+        reads = np.flatnonzero(own)
         for way in (1.0, -1.0) if rule.equality else (1.0,):
-            used = way * own
-            most = np.where(used > 0.0, used * high, np.where(used < 0.0, used * low, 0.0)).sum()
-            if most > way * rule.limit:
-                rows.append(np.where(A.movable, used, 0.0) / size)
+            ends = way * own[reads] * np.array([A.lower_raw[reads], A.upper_raw[reads]])
+            if float(ends.max(axis=0).sum()) > way * rule.limit:
+                rows.append(np.where(A.movable, way * own, 0.0) / size)
                 slack.append(way * (rule.limit - float(own @ A.factual_raw)) / size)
     return np.array(rows).reshape(len(rows), A.space.p), slack
 
@@ -110,11 +111,8 @@ def _budgets(A: ActionSet) -> tuple[Float[np.ndarray, "b p"], Float[np.ndarray, 
     return np.array(once).reshape(shape), np.array(per).reshape(shape), budgets
 
 
-def _range(
-    A: ActionSet, j: int, sign: float, limit: float
-) -> tuple[float, float, float, float, tuple[float, ...]]:
-    """How far a number moves, downwards being away from `sign`: the farthest and the least downwards (the latter as a
-    size), the least and the farthest upwards, and all moves where these are no lattice.
+def _range(A: ActionSet, j: int, sign: float, limit: float) -> tuple[float, float, float, float, tuple[float, ...]]:
+    """`low`, `below`, `above`, `high` and `points` of the item of a number, whose upwards is in the direction `sign`.
 
     Parameters
     ----------

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from app.recourse.search.tied_knapsack import NotCovered, TiedItem, TiedKnapsack
+from app.recourse.search.tied_items import NotCovered, TiedItem
+from app.recourse.search.tied_knapsack import TiedKnapsack
 
 PROBLEMS = 100
 """For each seed."""
@@ -26,7 +27,8 @@ def lattice_item(rng: np.random.Generator, rules: int, budgets: int) -> TiedItem
         low, high, below, above, step = min(points), max(points), 1.0, 1.0, 1.0
     uses = tuple(float(one) for one in rng.choice([-1.0, 0.0, 0.0, 1.0, 2.5], rules))
     return TiedItem(
-        gain=float(rng.choice([0.0 if any(uses) else 0.5, *rng.uniform(0.1, 2.0, 4)])), cost=float(rng.uniform(0.1, 2.0)), low=low, high=high,
+        gain=float(rng.choice([0.0 if any(uses) else 0.5, *rng.uniform(0.1, 2.0, 4)])),
+        cost=float(rng.uniform(0.1, 2.0)), low=low, high=high,
         below=below if low else 0.0, above=above if high else 0.0, step=step,
         uses=uses, once=tuple(float(one) for one in rng.choice([0.0, 1.0], budgets)),
         per=tuple(float(one) for one in rng.choice([0.0, 0.3], budgets)), points=points,
@@ -78,9 +80,9 @@ def test_items_that_leap_or_move_by_any_amount_cost_no_more_than_a_program(seed:
         n, capped = int(rng.integers(1, 6)), bool(rng.integers(0, 2))
         items = [
             TiedItem(
-                gain=float(rng.uniform(0.0, 2.0)), cost=float(rng.uniform(0.1, 2.0)), low=-float(rng.choice([0.0, 2.0])),
-                high=2.5, below=first, above=first, step=step, uses=(float(rng.choice([-1.0, 0.0, 1.0, 0.3])),),
-                once=(1.0,) * capped, per=(0.0,) * capped,
+                gain=float(rng.uniform(0.0, 2.0)), cost=float(rng.uniform(0.1, 2.0)),
+                low=-float(rng.choice([0.0, 2.0])), high=2.5, below=first, above=first, step=step,
+                uses=(float(rng.choice([-1.0, 0.0, 1.0, 0.3])),), once=(1.0,) * capped, per=(0.0,) * capped,
             )
             for first, step in (((0.0, 0.0), (0.5, 0.0), (0.5, 0.5))[rng.integers(0, 3)] for _ in range(n))
         ]  # fmt: skip
