@@ -24,9 +24,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from app.errors import SolverFailed
+from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import without_inclusion
+from app.recourse.actions.rules import LogicRule
 from app.recourse.models.linear import LinearModel
 from app.recourse.result import Relaxation
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
@@ -275,19 +276,33 @@ class Search:
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def relaxation(self, margin: float) -> Relaxation | None:
-        """The single constraint of the request whose removal raises the reachable score most; None where none helps.
+        """The single constraint of the request whose removal helps most; None where none helps.
 
-        Ignores rules, and that changes share time.
+        One that is sufficient rather than others, and of several the one that raises the reachable score most, rules
+        and shared time aside.
         """
         relaxed = [*self.action_set.relaxed(), *without_inclusion(self.action_set)]
-        options = [(Search(self.model, one.actions).reach, one) for one in relaxed]
-        options = [option for option in options if option[0] > self.reach and not _close(option[0], self.reach)]
+        searches = ((Search(self.model, one.actions, deadline=self.deadline), one) for one in relaxed)
+        options = [(search._reaches(margin), search.reach, one) for search, one in searches]
+        options = [
+            (sufficient, reach, one)
+            for sufficient, reach, one in options
+            if (sufficient and self.action_set.is_coupled) or (reach > self.reach and not _close(reach, self.reach))
+        ]
         if not options:
             return None
-        reach, best = max(options, key=lambda option: option[0])
-        return Relaxation(
-            constraint=best.constraint, feature=best.feature, sufficient=bool(reach >= margin), text=best.text
-        )
+        sufficient, _, best = max(options, key=lambda option: option[:2])
+        return Relaxation(constraint=best.constraint, feature=best.feature, sufficient=sufficient, text=best.text)
+
+    def _reaches(self, margin: float) -> bool:
+        """Whether a legal row has this score, as far as that is found; rules with conditions aside."""
+        A = self.action_set
+        if not A.is_coupled or any(isinstance(rule, LogicRule) for rule in A.rules):
+            return bool(self.reach >= margin)
+        try:
+            return bool(len(self.rows(np.array([margin]), exact_up_to=-math.inf)))
+        except (DeadlineExceeded, SolverFailed):
+            return False
 
 
 def _close(one: float, other: float) -> bool:

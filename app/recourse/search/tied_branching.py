@@ -31,12 +31,12 @@ NUDGE = 1e-6
 
 
 def is_tied_by_rules(action_set: ActionSet) -> bool:
-    """Whether nothing ties features but linear rules, which the applicant's own record keeps."""
+    """Whether linear rules tie features, which the applicant's own record keeps, and nothing else does."""
     A = action_set
     others = A.clock.is_shared or A.has_holes or (bool(A.begun) and A.max_changes is not None)
     rules = [rule for rule in A.rules if isinstance(rule, LinearRule)]
     kept = all(rule.holds(A.factual_raw[None])[0] for rule in rules)
-    return not others and kept and len(rules) == len(A.rules)
+    return not others and kept and len(rules) == len(A.rules) and bool(linear_rules(A)[1])
 
 
 class TiedTradeOff:
@@ -149,10 +149,13 @@ class _TiedBranching(Branching):
                     continue
                 end = float(fact[j]) + (min(pair) + room) / float(uses[j])
                 k, still = int(np.flatnonzero(self.responses.space.numeric == j)[0]), math.isfinite(node.cost[j, 0])
+                # The applicant's own value need not be on the lattice.
                 if uses[j] > 0.0:
-                    node.high_raw[j] = legal(A, j, end, math.floor)
+                    node.high_raw[j] = max(legal(A, j, end, math.floor), fact[j] if fact[j] <= end else -math.inf)
                 else:
-                    node.low_raw[j] = legal(A, j, end, math.ceil)
+                    node.low_raw[j] = min(legal(A, j, end, math.ceil), fact[j] if fact[j] >= end else math.inf)
+                if 0.0 < node.low_raw[j] - node.high_raw[j] <= KEPT * (1.0 + abs(node.low_raw[j])):
+                    node.high_raw[j] = node.low_raw[j]
                 self.responses.write(node, k, j, still=still)
                 if not np.isfinite(node.cost[j]).any():
                     return None
