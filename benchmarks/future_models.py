@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from app.futures.plan import Choices
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
 from app.recourse.counterfactual import Counterfactual

@@ -7,12 +7,8 @@ import numpy as np
 import pytest
 
 from app.errors import RehearsalFailed, RehearsalRunning
-<<<<<<< HEAD:tests/futures/test_rehearse.py
-from app.futures import rehearse as rehearsal
-from app.futures.nodes import Nodes
-=======
 from app.futures import rehearsal
->>>>>>> main:tests/futures/test_rehearsal.py
+from app.futures.nodes import Nodes
 from app.futures.plan import Choices, Material, choices_of
 from app.futures.records import sample
 from app.futures.rehearsal import area, rehearse
