@@ -320,8 +320,8 @@ def fit_columns(manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -
     space = FeatureSpace([spread.get(feature.name, feature) for feature in features])
     unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")
     taken = ModelColumns(space, ModelSpace(unscaled)).rows(rows_raw)
-    model = ModelSpace(fit_encoding(features, taken, manifest.encoding.continuous))
-    return ModelColumns(FeatureSpace(model.features) if manifest.encoding.spread == "encoding" else space, model)
+    fitted = fit_encoding(features, taken, manifest.encoding.continuous)
+    return ModelColumns(FeatureSpace(fitted) if manifest.encoding.spread == "encoding" else space, ModelSpace(fitted))
 
 
 # --- the store -------------------------------------------------------------------------------------------------------
