@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from app.errors import SolverFailed
+from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import without_inclusion
 from app.recourse.models.linear import LinearModel
@@ -239,16 +239,35 @@ class Search:
             rows.append(solved.row_raw)
         return np.array(rows).reshape(-1, A.space.p)
 
+    def _legal_reach(self) -> float:
+        """`reach`, with rules and time that changes share; -inf where no row is legal.
+
+        Without them where the solver fails, or runs out of time.
+        """
+        if not self.action_set.is_coupled:
+            return self.reach
+        program = ActionProgram(self.action_set, reach=FAR * float(self.action_set.weights.max()))
+        gain = self.model.w @ program.effect
+        time_limit_s = None if self.deadline is None else self.deadline - time.monotonic()
+        try:
+            solved = program.solve(-gain, np.empty((0, program.size)), np.empty(0), time_limit_s=time_limit_s)
+        except (SolverFailed, DeadlineExceeded):
+            return self.reach
+        if solved is None:
+            return -math.inf
+        return float(self.model.score(self.action_set.space.encode(solved.row_raw[None]))[0])
+
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def relaxation(self, margin: float) -> Relaxation | None:
-        """The single constraint of the request whose removal raises the reachable score most; None where none helps.
-
-        Ignores rules, and that changes share time.
-        """
+        """The single constraint of the request whose removal raises the reachable score most; None where none helps."""
         relaxed = [*self.action_set.relaxed(), *without_inclusion(self.action_set)]
-        options = [(Search(self.model, one.actions).reach, one) for one in relaxed]
-        options = [option for option in options if option[0] > self.reach and not _close(option[0], self.reach)]
+        searches = [(Search(self.model, one.actions, deadline=self.deadline), one) for one in relaxed]
+        # What ties several features takes a program for each, so those that could not help without it are left out.
+        wider = [(search, one) for search, one in searches if self.action_set.is_coupled or search.reach > self.reach]
+        now = self._legal_reach() if wider else self.reach
+        options = [(search._legal_reach(), one) for search, one in wider if search.reach > now]
+        options = [option for option in options if option[0] > now and not _close(option[0], now)]
         if not options:
             return None
         reach, best = max(options, key=lambda option: option[0])
