@@ -102,10 +102,6 @@ class Margin:
         """``mu.x~ / |Sigma^1/2 x~|``."""
         return points @ self.mean / self._deviation(points)
 
-    def at_most(self, points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
-        """The same."""
-        return self.of(points)
-
     def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:
         """``(mu - ratio Sigma x~ / s) / s`` with ``s = |Sigma^1/2 x~|``."""
         deviation = self._deviation(points)[..., None]
@@ -141,10 +137,6 @@ class Guarantee:
     def of(self, points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
         """The lower bound of each point, in [0, 1]."""
         return validity_bounds(points, self.moments, self.radius)[0]
-
-    def at_most(self, points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
-        """1."""
-        return np.ones(len(points))
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
         """``-l1 mean_j``."""

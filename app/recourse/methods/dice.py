@@ -55,10 +55,6 @@ class Hinge:
         """The score."""
         return points @ self.theta
 
-    def at_most(self, points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
-        """The same."""
-        return self.of(points)
-
     def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:  # noqa: ARG002
         """The weights."""
         return np.broadcast_to(self.theta, points.shape)

@@ -21,7 +21,7 @@ Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -53,11 +53,8 @@ class Validity(Protocol):
     def of(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
         """The number of each homogeneous point; larger is better."""
 
-    def at_most(self, points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
-        """A bound on `of` from above, for the price of a product."""
-
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The term of the members' numbers in the objective of a plan; no larger where a number is larger."""
+        """The term of the members' numbers in the objective of a plan."""
 
 
 @runtime_checkable
@@ -187,51 +184,39 @@ class PeopleObjective:
         joint = Joint(self, self.members(others_raw))
         return lambda rows_raw: joint.value(self.members(rows_raw))
 
-    def priced(self, rows_raw: Float[np.ndarray, "n p"]) -> "Priced":
-        """What bounds the value of plans with these records."""
-        points = self._points(rows_raw)
-        return Priced(rows_raw, self.effort(rows_raw), points @ self.sides.normals.T, self.validity.at_most(points))
-
     def members(self, rows_raw: Float[np.ndarray, "n p"]) -> "Members":
         """What decides the value of plans with these records."""
-        return self.judged(self.priced(rows_raw))
-
-    def judged(self, priced: "Priced") -> "Members":
-        """The same records with what takes longer."""
-        validity = self.validity.of(self._points(priced.rows_raw))
+        points = homogeneous(self.actions.space.encode(rows_raw))
         return Members(
-            priced.rows_raw, priced.effort, priced.scores, validity, moved(self.actions, priced.rows_raw)
-        )  # fmt: skip
+            rows_raw=rows_raw,
+            effort=self.effort(rows_raw),
+            scores=points @ self.sides.normals.T,
+            validity=self.validity.of(points),
+            amounts=moved(self.actions, rows_raw),
+        )
 
     def effort(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Cost in usual changes, and the price of the number of changes."""
         return self.actions.cost(rows_raw) / self.unit + CHANGE_PRICE * self.actions.changed(rows_raw)
 
-    def _points(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
-        return homogeneous(self.actions.space.encode(rows_raw))
 
-
-@dataclass(frozen=True, slots=True)
-class Priced:
-    """Records, and what is known of each at little expense, whatever the other members of its plan are."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """Records, and what the objective needs of each, whatever the other members of its plan are."""
 
     rows_raw: Float[np.ndarray, "n p"]
     effort: Float[np.ndarray, "n"]
     scores: Float[np.ndarray, "n c"]
     """Products with the normals of the half-spaces."""
     validity: Float[np.ndarray, "n"]
-    """A bound from above."""
-
-    def __getitem__(self, picked: list[int] | slice | Int[np.ndarray, "k"]) -> Self:
-        return type(self)(*(getattr(self, one.name)[picked] for one in fields(self)))
-
-
-@dataclass(frozen=True, slots=True)
-class Members(Priced):
-    """Records with all that the objective needs of each; `validity` is the number itself."""
-
     amounts: Float[np.ndarray, "n p"]
     """As `moved`."""
+
+    def __len__(self) -> int:
+        return len(self.rows_raw)
+
+    def __getitem__(self, picked: list[int] | slice | Int[np.ndarray, "k"]) -> "Members":
+        return Members(**{one.name: getattr(self, one.name)[picked] for one in fields(self)})
 
 
 class Joint:
@@ -250,12 +235,12 @@ class Joint:
         shared = np.maximum(overlap, self._nearest).sum(axis=1) + overlap.max(axis=1, initial=0.0)
         return self._value(more, shared) + 2.0 * TWIN * (overlap > MOST_OVERLAP).sum(axis=1)
 
-    def at_least(self, more: Priced) -> Float[np.ndarray, "n"]:
+    def at_least(self, more: Members) -> Float[np.ndarray, "n"]:
         """A bound on `value` from below, as if these records shared no change with the other members."""
-        return self._value(more, np.full(len(more.effort), self._nearest.sum()))
+        return self._value(more, np.full(len(more), self._nearest.sum()))
 
-    def _value(self, more: Priced, shared: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        objective, n, j = self.objective, len(more.effort), len(self._nearest) + 1
+    def _value(self, more: Members, shared: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        objective, n, j = self.objective, len(more), len(self._nearest) + 1
         validity = np.concatenate([np.broadcast_to(self.others.validity, (n, j - 1)), more.validity[:, None]], axis=1)
         return (
             objective.proximity_weight * (self._effort + more.effort) / j

@@ -18,7 +18,7 @@ from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.linear import LinearModel, homogeneous
 from app.recourse.plans.members import STEPS, SWEEPS, chosen, settled
-from app.recourse.plans.objective import MOST_OVERLAP, Joint, Members, PeopleObjective, Priced, overlaps
+from app.recourse.plans.objective import MOST_OVERLAP, Joint, Members, PeopleObjective, overlaps
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.cheapest import Search
 from app.recourse.search.local_moves import LEAST_GAIN, SingleMoves
@@ -31,7 +31,7 @@ FIRST = 4
 """Records of the pool that a plan is begun with."""
 SETTLED = 2
 """Plans whose members take single moves."""
-TRIED = 128
+TRIED = 32
 """Neighbours of a member that are judged at once."""
 MOST_KEPT = 2_000_000
 """Numbers, about, in the neighbours that are kept."""
@@ -57,7 +57,7 @@ class PeopleSearch:
         now = time.monotonic()
         self.until = math.inf if problem.deadline is None else now + 0.5 * (problem.deadline - now)
         self.pool_raw: Float[np.ndarray, "n p"] = np.empty((0, self.actions.space.p))
-        self._known: dict[bytes, list[Priced]] = {}
+        self._known: dict[bytes, list[Members]] = {}
 
     def best(self, cheapest_raw: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "j p"]:
         """The best plan found: legal raw rows, distinct where there are enough.
@@ -106,7 +106,7 @@ class PeopleSearch:
         def value(others: list[int]) -> Float[np.ndarray, "n"]:
             return Joint(self.objective, members[others]).value(members)
 
-        return chosen(len(members.rows_raw), self.count, value, kept, PASSES)
+        return chosen(len(members), self.count, value, kept, PASSES)
 
     def _settled(
         self, plan_raw: Float[np.ndarray, "j p"], objective: PeopleObjective, *, sweeps: int = SWEEPS
@@ -131,8 +131,8 @@ class PeopleSearch:
     ) -> tuple[Float[np.ndarray, "p"], float] | None:
         """The neighbour of a record that makes the best plan, and its value; None where none improves the plan.
 
-        The value of a neighbour takes a while, so those of the least bound are tried first, and none whose bound is too
-        high.
+        How much neighbours overlap with the other members takes a while, so those of the least bound are tried first,
+        and none whose bound is too high.
         """
         best, least = None, value - LEAST_GAIN * (1.0 + abs(value))
         for near in self._near(row_raw):
@@ -142,13 +142,13 @@ class PeopleSearch:
             promising = bound.argsort(kind="stable")
             while len(promising := promising[bound[promising] < least]):
                 tried, promising = near[promising[:TRIED]], promising[TRIED:]
-                values = joint.value(joint.objective.judged(tried))
+                values = joint.value(tried)
                 k = int(values.argmin())
                 if values[k] < least:
                     best, least = (tried.rows_raw[k], float(values[k])), float(values[k])
         return best
 
-    def _near(self, row_raw: Float[np.ndarray, "p"]) -> Iterator[Priced]:
+    def _near(self, row_raw: Float[np.ndarray, "p"]) -> Iterator[Members]:
         """The neighbours of a record, in chunks; members come back to records, so the latest are kept."""
         key = row_raw.tobytes()
         if key in self._known:
@@ -156,9 +156,9 @@ class PeopleSearch:
             return
         chunks = []
         for rows in self.moves.chunks(row_raw):
-            chunks.append(self.objective.priced(rows))
+            chunks.append(self.objective.members(rows))
             yield chunks[-1]
-        if sum(near.rows_raw.size for known in (chunks, *self._known.values()) for near in known) > MOST_KEPT:
+        if sum(2 * near.rows_raw.size for known in (chunks, *self._known.values()) for near in known) > MOST_KEPT:
             self._known.clear()
         self._known[key] = chunks
 

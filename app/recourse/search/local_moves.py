@@ -95,12 +95,15 @@ class SingleMoves:
             yield from self.balanced(rows)
 
     def _moved(self, bases_raw: Float[np.ndarray, "b p"], levels_only: bool) -> Float[np.ndarray, "n p"]:
-        """Each base after each move that changes it."""
+        """Each base after each move that changes it, most of them once."""
         chosen = np.flatnonzero(self.is_level) if levels_only else np.arange(len(self.feature))
         feature, target = self.feature[chosen], self.target[chosen]
         before = bases_raw[:, feature]
         after = self.snapped(np.where(np.isnan(target), before + self.delta[chosen], target), feature)
-        base, move = np.nonzero(after != before)
+        new = after != before
+        # Strides that end at the same point of the lattice, or of the range, come one after another.
+        new[:, 1:] &= (after[:, 1:] != after[:, :-1]) | (feature[1:] != feature[:-1])
+        base, move = np.nonzero(new)
         rows = bases_raw[base]
         rows[np.arange(len(rows)), feature[move]] = after[base, move]
         return rows
