@@ -31,6 +31,8 @@ FIRST = 4
 """Records of the pool that a plan is begun with."""
 SETTLED = 2
 """Plans whose members take single moves."""
+FURTHER_STEPS = 2
+"""Single moves of each member on its way further into the favourable side."""
 TRIED = 32
 """Neighbours of a member that are judged at once."""
 MOST_KEPT = 2_000_000
@@ -83,7 +85,7 @@ class PeopleSearch:
         rows = []
         for extra in extra_margins.tolist():
             objective = replace(self.objective, sides=self.objective.sides.with_extra_margin(extra))
-            plan_raw = self._settled(plan_raw, objective, sweeps=1)
+            plan_raw = self._settled(plan_raw, objective, sweeps=1, steps=FURTHER_STEPS)
             rows.append(plan_raw)
         return self._finished(np.concatenate([*rows, self.pool_raw]))
 
@@ -109,7 +111,12 @@ class PeopleSearch:
         return chosen(len(members), self.count, value, kept, PASSES)
 
     def _settled(
-        self, plan_raw: Float[np.ndarray, "j p"], objective: PeopleObjective, *, sweeps: int = SWEEPS
+        self,
+        plan_raw: Float[np.ndarray, "j p"],
+        objective: PeopleObjective,
+        *,
+        sweeps: int = SWEEPS,
+        steps: int = STEPS,
     ) -> Float[np.ndarray, "j p"]:
         """The plan after single moves of its members."""
 
@@ -117,7 +124,7 @@ class PeopleSearch:
             members = objective.members(np.vstack([others_raw, row_raw]))
             joint = Joint(objective, members[:-1])
             value = float(joint.value(members[-1:])[0])
-            for _ in range(STEPS):
+            for _ in range(steps):
                 better = self._best_move(joint, row_raw, value)
                 if better is None:
                     break
