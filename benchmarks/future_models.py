@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from app.futures.plan import Choices
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Counterfactual
 from app.recourse.solve import METHODS, solve
 from benchmarks.lenders import (
     APPLICANTS,

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from app.recourse.features import FeatureType
-from app.recourse.models.black_box import BlackBox, favourable, sigmoid
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.score import favourable, sigmoid
 from app.registry.registry import Registry
 from examples import own_model
 from examples.consumer_loan.applicants import FEATURES, applicants

@@ -76,14 +76,14 @@ def stress_of(text: str) -> dict[str, str]:
 
 def one_thread() -> None:
     """Set numeric libraries, before they are imported, to one thread: their products are small here."""
-    from app.compute.template import ONE_THREAD
+    from app.compute.child_template import ONE_THREAD
 
     os.environ.update({key: value for key, value in ONE_THREAD.items() if key != "OMP_NUM_THREADS"})
 
 
 def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> None:
     """Make future models with a progress bar, and print what was made."""
-    from app.futures.rehearse import rehearse as make
+    from app.futures.rehearsal import rehearse as make
 
     with progress_bar("rehearsing") as progress:
         record = make(model, choices, material, progress=progress)

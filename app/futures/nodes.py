@@ -65,7 +65,8 @@ class Nodes:
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Those that `arrays` gave."""
-        return cls(**{name: int(array) if name == "depth" else array for name, array in arrays.items()})
+        found: dict[str, Any] = {**arrays, "depth": int(arrays["depth"])}
+        return cls(**found)
 
     def sums(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """What the trees of each model add up to, for rows without NaN."""

@@ -23,7 +23,8 @@ from app.futures.store import PLAN, Json, Part, Source
 from app.futures.stress import Stress
 from app.futures.supplied import SuppliedRecipe
 from app.observability import log
-from app.recourse.models.black_box import BlackBox, Output
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.score import Output
 from app.registry.artifact import Format
 from app.registry.files import inside, write_atomic
 from app.registry.manifest import PARTIAL, Manifest

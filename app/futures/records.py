@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.errors import RehearsalFailed
-from app.recourse.models.black_box import favourable
+from app.recourse.models.score import favourable
 from app.registry.files import inside
 from app.registry.reference import outcome, read_reference
 from app.registry.version import LoadedModel

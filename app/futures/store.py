@@ -22,8 +22,9 @@ from app.futures.records import Drawn, Labels
 from app.futures.stacks import STACKS, Kind
 from app.futures.stress import Stress
 from app.observability import log
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
 from app.recourse.models.committee import FutureModels, Futures, StressedModels
+from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
 from app.registry.files import digest
 from app.registry.manifest import FUTURES, PARTIAL, Manifest

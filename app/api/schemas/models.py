@@ -94,9 +94,12 @@ class ModelSummary(ModelVersion):  # type: ignore[misc]
     features: int
     """Number of features."""
     threshold: float | None
-    """Smallest favourable output; null for a model that answers with labels."""
+    """Smallest favourable output, the largest where fewer points are better; null for a model that answers with
+    labels."""
+    better: Literal["higher", "lower"] | None
+    """Whether more points are better, or fewer; null for a model that gives no points."""
     output: str
-    """`probability`, `logit` or `label` of the favourable class."""
+    """`probability`, `logit` or `label` of the favourable class, or `points`."""
     futures: FuturesStatus
 
 

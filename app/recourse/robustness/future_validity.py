@@ -6,17 +6,11 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from app.recourse.counterfactual import Basis, CorrectedFuture, Counterfactual, FutureCertificate, StressedFuture
 from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import Futures
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import (
-    Basis,
-    CorrectedFuture,
-    Counterfactual,
-    FutureCertificate,
-    PlanFutureCertificate,
-    StressedFuture,
-)
+from app.recourse.result import PlanFutureCertificate
 from app.recourse.robustness.invalidation import clopper_pearson
 
 

@@ -50,6 +50,7 @@ export interface Model {
   registered_at: string;
   output: string;
   threshold: number | null;
+  better: "higher" | "lower" | null;
   futures: Futures;
 }
 
