@@ -21,21 +21,19 @@ from app.recourse.actions.providing import provided
 from app.recourse.actions.sentences import MONTHS_DIGITS, FeatureChange, changes
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.answer_part import EXACT, FULL, AnswerPart, rounded, rounded_output
-from app.recourse.features import RawValue
-from app.recourse.models.black_box import PointScale
-from app.recourse.reports import MethodReport
-from app.recourse.result import (
+from app.recourse.counterfactual import (
     AssessedCounterfactual,
     Counterfactual,
     FutureCertificate,
     JointCertificate,
     NoiseCertificate,
-    PlanCertificate,
-    PlanFutureCertificate,
-    Reason,
     ShiftCertificate,
-    Status,
 )
+from app.recourse.features import RawValue
+from app.recourse.models.score import PointScale
+from app.recourse.reports import MethodReport
+from app.recourse.result import PlanCertificate, PlanFutureCertificate, Status
+from app.recourse.verdict import Reason
 from app.registry.version import RegisteredModel
 
 Json = dict[str, Any]
@@ -247,7 +245,7 @@ class Frame:
     threshold: float | None = None
     """Smallest favourable probability."""
     method: Json | None = None
-    """Its name and every parameter."""
+    """Its name and every parameter; None for that of the question."""
     seed: int
     stored: bool = False
     created_at: Timestamp = ""

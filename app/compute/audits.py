@@ -19,7 +19,7 @@ from app.compute.messages import ModelRef, Question, model_payload
 from app.compute.use_cases import USE_CASES
 from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, RecourseError
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.registry.version import RegisteredModel
 from app.store.chain import PersonalData
 from app.store.engine import open_engine

@@ -8,7 +8,7 @@ from app.compute.messages import ReasonsQuestion
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import RawValue
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.reasons import (
     NO_REASONS,

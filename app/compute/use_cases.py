@@ -6,7 +6,7 @@ To add a use case, add its answer, its two functions and its line in the table; 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from app.compute import tasks
@@ -61,8 +61,9 @@ from app.recourse.frontier import Frontier, FrontierPoint, frontier
 from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import SurrogateReport
-from app.recourse.result import SENTENCES, Diagnostics, Reason, RecourseResult, Relaxation, Status
+from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.solve import METHODS, solve
+from app.recourse.verdict import SENTENCES, Reason, Relaxation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +94,21 @@ def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float
     # The core has counted its own time; loading other versions and future models takes time as well.
     elapsed_ms = 1e3 * (time.perf_counter() - began)
     found = replace(found, diagnostics=replace(found.diagnostics, elapsed_ms=elapsed_ms))
-    rendered: Json = plain(use_case.render(frame, asked.action_set, found))
+    rendered: Json = plain(use_case.render(with_method(frame, question), asked.action_set, found))
     brought = issubclass(use_case.question, ValidityQuestion)
     return rendered if frame.scores else without_scores(rendered, brought=brought)
+
+
+def with_method(frame: Frame, question: Case) -> Frame:
+    """The frame with the method of its question, unless it has one."""
+    if frame.method is not None or not isinstance(question, Question):
+        return frame
+    return replace(frame, method=method_of(question))
+
+
+def method_of(question: Question) -> Json:
+    """The method with every parameter."""
+    return {"name": question.method, **asdict(question.params)}
 
 
 def prepare() -> dict[str, str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import FeatureChange
 from app.recourse.answer_part import EXACT, AnswerPart, rounded_output
-from app.recourse.models.black_box import PointScale
-from app.recourse.result import AssessedCounterfactual, Counterfactual
+from app.recourse.counterfactual import AssessedCounterfactual, Counterfactual
+from app.recourse.models.score import PointScale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

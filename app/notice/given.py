@@ -3,7 +3,7 @@
 from app.compute.answers import Frame, Json, identity
 from app.compute.messages import Question, ReasonsQuestion
 from app.notice.letter import Facts, Lender
-from app.recourse.models.black_box import Output
+from app.recourse.models.score import Output
 from app.recourse.reasons import ReasonsParams
 from app.registry.version import RegisteredModel
 from app.settings import Settings

@@ -9,7 +9,7 @@ from app.notice.language import Language
 from app.recourse.actions.sentences import change_text, months_text
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue
-from app.recourse.models.black_box import PointScale
+from app.recourse.models.score import PointScale
 from app.recourse.reasons import reason_text, usual_text, value_text
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault, ModelRefused
-from app.recourse.models.black_box import BlackBox, Output, sigmoid
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.score import Output, sigmoid
 from app.registry.reference import read_table
 
 SCORE = "score"

@@ -31,7 +31,8 @@ from pydantic import Field, StringConstraints
 
 from app.recourse.actions.rules import Rule
 from app.recourse.features import Encoding, Feature, Spread
-from app.recourse.models.black_box import Input, Output, PointScale
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output, PointScale
 from app.registry.artifact import AnyArtifact, Artifact, ManifestPart, Name
 from app.registry.rules import RuleParser
 

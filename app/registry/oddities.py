@@ -5,8 +5,9 @@ from jaxtyping import Float
 
 from app.recourse.actions.rules import Rule
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import BlackBox, Output, favourable, sigmoid
+from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import homogeneous
+from app.recourse.models.score import Output, favourable, sigmoid
 from app.recourse.problem import Reference
 from app.registry.drafting.columns import codes_among
 from app.registry.lender_scores import outputs_of

@@ -11,9 +11,11 @@ from app.compute.answers import Frame, ModelVersion, decision, plain
 from app.compute.use_cases import out_of_time, recourse_answer
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.answer_part import rounded_output
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import Feature, FeatureSpace, FeatureType
 from app.recourse.reports import SurrogateReport
-from app.recourse.result import Counterfactual, Diagnostics, Reason, RecourseResult, Relaxation, Status, Verdict
+from app.recourse.result import Diagnostics, RecourseResult, Status
+from app.recourse.verdict import Reason, Relaxation, Verdict
 
 SPACE = FeatureSpace(
     [

@@ -7,7 +7,7 @@ from app.compute.answers import Frame, Json, ModelVersion, encoded, plain, witho
 from app.compute.use_cases import RecourseAnswer, out_of_time
 from app.errors import RecourseError
 from app.jobs.ids import new_id
-from app.recourse.models.black_box import PointScale
+from app.recourse.models.score import PointScale
 from app.store.timestamps import timestamp
 
 GROUP = 20

@@ -28,10 +28,10 @@ from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import without_inclusion
 from app.recourse.models.linear import LinearModel
-from app.recourse.result import Relaxation
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
 from app.recourse.search.knapsack_amounts import SLACK, Item
 from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.verdict import Relaxation
 
 SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
 

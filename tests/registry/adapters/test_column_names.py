@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from app.recourse import CertificateParams, RecourseProblem, action_set, solve
 from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from app.recourse.solve import DEFAULT_METHOD, METHODS
 from app.registry.adapters.column_names import chosen_columns
 from app.registry.registry import Registry

@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 
 from app.futures.plan import Choices, Material, planned
 from app.futures.records import reference_records
-from app.recourse.models.black_box import Output
+from app.recourse.models.score import Output
 from app.registry.manifest import PARTIAL
 from app.registry.registry import Registry
 from tests.optional import library
