@@ -10,8 +10,9 @@ from ipaddress import ip_address
 from app.errors import InsufficientScope, InvalidKey, KeyRequired, Misdirected, NotReady, Open, TooManyRequests
 from app.observability import log
 from app.settings import Settings
-from app.store.keys import NOBODY, Key, Keys, Scope, parts
+from app.store.keys import NOBODY, Key, Keys, parts
 from app.store.recorder import Recorder
+from app.store.scopes import Scope
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 

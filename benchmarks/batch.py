@@ -59,11 +59,11 @@ def _batch_rows() -> Iterator[tuple[str, ...]]:
         ):
             for model, bodies in asked.items():
                 applicants = _repeated(bodies)
-                _batch(client, model, applicants[:100])  # the children for jobs start with the first one
+                run_batch(client, model, applicants[:100])  # the children for jobs start with the first one
                 alone_s, batch_s = [], []
                 for _ in range(ROUNDS):
                     alone_s.append(_singly(client, model, applicants[:BY_ONE], clients=1)[0])
-                    seconds, lines = _batch(client, model, applicants)
+                    seconds, lines = run_batch(client, model, applicants)
                     batch_s.append(seconds)
                 several_s, singly = _singly(client, model, applicants, clients=CLIENTS)
                 same = sum(_same(one) == _same(other) for one, other in zip(singly, lines, strict=True))
@@ -88,14 +88,14 @@ def _by_workers(store: Path, model: str, applicants: list[Body]) -> tuple[list[f
         shared = {"RECOURSE_DATABASE_URL": stack.enter_context(database()), "RECOURSE_LANES_BOUNDS": "1"}
         url = stack.enter_context(server(store, **shared, RECOURSE_RUN_JOBS="false", RECOURSE_LANES_SYNC="1"))
         client = stack.enter_context(httpx.Client(base_url=url, timeout=60))
-        stack.enter_context(_worker(store, shared))
-        _batch(client, model, applicants[:400])  # the child starts with the first one
+        stack.enter_context(worker(store, shared))
+        run_batch(client, model, applicants[:400])  # the child starts with the first one
         for _ in range(ROUNDS):
-            one_s.append(_batch(client, model, applicants)[0])
-            with _worker(store, shared):
+            one_s.append(run_batch(client, model, applicants)[0])
+            with worker(store, shared):
                 # Until the second one has taken part, and its child is warm.
-                _batch(client, model, applicants[:800])
-                two_s.append(_batch(client, model, applicants)[0])
+                run_batch(client, model, applicants[:800])
+                two_s.append(run_batch(client, model, applicants)[0])
     return one_s, two_s
 
 
@@ -116,10 +116,10 @@ def _singly(client: httpx.Client, model: str, applicants: list[Body], *, clients
     return time.perf_counter() - started, answers
 
 
-def _batch(client: httpx.Client, model: str, applicants: list[Body]) -> tuple[float, list[str]]:
+def run_batch(client: httpx.Client, model: str, applicants: list[Body], **options: Any) -> tuple[float, list[str]]:
     """Seconds from the request to the last byte of the results, and their lines."""
     started = time.perf_counter()
-    body = {"model": model, "seed": SEED, "detail": "full", "applicants": applicants}
+    body = {"model": model, "seed": SEED, "detail": "full", "applicants": applicants, **options}
     address = client.post("/recourse/batch", json=body).raise_for_status().headers["location"]
     with client.stream("GET", f"{address}/events", timeout=LONGEST_S) as events:
         ended = [line for line in events.iter_lines() if line == "event: succeeded"]
@@ -138,11 +138,12 @@ def _same(line: str) -> str:
 
 
 @contextmanager
-def _worker(store: Path, settings: dict[str, str]) -> Iterator[None]:
+def worker(store: Path, settings: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that computes jobs; without waiting until it does."""
     environment = os.environ | {"RECOURSE_MODELS_STORE": str(store), "RECOURSE_REHEARSE": "off", **settings}
     command = [sys.executable, "-m", "app.cli", "worker"]
     with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         try:
-            yield
+            yield process
         finally:
             process.terminate()

@@ -10,8 +10,8 @@ import numpy as np
 
 from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Counterfactual
 from app.recourse.solve import METHODS, solve
 from benchmarks.lenders import APPLICANTS, EPOCHS, FAMILIES, RECORDS, Lender, Records, lender
 from benchmarks.peers import betarce

@@ -19,11 +19,11 @@ import yaml
 
 from app.futures.plan import Choices
 from app.futures.records import Drawn
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.futures.store import load_futures
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, parse_column
-from app.recourse.models.black_box import favourable
 from app.recourse.models.committee import FutureModels, Futures
+from app.recourse.models.score import favourable
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
 from benchmarks import papers

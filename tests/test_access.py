@@ -11,8 +11,9 @@ from app import access
 from app.access import Access, refuse_open
 from app.errors import InsufficientScope, LedgerUnavailable, Misdirected, NotReady, Open, TooManyRequests
 from app.settings import Settings
-from app.store.keys import Key, Scope
+from app.store.keys import Key
 from app.store.recorder import Recorder
+from app.store.scopes import Scope
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ import httpx
 import pytest
 
 from app.compute.answers import Frame, identity
-from app.compute.entries import entry_of, request_of
-from app.compute.messages import ModelRef, Question, Store
+from app.compute.entries import entry_of
+from app.compute.messages import ModelRef, Question, Store, request_of
 from app.compute.use_cases import answer as answer_of
 from app.jobs.ids import new_id
 from app.recourse.actions.constraints import Constraints

@@ -10,7 +10,8 @@ from app.access import WINDOW_S, Rate
 from app.compute.turns import caller
 from app.errors import KeyRequired, TooManyRequests
 from app.service import Service
-from app.store.keys import Scope, asking
+from app.store.keys import asking
+from app.store.scopes import Scope
 
 SCHEME = "key"
 """Name of the security scheme in the description."""

@@ -14,7 +14,7 @@ from app.api.json_body import read_body
 from app.api.media_type import JSON, media_type, require_plain
 from app.api.spool import close_spooled
 from app.errors import InvalidRequest, UnsupportedMediaType
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
 
 class StrictRoute(APIRoute):

@@ -42,9 +42,10 @@ class Asked:
 
     record: int
     """Line of the reference, counted from 0 without its header."""
-    before: float | None
-    """Probability of the favourable outcome; None for a model that answers with labels."""
-    after: float | None
+    before: Json
+    """The model's decision on it."""
+    after: Json | None
+    """The same after the changes; None where nothing was found."""
     changes: tuple[tuple[str, str], ...]
     """Feature and sentence of each change; empty where nothing was found."""
     detail: str
@@ -103,8 +104,9 @@ def _rejected(reference: Reference) -> list[int]:
 def _ask(ref: ModelRef, settings: Settings, reference: Reference, record: int) -> Asked:
     method = METHODS[DEFAULT_METHOD]
     created = datetime.now(UTC)
+    registered = tasks.load(ref).registered
     frame = Frame(
-        model=identity(tasks.load(ref).registered), method={"name": method.name}, seed=0,
+        model=identity(registered), points=registered.manifest.points, method={"name": method.name}, seed=0,
         created_at=created.isoformat(), expires_at=(created + timedelta(days=settings.valid_days)).isoformat(),
     )  # fmt: skip
     question = Question(
@@ -122,8 +124,8 @@ def _asked(record: int, found: Json, elapsed_s: float) -> Asked:
     best = found["counterfactuals"][0] if found["status"] == Status.FOUND else None
     return Asked(
         record=record,
-        before=found["factual"]["probability"],
-        after=best and best["validity"]["current"]["probability"],
+        before=found["factual"],
+        after=best and best["validity"]["current"],
         changes=tuple((change["feature"], change["text"]) for change in best["changes"] if not change["by_time"])
         if best
         else (),

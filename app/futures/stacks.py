@@ -19,8 +19,9 @@ from jaxtyping import Float
 
 from app.errors import ModelOutputInvalid
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import LOGIT_LIMIT, BlackBox, Output
+from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import ScoreAll
+from app.recourse.models.score import LOGIT_LIMIT, Output
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.linear_model import read_weights
 from app.registry.adapters.optional_import import library

@@ -23,7 +23,8 @@ from app.futures.network import NetworkRecipe, model_loss
 from app.futures.recipe import Recipe, Tuned
 from app.futures.records import Records, Sample
 from app.observability import log
-from app.recourse.models.black_box import BlackBox, Input, Output, sigmoid
+from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.score import Output, sigmoid
 from app.registry.artifact import Activation, Architecture, Artifact, Format
 from app.registry.manifest import Manifest
 from app.registry.version import LoadedModel

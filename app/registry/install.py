@@ -20,7 +20,8 @@ from jaxtyping import Bool, Float
 
 from app.errors import Fault, ModelExists, ModelOutputInvalid, ModelRefused, ModelUnavailable, ModelUnusable
 from app.recourse.features import LARGEST, Encoding, FeatureSpace, ModelColumns, ModelSpace, fit_encoding, fit_spread
-from app.recourse.models.black_box import BlackBox, Input, Output, favourable
+from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.score import Output, favourable
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.artifact import digest_fault
 from app.registry.artifact import Endpoint, Format

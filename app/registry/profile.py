@@ -14,8 +14,9 @@ from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate, Fault, ModelOutputInvalid, ModelRefused, SolverFailed
 from app.recourse.actions.rules import Rule
-from app.recourse.models.black_box import BlackBox, Output, favourable, sigmoid
+from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.models.score import Output, favourable, sigmoid
 from app.recourse.problem import Reference
 from app.recourse.surrogate.refits import LEAST, refit_moments
 from app.registry.lender_scores import outputs_of

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from app.cli.tryout import text_of
 from app.compute.tryout import QUESTIONS, Tryout, attempt
 from app.errors import ModelRefused
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import CARRIED
+from tests.registry.adapters.card import by_hand, carded
 from tests.registry.loan import ModelDirectory, make_linear
 
 
@@ -50,9 +52,11 @@ def test_a_few_rejected_records_are_answered_and_nothing_is_registered(
     assert order == sorted(order)
     assert order[-1] < 0
     for one in found.asked:
-        assert one.before == pytest.approx(loaded.black_box.probability_of(scores[one.record]), rel=CARRIED)
+        assert one.before["probability"] == pytest.approx(
+            loaded.black_box.probability_of(scores[one.record]), rel=CARRIED
+        )
         assert one.after is not None
-        assert one.after >= 0.5
+        assert one.after["probability"] >= 0.5
         assert one.changes
     assert found.sound
 
@@ -90,3 +94,14 @@ def test_a_directory_with_faults_is_refused_as_by_a_registration(model: ModelDir
     with pytest.raises(ModelRefused) as registered:
         Registry(settings.models_store).register(model.path)
     assert tried_here.value.faults == registered.value.faults
+
+
+def test_answers_of_a_scorecard_state_points(tmp_path: Path, settings: Settings) -> None:
+    card = carded(tmp_path / "source")
+    found = attempt(card.write(), settings)
+    for one in found.asked:
+        record = {name: None if value == "" else value for name, value in card.records[one.record].items()}
+        assert one.before["points"] == by_hand(record)
+        assert one.after is None or one.before["points"] < 391.5 <= one.after["points"]
+        assert f"no ({one.before['points']:g} points)" in text_of(one)
+    assert found.sound

@@ -12,9 +12,10 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.frontier import FUTURE_VALIDITY, frontier
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Reason, Status
+from app.recourse.result import Status
 from app.recourse.robustness.invalidation import clopper_pearson
 from app.recourse.solve import METHODS, solve
+from app.recourse.verdict import Reason
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score
 
 ROWS = loan_rows(400)

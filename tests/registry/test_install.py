@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from app.errors import ModelExists, ModelRefused, ModelUnusable
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from app.recourse.surrogate.refits import refit_moments
 from app.registry.install import STALE_S
 from app.registry.registry import Registry

@@ -29,13 +29,13 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import without_inclusion
 from app.recourse.actions.rules import LogicRule
 from app.recourse.models.linear import LinearModel
-from app.recourse.result import Relaxation
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
 from app.recourse.search.knapsack_amounts import SLACK, Item
 from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.tied_items import NotCovered
 from app.recourse.search.tied_knapsack import THOROUGH as TIED
 from app.recourse.search.tied_moves import TiedMoves
+from app.recourse.verdict import Relaxation
 
 SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
 

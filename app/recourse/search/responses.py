@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.advice_ranges import lattice_point, tick_slack
-from app.recourse.robustness.adversarial_loss import LossAndCost
+from app.recourse.robustness.consistency_and_robustness import LossAndCost
 from app.recourse.search.simplicial import Point
 
 

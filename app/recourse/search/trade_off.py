@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.robustness.adversarial_loss import LossAndCost, loss, optimum_in_box
+from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss, optimum_in_box
 from app.recourse.search.branching import EXACT, Branching, Effort, Optimum
 from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.responses import Responses

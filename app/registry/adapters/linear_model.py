@@ -26,7 +26,8 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, StringConstraints, Vali
 
 from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
-from app.recourse.models.black_box import BlackBox, Output, Predict, sigmoid
+from app.recourse.models.black_box import BlackBox, Predict
+from app.recourse.models.score import Output, sigmoid
 from app.registry.adapters.artifact import read_artifact
 from app.registry.adapters.column_names import listed, owners_of
 from app.registry.adapters.unique_keys import refuse_repeated_keys

@@ -21,7 +21,8 @@ from jaxtyping import Float
 
 from app.errors import Fault, ModelOutputInvalid, ModelRefused
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import BlackBox, Input, Output, Predict
+from app.recourse.models.black_box import BlackBox, Input, Predict
+from app.recourse.models.score import Output
 from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.column_names import chosen_columns, listed, notes_on_dropped, raw_names

@@ -19,7 +19,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat,
 
 from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
-from app.recourse.models.black_box import BlackBox, Input, Output, Predict, logit, sigmoid
+from app.recourse.models.black_box import BlackBox, Input, Predict
+from app.recourse.models.score import Output, logit, sigmoid
 from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.estimator_members import MEMBERS, Member

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from app.errors import ModelRefused
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry.artifact import Format
 from app.registry.drafting import served_model
 from app.registry.drafting.artifacts import read_facts

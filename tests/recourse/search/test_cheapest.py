@@ -15,8 +15,8 @@ from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.timing import Timing
 from app.recourse.features import Advice, Feature, FeatureSpace, FeatureType, Takes
 from app.recourse.models.linear import LinearModel
-from app.recourse.result import Relaxation
 from app.recourse.search.cheapest import Search
+from app.recourse.verdict import Relaxation
 from tests.recourse import oracle
 from tests.recourse.questions import (
     CHECKED_AT_RANDOM,

@@ -11,7 +11,7 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.features import Feature, FeatureSpace
 from app.recourse.models.linear import LinearModel
-from app.recourse.robustness.adversarial_loss import LossAndCost
+from app.recourse.robustness.consistency_and_robustness import LossAndCost
 from app.recourse.search.branching import QUICK
 from app.recourse.search.trade_off import TradeOff
 from tests.recourse import oracle

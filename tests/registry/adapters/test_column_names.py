@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from app.registry.adapters.column_names import chosen_columns
 from app.registry.registry import Registry
 from tests.optional import library

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
 from tests.optional import library

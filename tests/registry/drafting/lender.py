@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from tests.optional import library
 
 RECORDS = 1_000

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from app.errors import ModelRefused
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from app.registry.drafting.draft import Drafted, Wish, draft
 from app.registry.lender_scores import outputs_of
 from app.registry.registry import Registry
