@@ -17,7 +17,7 @@ def calibration(
 ) -> None:
     """Compare the validity told for future models with what the next versions kept; stores the correction."""
     settings = read_settings()
-    from app.compute.calibration import calibration as compute
+    from app.compute.calibration_report import calibration as compute
     from app.compute.messages import Store
     from app.store.engine import database_url
     from app.store.ledger import FILE

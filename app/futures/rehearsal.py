@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float
 from pydantic import ValidationError
 
 from app.errors import ModelRefused, ModelUnusable, RecourseError, RehearsalFailed, RehearsalRunning
-from app.futures.calibration import Correction
+from app.futures.calibration_file import Correction
 from app.futures.plan import Choices, Material, Plan, asked_for, planned, read_plan, recipe_of
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, samples

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from app.errors import ModelRefused, ModelUnusable, RecourseError
-from app.futures.calibration import Correction, read_calibration
+from app.futures.calibration_file import Correction, read_calibration
 from app.futures.records import Drawn, Labels
 from app.futures.stacks import STACKS, Kind
 from app.futures.stress import Stress

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dbos import DBOSClient
 
     from app.jobs.batch.chunks import Chunks
-    from app.jobs.database import Claim
+    from app.jobs.slots import Claim
     from app.jobs.worker import Worker
 
 Answer = TypeVar("Answer")
@@ -123,7 +123,7 @@ class Connection:
 
     async def add_chunks(self, job_id: str, rows: Iterable[Json]) -> int:
         """Store the rows of a batch for the processes that compute jobs now; errors as `ask`, and of `rows`."""
-        from app.jobs.database import processes
+        from app.jobs.slots import processes
 
         children = self._settings.lanes_bounds * max(await self.ask(processes, self.engine), 1)
         return await self.ask(self.chunks.add, job_id, rows, children=children)
@@ -260,7 +260,8 @@ class Connection:
         from dbos import DBOSClient, DBOSPortableJSONSerializer
 
         from app.jobs.batch.chunks import Chunks
-        from app.jobs.database import FILE, Claim, migrate
+        from app.jobs.database import FILE, migrate
+        from app.jobs.slots import Claim
         from app.store.engine import database_url, open_engine
         from app.store.state import require_state
 

@@ -24,7 +24,7 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import favourable
-from app.recourse.numerics.linalg import diversity, proximity
+from app.recourse.numerics.diversity_and_proximity import diversity, proximity
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanCertificate
 from app.recourse.robustness.future_validity import as_wide_as_measured, future_certificates, plan_future

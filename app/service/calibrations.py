@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import TypeAlias
 
 from app.compute.answers import Json
-from app.compute.calibration import calibration
+from app.compute.calibration_report import calibration
 from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.errors import RecourseError, UnknownModel

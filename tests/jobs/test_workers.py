@@ -13,8 +13,8 @@ from app.compute.messages import Store
 from app.errors import InvalidRecord, NotReady
 from app.jobs.batch.chunks import Chunk, Chunks
 from app.jobs.batch.lines import GROUP
-from app.jobs.database import Claim
 from app.jobs.executor import Executor, as_computed, kept_nowhere, only_failed
+from app.jobs.slots import Claim
 from app.metrics import Metrics
 from app.settings import Settings
 from app.store.engine import open_engine

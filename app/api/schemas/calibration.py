@@ -3,6 +3,6 @@
 from typing import Any
 
 from app.api.schemas.described import describe
-from app.compute import calibration
+from app.compute import calibration_report
 
-CalibrationAnswer: Any = describe(calibration.CalibrationAnswer)
+CalibrationAnswer: Any = describe(calibration_report.CalibrationAnswer)

@@ -12,13 +12,10 @@ Arrays are encoded unless their name ends in ``_raw``; rows are points.
 
 from app.recourse.features.encoding import Encoding, Spread, fit_encoding, fit_spread
 from app.recourse.features.feature import (
-    LARGEST,
-    MISSING,
     NUMBERS,
     Change,
     Feature,
     FeatureType,
-    Missing,
     RawValue,
     Record,
     parse_column,
@@ -36,6 +33,7 @@ from app.recourse.features.feature_options import (
 )
 from app.recourse.features.model_columns import ModelColumns, ModelSpace
 from app.recourse.features.space import FeatureSpace, escape
+from app.recourse.features.states import LARGEST, MISSING, Missing
 
 __all__ = [
     "LARGEST",

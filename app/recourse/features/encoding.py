@@ -7,7 +7,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features.feature import MISSING, Feature, FeatureType
+from app.recourse.features.feature import Feature, FeatureType
+from app.recourse.features.states import MISSING
 
 Encoding: TypeAlias = Literal["standard", "minmax", "none"]
 

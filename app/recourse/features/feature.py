@@ -22,12 +22,7 @@ from app.recourse.features.feature_options import (
     Words,
 )
 from app.recourse.features.option_faults import option_faults
-
-LARGEST = 1e16
-"""Largest absolute number in a record; whole numbers stay below 2^53, where doubles are exact."""
-
-MISSING = -1e30
-"""Raw number that stands for a missing value; unlike NaN it is equal to itself."""
+from app.recourse.features.states import LARGEST, MISSING, Missing, json_text, state_faults
 
 RawValue: TypeAlias = float | int | str | bool | None
 Record: TypeAlias = dict[str, RawValue]
@@ -50,14 +45,6 @@ class Change(StrEnum):
     INCREASE = "increase"
     DECREASE = "decrease"
     NONE = "none"
-
-
-class Missing(StrEnum):
-    """How the model sees a missing value."""
-
-    NAN = "nan"
-    INDICATOR = "indicator"
-    FILL = "fill"
 
 
 NUMBERS = frozenset({FeatureType.CONTINUOUS, FeatureType.INTEGER})
@@ -256,32 +243,7 @@ class Feature:
             found.append("center and scale belong to features that are encoded as one number")
         if (self.center is None) != (self.scale is None):
             found.append("center and scale are given together or not at all")
-        return found + self._state_faults() + option_faults(self)
-
-    def _state_faults(self) -> list[str]:
-        """Faults of `missing`, `fill`, `provide` and `special`."""
-        found = []
-        if self.fill is not None and self.missing not in (Missing.INDICATOR, Missing.FILL):
-            found.append("fill belongs to missing: indicator and missing: fill")
-        if self.fill is None and self.missing is not None and self.missing is not Missing.NAN and not self.is_group:
-            found.append(f"missing: {self.missing} needs fill, the value that the model sees")
-        if self.fill is not None and self.is_group:
-            found.append("a missing category is a category of its own and needs no fill; write missing: indicator")
-        elif self.fill is not None and self.is_number and isinstance(self.fill, str):
-            found.append("fill must be a number")
-        elif self.fill is not None and not self.is_number and self.fill not in self.levels:
-            found.append("fill must be one of " + ", ".join(_json(level) for level in self.levels))
-        if self.is_group and self.missing is Missing.FILL:
-            found.append("a missing category is a category of its own; write missing: nan or missing: indicator")
-        if self.provide and not self.missing:
-            found.append("provide belongs to features that may be missing")
-        if self.special and not self.is_number:
-            found.append("special belongs to numbers; make the state one of the categories")
-        if any(not abs(code) <= LARGEST for code in self.special):
-            found.append(f"special codes must be between {-LARGEST:g} and {LARGEST:g}")
-        if self.type is FeatureType.INTEGER and any(code != int(code) for code in self.special):
-            found.append("special codes of an integer feature are whole numbers")
-        return found
+        return found + state_faults(self) + option_faults(self)
 
     def parse(self, value: object) -> float:
         """The raw number of a JSON value.
@@ -298,7 +260,7 @@ class Feature:
             for index, level in enumerate(self.levels):
                 if type(value) is type(level) and value == level:
                     return float(index)
-            raise ValueError("must be one of " + ", ".join(_json(level) for level in self.levels))
+            raise ValueError("must be one of " + ", ".join(json_text(level) for level in self.levels))
         if not isinstance(value, bool) and isinstance(value, int | float) and value in self.special:
             return float(value)
         expected = "a whole number" if self.type is FeatureType.INTEGER else "a number"
@@ -328,12 +290,6 @@ class Feature:
         if not self.is_number:
             return self.levels[int(number_raw)]
         return int(number_raw) if self.type is FeatureType.INTEGER else float(number_raw)
-
-
-def _json(value: RawValue) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else f'"{value}"'
 
 
 def schema_faults(features: Sequence[Feature]) -> list[Fault]:

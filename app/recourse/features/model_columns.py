@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features.feature import MISSING, Feature, FeatureType, Missing
+from app.recourse.features.feature import Feature, FeatureType
 from app.recourse.features.space import FeatureSpace
+from app.recourse.features.states import MISSING, Missing
 
 
 class ModelSpace(FeatureSpace):

@@ -6,7 +6,8 @@ import pytest
 from pydantic import SecretStr
 
 from app.errors import NotReady
-from app.jobs.database import FILE, Claim, processes
+from app.jobs.database import FILE
+from app.jobs.slots import Claim, processes
 from app.settings import Settings
 from app.store.engine import database_url, open_engine
 from tests.jobs.serving import database, postgres_missing

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from app.compute import calibration as computing
+from app.compute import calibration_report as computing
 from app.compute import tasks
 from app.compute.answers import Frame, identity
-from app.compute.calibration import calibration
+from app.compute.calibration_report import calibration
 from app.compute.entries import entry_of
 from app.compute.messages import ModelRef, Question, Store, request_of
 from app.compute.replay import replay
 from app.compute.use_cases import answer as answer_of
 from app.errors import LedgerUnavailable
-from app.futures.calibration import read_calibration, write_calibration
+from app.futures.calibration_file import read_calibration, write_calibration
 from app.futures.plan import Choices
 from app.futures.rehearsal import rehearse
 from app.futures.store import load_futures

@@ -14,7 +14,7 @@ from app.compute import tasks
 from app.compute.answers import Json, plain
 from app.compute.messages import ModelRef, Store
 from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, RecourseError
-from app.futures.calibration import write_calibration
+from app.futures.calibration_file import write_calibration
 from app.futures.store import load_futures
 from app.observability import log
 from app.recourse.answer_part import AnswerPart
