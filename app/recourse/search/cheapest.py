@@ -27,7 +27,6 @@ from jaxtyping import Bool, Float, Int
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import without_inclusion
-from app.recourse.actions.rules import LogicRule
 from app.recourse.models.linear import LinearModel
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
 from app.recourse.search.knapsack_amounts import SLACK, Item
@@ -273,36 +272,41 @@ class Search:
             rows.append(solved.row_raw)
         return np.array(rows).reshape(-1, A.space.p)
 
+    def _legal_reach(self) -> float:
+        """`reach`, with rules and time that changes share; -inf where no row is legal.
+
+        Without them where the solver fails, or runs out of time.
+        """
+        if not self.action_set.is_coupled:
+            return self.reach
+        program = ActionProgram(self.action_set, reach=FAR * float(self.action_set.weights.max()))
+        gain = self.model.w @ program.effect
+        time_limit_s = None if self.deadline is None else self.deadline - time.monotonic()
+        try:
+            solved = program.solve(-gain, np.empty((0, program.size)), np.empty(0), time_limit_s=time_limit_s)
+        except (SolverFailed, DeadlineExceeded):
+            return self.reach
+        if solved is None:
+            return -math.inf
+        return float(self.model.score(self.action_set.space.encode(solved.row_raw[None]))[0])
+
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def relaxation(self, margin: float) -> Relaxation | None:
-        """The single constraint of the request whose removal helps most; None where none helps.
-
-        One that is sufficient rather than others, and of several the one that raises the reachable score most, rules
-        and shared time aside.
-        """
+        """The single constraint of the request whose removal raises the reachable score most; None where none helps."""
         relaxed = [*self.action_set.relaxed(), *without_inclusion(self.action_set)]
-        searches = ((Search(self.model, one.actions, deadline=self.deadline), one) for one in relaxed)
-        options = [(search._reaches(margin), search.reach, one) for search, one in searches]
-        options = [
-            (sufficient, reach, one)
-            for sufficient, reach, one in options
-            if (sufficient and self.action_set.is_coupled) or (reach > self.reach and not _close(reach, self.reach))
-        ]
+        searches = [(Search(self.model, one.actions, deadline=self.deadline), one) for one in relaxed]
+        # What ties several features takes a program for each, so those that could not help without it are left out.
+        wider = [(search, one) for search, one in searches if self.action_set.is_coupled or search.reach > self.reach]
+        now = self._legal_reach() if wider else self.reach
+        options = [(search._legal_reach(), one) for search, one in wider if search.reach > now]
+        options = [option for option in options if option[0] > now and not _close(option[0], now)]
         if not options:
             return None
-        sufficient, _, best = max(options, key=lambda option: option[:2])
-        return Relaxation(constraint=best.constraint, feature=best.feature, sufficient=sufficient, text=best.text)
-
-    def _reaches(self, margin: float) -> bool:
-        """Whether a legal row has this score, as far as that is found; rules with conditions aside."""
-        A = self.action_set
-        if not A.is_coupled or any(isinstance(rule, LogicRule) for rule in A.rules):
-            return bool(self.reach >= margin)
-        try:
-            return bool(len(self.rows(np.array([margin]), exact_up_to=-math.inf)))
-        except (DeadlineExceeded, SolverFailed):
-            return False
+        reach, best = max(options, key=lambda option: option[0])
+        return Relaxation(
+            constraint=best.constraint, feature=best.feature, sufficient=bool(reach >= margin), text=best.text
+        )
 
 
 def _close(one: float, other: float) -> bool:
