@@ -224,7 +224,7 @@ def ruled_questions(draw: st.DrawFn, *, max_size: int = 5, bounded: bool = False
         factual_raw=factual_raw,
         constraints=Constraints(max_changes=draw(st.sampled_from([None, None, 1, 2, 3]))),
         rules=tuple(found),
-        model=LinearModel(np.array([draw(eighths(-3, 3)) for _ in range(space.d)]), draw(eighths(-6, 2))),
+        model=LinearModel(np.array([draw(st.integers(-12, 12)) / 4 for _ in range(space.d)]), draw(eighths(-6, 2))),
     )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from app.recourse.search.knapsack_amounts import SLACK, Effort, Search
 from app.recourse.search.tied_items import TiedItem, TiedItems
 
-THOROUGH = 4_000
+THOROUGH = 2_000
 """Branches after which a search for the cheapest moves gives up."""
 TANGENTS = 20
 """Largest number of tangents that a price is looked for with."""
