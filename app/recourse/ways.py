@@ -1,7 +1,8 @@
 """Several ways to a favourable decision that differ in what is changed, and answers as the person wishes.
 
-The k-th way is the cheapest record whose set of changed features does not contain the set of an earlier way. It is
-found by branching: where an answer changes all features of a set that may not be contained, the question is asked
+The k-th way is the cheapest record whose set of changed features does not contain the set of an earlier way, and which
+changes three features at most, or as many as the first way: nobody takes a further way that is longer. It is found by
+branching: where an answer changes all features of a set that may not be contained, the question is asked
 again for each feature of the set, with this feature as it is. What these answers cost bounds what others can cost, so
 few of them are asked for: a question in which more features stay as they are never has a cheaper answer. That is exact
 for every method whose search is exact; for others it is as good as their searches are. Sets that the request excludes
@@ -41,7 +42,10 @@ PROVIDED_WARNING = (
     "This answer provides values that are missing. They are not known yet: the answer assumes typical ones, or those "
     "that it names, and holds for these."
 )
-FEWER_WARNING = "{} ways were asked for; {} found that differ in what they change."
+FEW_CHANGES = 3
+"""Changes that a further way may have where the first has fewer; else it has no more than the first."""
+FEWER_WARNING = "{} ways were asked for; {} found that differ in what they change{}."
+SHORT_PHRASE = ", with no more than {} changes each"
 STOPPED_WARNING = "{} ways were asked for; the search for more than {} ended early, at a limit of time or effort."
 EXCLUDED_SENTENCE = (
     "The model accepts some changes of this record, but every answer that was found changes features together that the "
@@ -82,9 +86,9 @@ class Ways:
 
     def __init__(self, problem: RecourseProblem, method: Method) -> None:
         self.problem, self.method, self.actions = problem, method, problem.action_set
-        self._is_plan = method.yields is Yields.PLAN
+        self.is_plan = method.yields is Yields.PLAN
         # The members of a plan are chosen among legal records; one answer is instead searched for until it is legal.
-        asked = self.actions if self._is_plan else replace(self.actions, barred=())
+        asked = self.actions if self.is_plan else replace(self.actions, barred=())
         self.shared = Shared(replace(problem, action_set=asked))
         self._providing: dict[tuple[int, ...], Shared] = {}
         self.alone: list[Shared] = []
@@ -123,12 +127,12 @@ class Ways:
         steps : whether to look for the order of changes that helps most
         """
         began, calls, rows = time.perf_counter(), self.calls, self.rows
-        if self._is_plan and self.problem.count > 1:
+        if self.is_plan and self.problem.count > 1:
             several: dict[str, Any] = {"count": self.problem.count}
             params = replace(params, **several)
         asked = _Asked(self, params, certificate, future_validity)
         first = asked.first()
-        if self._is_plan or not first.found or (self.problem.count == 1 and not self.actions.barred):
+        if self.is_plan or not first.found or (self.problem.count == 1 and not self.actions.barred):
             listed, result = [first], first.result
         else:
             listed = asked.search(first)
@@ -166,7 +170,8 @@ class Ways:
         warnings = [*dict.fromkeys(warning for one in listed for warning in one.result.warnings)]
         if len(listed) < wanted:
             number = f"only {len(listed)} {'was' if len(listed) == 1 else 'were'}"
-            few = FEWER_WARNING.format(wanted, number)
+            short = "" if asked.most_changes is None else SHORT_PHRASE.format(asked.most_changes)
+            few = FEWER_WARNING.format(wanted, number, short)
             warnings.append(few if asked.is_complete else STOPPED_WARNING.format(wanted, len(listed)))
         return replace(
             first,
@@ -199,9 +204,9 @@ class Ways:
         if certificate is None:
             return result
         found, warnings = list(result.counterfactuals), list(result.warnings)
-        together = found if self._is_plan or len(found) > 1 else []
+        together = found if self.is_plan or len(found) > 1 else []
         for shared in dict.fromkeys(one.shared for one in listed):
-            own = [k for k in range(len(found)) if self._is_plan or listed[k].shared is shared]
+            own = [k for k in range(len(found)) if self.is_plan or listed[k].shared is shared]
             with_them, plan, more = certified(
                 shared, params, certificate, [found[k] for k in own], together=together, plan_s=plan_s
             )
@@ -225,6 +230,8 @@ class _Asked:
         self.wanted = 0.0 if wanted is None else wanted
         self.is_complete = True
         """Whether no further way exists, as far as the method's own search can say."""
+        self.most_changes: int | None = None
+        """Of a further way; None for no limit, as where the request excludes sets and any other answer is welcome."""
         self._answers: dict[Frozen, _Answer | None] = {}
 
     def first(self) -> _Answer:
@@ -232,6 +239,8 @@ class _Asked:
         found = self._ask(frozenset())
         assert found is not None
         self._answers[frozenset()] = found
+        if found.found and not self.ways.is_plan and not self.ways.actions.barred:
+            self.most_changes = max(FEW_CHANGES, len(found.best.changed))
         return found
 
     # --- several ways ------------------------------------------------------------------------------------------------
@@ -294,6 +303,8 @@ class _Asked:
                 return known
         try:
             found = self._ask(frozen)
+            if found is not None and self._is_long(found):
+                found = self._ask(frozen, self.most_changes)
         except SolverFailed:
             self.is_complete, found = False, None
         if found is not None and not found.found:
@@ -302,6 +313,10 @@ class _Asked:
             self.is_complete, found = self.is_complete and not stopped, None
         self._answers[frozen] = found
         return found
+
+    def _is_long(self, answer: _Answer) -> bool:
+        """Whether an answer changes too much for a further way."""
+        return answer.found and self.most_changes is not None and len(answer.best.changed) > self.most_changes
 
     @staticmethod
     def _in_order(listed: list[_Answer]) -> list[_Answer]:
@@ -319,22 +334,27 @@ class _Asked:
 
     # --- one question ------------------------------------------------------------------------------------------------
 
-    def _ask(self, frozen: Frozen) -> _Answer | None:
+    def _ask(self, frozen: Frozen, most_changes: int | None = None) -> _Answer | None:
         """The better of the answers with and without missing values provided; None where nothing can be asked."""
         ways, best = self.ways, None
         if frozen.isdisjoint(ways.actions.included):
-            best = self._best_beginning(ways.shared, frozen, None)
+            best = self._best_beginning(ways.shared, frozen, most_changes, None)
             if best is not None and best.result.status is Status.ALREADY_FAVOURABLE:
                 return best
             providing = ways.providing(frozen)
             if providing is not None:
-                best = self._best_beginning(providing, frozen, best)
+                best = self._best_beginning(providing, frozen, most_changes, best)
         return best
 
-    def _best_beginning(self, shared: Shared, frozen: Frozen, best: _Answer | None) -> _Answer | None:
+    def _best_beginning(
+        self, shared: Shared, frozen: Frozen, most_changes: int | None, best: _Answer | None
+    ) -> _Answer | None:
         """The best answer over all ways to begin what the person does anyway, or a better one that is known."""
         own = shared.problem.action_set
-        begun = sorted(beginnings(own.frozen(frozen)), key=lambda actions: sum(actions.begun.values()))
+        asked_of = own.frozen(frozen)
+        if most_changes is not None:
+            asked_of = replace(asked_of, constraints=replace(asked_of.constraints, max_changes=most_changes))
+        begun = sorted(beginnings(asked_of), key=lambda actions: sum(actions.begun.values()))
         for actions in begun:
             if best is not None and best.found and best.key <= (False, sum(actions.begun.values())):
                 break
