@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from benchmarks.http import CLIENTS, questions, server
+from benchmarks.processes import cpu_s, descendants
 from benchmarks.tables import show
 from benchmarks.tasks import ROOT
 from tests.jobs.serving import database, postgres_missing
@@ -27,6 +28,8 @@ ROUNDS = 3
 """Each rate is the median of so many."""
 SEED = 11
 LONGEST_S = 600.0
+COSTS = tuple(f"{what}: CPU ms per applicant" for what in ("child", "worker"))
+"""What a batch costs one worker; server and PostgreSQL come on top."""
 
 Body = dict[str, Any]
 
@@ -45,7 +48,7 @@ def table() -> None:
     if reason := postgres_missing():
         print(f"No table of workers: {reason}\n")
         return
-    head = ("model", "one worker: applicants/s", "two workers: applicants/s", "ratio")
+    head = ("model", "one worker: applicants/s", "two workers: applicants/s", "ratio", *COSTS)
     show(f"Workers with one child each, PostgreSQL, {APPLICANTS:,} applicants", head, _worker_rows())
 
 
@@ -76,27 +79,35 @@ def _worker_rows() -> Iterator[tuple[str, ...]]:
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         for model, bodies in questions(store).items():
-            one_s, two_s = _by_workers(store, model, _repeated(bodies))
+            one_s, two_s, costs_s = _by_workers(store, model, _repeated(bodies))
             ratio = median(one / two for one, two in zip(one_s, two_s, strict=True))
-            yield (model, *(f"{APPLICANTS / median(seconds):.0f}" for seconds in (one_s, two_s)), f"{ratio:.2f}")
+            rates = (f"{APPLICANTS / median(seconds):.0f}" for seconds in (one_s, two_s))
+            costs = (f"{1e3 * seconds / (ROUNDS * APPLICANTS):.2f}" for seconds in costs_s)
+            yield (model, *rates, f"{ratio:.2f}", *costs)
 
 
-def _by_workers(store: Path, model: str, applicants: list[Body]) -> tuple[list[float], list[float]]:
-    """Seconds for the applicants with one worker and with two, in turns: no machine is equally fast all the time."""
-    one_s, two_s = [], []
+def _by_workers(store: Path, model: str, applicants: list[Body]) -> tuple[list[float], list[float], list[float]]:
+    """Seconds for the applicants with one worker and with two, in turns: no machine is equally fast all the time.
+
+    Last the processor time of its child and of the worker in all rounds with one.
+    """
+    one_s, two_s, costs_s = [], [], [0.0] * 2
     with ExitStack() as stack:
         shared = {"RECOURSE_DATABASE_URL": stack.enter_context(database()), "RECOURSE_LANES_BOUNDS": "1"}
         url = stack.enter_context(server(store, **shared, RECOURSE_RUN_JOBS="false", RECOURSE_LANES_SYNC="1"))
         client = stack.enter_context(httpx.Client(base_url=url, timeout=60))
-        stack.enter_context(worker(store, shared))
+        first = stack.enter_context(worker(store, shared)).pid
         run_batch(client, model, applicants[:400])  # the child starts with the first one
+        (child,), _ = descendants(first)
         for _ in range(ROUNDS):
+            before = cpu_s(child), cpu_s(first)
             one_s.append(run_batch(client, model, applicants)[0])
+            costs_s = [cost + cpu_s(pid) - was for cost, pid, was in zip(costs_s, (child, first), before, strict=True)]
             with worker(store, shared):
                 # Until the second one has taken part, and its child is warm.
                 run_batch(client, model, applicants[:800])
                 two_s.append(run_batch(client, model, applicants)[0])
-    return one_s, two_s
+    return one_s, two_s, costs_s
 
 
 def _repeated(bodies: list[Body]) -> list[Body]:

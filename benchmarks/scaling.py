@@ -119,7 +119,11 @@ def _waiting() -> Iterator[tuple[str, ...]]:
         client = stack.enter_context(httpx.Client(base_url=url, timeout=60))
         pids: list[int] = []
         first = 0.0
+        kept = shared["RECOURSE_DATABASE_URL"]
         for workers in WORKERS:
+            if pids and _connections(kept) * workers / len(pids) > _allowed(kept):
+                print(f"No row of {workers} workers: PostgreSQL allows too few connections (max_connections).")
+                return
             while len(pids) < workers:
                 pids.append(stack.enter_context(worker(store, shared)).pid)
             model.seconds = WARM_S
@@ -132,7 +136,7 @@ def _waiting() -> Iterator[tuple[str, ...]]:
             first = first or rate
             yield (
                 f"{workers}", f"{rate:.2f}", f"{rate / first:.2f}", f"{rate / first / workers:.2f}",
-                f"{(_spent(pids) - spent) / seconds:.2f}", f"{_connections(shared['RECOURSE_DATABASE_URL'])}",
+                f"{(_spent(pids) - spent) / seconds:.2f}", f"{_connections(kept)}",
                 f"{np.mean([sum(memory_mb(each)[0] for each in _all(pid)) for pid in pids]):.0f}",
             )  # fmt: skip
 
@@ -167,10 +171,22 @@ def _spent(pids: list[int]) -> float:
 
 def _connections(address: str) -> int:
     """Connections to a database, without this one."""
+    return _number(address, "select count(*) - 1 from pg_stat_activity where datname = current_database()")
+
+
+def _allowed(address: str) -> int:
+    """Connections that the server of a database still allows, with those to the database itself."""
+    return _number(
+        address,
+        "select current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+        " - count(*) from pg_stat_activity where datname is distinct from current_database()",
+    )
+
+
+def _number(address: str, query: str) -> int:
     import psycopg
 
     with psycopg.connect(address) as connection:
-        query = "select count(*) - 1 from pg_stat_activity where datname = current_database()"
         (found,) = connection.execute(query).fetchone() or (0,)
     return int(found)
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from app.futures.plan import Choices
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.futures.store import load_futures
 from app.recourse import CertificateParams, RecourseProblem, action_set, solve
 from app.recourse.features import Feature, FeatureType, fit_spread

@@ -17,7 +17,7 @@ from app.errors import Erased, UnknownJob
 from app.jobs.batch.lines import GROUP, refused
 
 CHUNK = 240
-"""Most rows of one chunk: about a second of work to repeat after a crash. A chunk costs 20 ms of its own, which is
+"""Most rows of one chunk: about a second of work to repeat after a crash. A chunk costs 30 ms of its own, which is
 little beside so many rows."""
 
 LEAST = 40

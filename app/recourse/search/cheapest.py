@@ -31,6 +31,9 @@ from app.recourse.models.linear import LinearModel
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
 from app.recourse.search.knapsack_amounts import SLACK, Item
 from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.search.tied_items import NotCovered
+from app.recourse.search.tied_knapsack import THOROUGH as TIED
+from app.recourse.search.tied_moves import TiedMoves
 from app.recourse.verdict import Relaxation
 
 SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
@@ -165,7 +168,7 @@ class Search:
             return rows
         # As long as no row is known, a failure of the solver is the answer.
         try:
-            solved = self._rows_by_program(needs[illegal])
+            solved = self._tied(needs[illegal], exact[illegal])
         except SolverFailed:
             if not illegal[0]:
                 raise
@@ -215,14 +218,44 @@ class Search:
         rows = np.clip(rows, A.lower_raw, A.upper_raw)
         return A.round(rows, toward_raw=np.where(rows > fact, np.inf, np.where(rows < fact, -np.inf, rows)))
 
-    # --- by the general solver ---------------------------------------------------------------------------------------
+    # --- what ties several features ----------------------------------------------------------------------------------
+
+    def _tied(self, needs: Float[np.ndarray, "k"], exact: Bool[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
+        """The cheapest rows under linear rules, a cap and shared time; by the general solver where this fails."""
+        A = self.action_set
+        try:
+            moves = TiedMoves(A, self.model.w, reach=self._far(needs))
+        except NotCovered:
+            return self._rows_by_program(needs)
+        rows: list[np.ndarray] = []
+        for i, (need, thorough) in enumerate(zip(needs.tolist(), exact.tolist(), strict=True)):
+            amounts, settled = moves.knapsack.cover(need, TIED if thorough else QUICK, deadline=self.deadline)
+            if amounts is None and settled:
+                break
+            row_raw = None if amounts is None or (thorough and not settled) else moves.row(amounts)
+            # What is left out, such as rules with conditions, may forbid the row.
+            if row_raw is None or not A.contains(A.clock.settled(row_raw[None]))[0]:
+                try:
+                    solved = self._rows_by_program(needs[i : i + 1])
+                except SolverFailed:
+                    if not rows:
+                        raise
+                    break
+                if not len(solved):
+                    break
+                row_raw = solved[0]
+            rows.append(row_raw)
+        return np.array(rows).reshape(-1, A.space.p)
+
+    def _far(self, needs: Float[np.ndarray, "k"]) -> float:
+        """How far a number without limit may go; too large a limit becomes a coefficient below tolerances."""
+        far = FAR + 4.0 * float(np.abs(needs).max(initial=0.0)) / max(float(np.abs(self.model.w).max()), 1e-6)
+        return far * float(self.action_set.weights.max())
 
     def _rows_by_program(self, needs: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
         """The same search as a mixed-integer program, which also knows what ties several features."""
         A, w = self.action_set, self.model.w
-        # Too large a limit becomes a coefficient below the solver's tolerances.
-        far = FAR + 4.0 * float(np.abs(needs).max(initial=0.0)) / max(float(np.abs(w).max()), 1e-6)
-        program = ActionProgram(A, reach=far * float(A.weights.max()))
+        program = ActionProgram(A, reach=self._far(needs))
         gain = (w @ program.effect)[None]
         rows: list[np.ndarray] = []
         for need in needs:

@@ -18,7 +18,16 @@ from app.recourse.models.linear import LinearModel
 from app.recourse.search.cheapest import Search
 from app.recourse.verdict import Relaxation
 from tests.recourse import oracle
-from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, eighths, examples, questions, without
+from tests.recourse.questions import (
+    CHECKED_AT_RANDOM,
+    PROPERTY,
+    Question,
+    eighths,
+    examples,
+    questions,
+    ruled_questions,
+    without,
+)
 
 pytestmark = CHECKED_AT_RANDOM
 
@@ -63,6 +72,27 @@ def test_the_row_is_legal_meets_the_margin_and_is_the_cheapest(question: Questio
 @given(question=questions(with_rules=True).filter(lambda q: bool(q.rules)), margin=eighths(-2, 4))
 def test_rules_between_numbers_are_kept_at_least_cost(question: Question, margin: float) -> None:
     check(question, margin)
+
+
+@settings(PROPERTY, max_examples=examples(300))
+@given(question=ruled_questions(), margin=eighths(-2, 4))
+def test_several_rules_that_bind_are_kept_at_least_cost(question: Question, margin: float) -> None:
+    check(question, margin)
+
+
+def test_a_rule_that_binds_costs_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = numeric_space((0, 10), (0, 10), (0, 10))
+    rule = LinearRule("f0 >= 2 f1", (-1.0, 2.0, 0.0), 0.0)
+    question = Question(
+        space,
+        np.array([8.0, 4.0, 5.0]),
+        Constraints(max_changes=2),
+        (rule,),
+        LinearModel(np.array([-2.0, 0.0, 1.0]), 4.0),
+    )
+    monkeypatch.setattr(Search, "_rows_by_program", lambda *_: pytest.fail("the general solver was asked"))
+    rows = Search(question.model, question.action_set).rows(np.array([-6.0, -3.0, 0.0]))
+    np.testing.assert_allclose(rows, [[7.5, 3.75, 5.0], [6.0, 3.0, 5.0], [4.5, 2.25, 5.0]], rtol=1e-8)
 
 
 def test_a_tie_counts_where_a_rule_forces_the_score_down() -> None:
@@ -353,6 +383,17 @@ def test_constraints_that_exclude_each_other_are_the_ones_to_relax() -> None:
     model = LinearModel(np.array([1.0, 5.0]), -10.0)
     constraints = Constraints(immutable=("f0", "f1"), bounds={"f0": Bounds(min=4)})
     named = relaxation(Question(space, np.array([2.0, 2.0]), constraints, (), model), 0.0)
+    assert named is not None
+    assert (named.constraint, named.feature, named.sufficient) == ("immutable", "f1", True)
+
+
+def test_nothing_is_named_where_a_rule_forbids_what_each_constraint_does() -> None:
+    space = numeric_space((0, 10), (0, 10))
+    rule = LinearRule("f0 <= f1", (1.0, -1.0), 0.0)
+    constraints = Constraints(immutable=("f1",), bounds={"f0": Bounds(max=4)})
+    question = Question(space, np.array([1.0, 4.0]), constraints, (rule,), LinearModel(np.array([1.0, 0.0]), -5.0))
+    assert relaxation(question, 0.0) is None  # f0 and f1 would both have to be free
+    named = relaxation(replace(question, constraints=Constraints(immutable=("f1",))), 0.0)
     assert named is not None
     assert (named.constraint, named.feature, named.sufficient) == ("immutable", "f1", True)
 
