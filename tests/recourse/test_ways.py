@@ -425,7 +425,7 @@ FAULTS: list[tuple[Wishes, dict[str, Any], dict[str, str]]] = [
     (Wishes(must_include=("home",)), {"immutable": ("home",)}, {"/must_include/0": "is immutable as well"}),
     (Wishes(must_include=("home", "job")), {"max_changes": 1}, {"/must_include": "max_changes"}),
     (Wishes(must_include=(ChangeTo(feature="debt", to=1.5),)), {}, {"/must_include/0/to": "must be a whole number"}),
-    (Wishes(must_include=(ChangeTo(feature="loan", to=10),)), {}, {"/must_include/0/to": "cannot be proposed here"}),
+    (Wishes(must_include=(ChangeTo(feature="loan", to=10),)), {}, {"/must_include/0/to": 'be proposed of "loan" here'}),
     (Wishes(must_include=(ChangeTo(feature="debt", to=4),)), {}, {"/must_include/0/to": "the applicant's own"}),
 ]  # fmt: skip
 

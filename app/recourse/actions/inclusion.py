@@ -39,15 +39,17 @@ def check_inclusion(
             if feature.provide and fact == MISSING:
                 continue  # the value that the person states is any
             if not ranges[j].is_open:
-                yield Fault(f"/must_include/{i}", f"cannot change for this applicant: {_why_fixed(limits[j])}")
+                yield Fault(f"/must_include/{i}", f'"{name}" cannot change for this applicant: {_why_fixed(limits[j])}')
             elif to is not None:
                 row_raw = factual_raw.copy()
                 row_raw[j] = feature.parse(to)
                 if row_raw[j] == fact:
-                    yield Fault(f"/must_include/{i}/to", "is the applicant's own value, so nothing changes")
+                    yield Fault(
+                        f"/must_include/{i}/to", f'is the applicant\'s own value of "{name}", so nothing changes'
+                    )
                 elif not each_is_legal(row_raw[None])[0, j]:
                     possible = _possible(feature, fact, ranges[j])
-                    yield Fault(f"/must_include/{i}/to", f"cannot be proposed here; possible: {possible}")
+                    yield Fault(f"/must_include/{i}/to", f'cannot be proposed of "{name}" here; possible: {possible}')
 
     if found := list(faults()):
         raise InvalidRequest(faults=found)
