@@ -179,6 +179,11 @@ def test_future_models_are_made_without_a_server(run: Run, source: ModelDirector
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("loan@1 has 4 future models for searches and 3 held back (retrained, linear)")
     assert "futures:      4 for searches and 3 held back, retrained" in run("models", "show", "loan").stdout
+    stressed = ("models", "rehearse", "loan", "--search", "4", "--held-back", "3", "--stress")
+    assert "3 more are for the stress income=down" in run(*stressed, "income=down").stdout
+    assert "retrained, and under the stress income=down" in run("models", "show", "loan").stdout
+    assert "COLUMN=up or COLUMN=down" in run(*stressed, "income").stderr
+    assert "no order" in refused(run(*stressed, "housing=up"))
     assert "The command must contain" in refused(run("models", "rehearse", "loan", "--command", "true"))
     assert "at most one of" in run("models", "rehearse", "loan", "--command", "x", "--source", "auto").stderr
     assert run("models", "rehearse", "other").returncode == 1

@@ -54,6 +54,7 @@ async def admit(request: Request, scopes: Collection[Scope]) -> str:
     access.require(key, scopes)
     asking.set(key)
     request.scope["key_id"] = key and key.id
+    await access.rounds.turn(name)
     return "" if key is None else name
 
 

@@ -62,7 +62,7 @@ def rehearse(
         "source": source, "records": records, "search": search, "held_back": held_back, "seed": seed,
         "stress": None if stress is None else stress_of(stress),
     }  # fmt: skip
-    material = Material(command=command, timeout_s=timeout, data=data, folder=folder, threads=os.cpu_count() or 1)
+    material = Material(command=command, timeout_s=timeout, data=data, folder=folder)
     run(model, choices_of(model, **changes), material)
 
 

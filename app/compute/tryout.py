@@ -19,6 +19,7 @@ from app.compute.answers import Frame, Json, identity
 from app.compute.messages import ModelRef, Question, Store
 from app.compute.use_cases import RECOURSE, answer
 from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.features import Change
 from app.recourse.problem import Reference
 from app.recourse.result import Status
 from app.recourse.solve import DEFAULT_METHOD, METHODS
@@ -31,6 +32,9 @@ QUESTIONS = 5
 
 DOMINANT = 0.7
 """Share of the squared distances between records beyond which one feature decides who is near."""
+
+NAMED = 8
+"""Features that a sentence lists."""
 
 ALIKE = 3
 """Fewest answers of which something can be said together."""
@@ -139,8 +143,12 @@ def _findings(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
     if not asked:
         yield "No reference record is rejected, so there was nothing to ask about"
     found = [one for one in asked if one.changes]
-    if asked and not found:
-        yield "Nothing was found for any record: do change, advice and protected leave enough that people can do?"
+    if 2 * len(found) < len(asked):
+        many = f"{len(asked) - len(found)} of {len(asked)} records" if found else "any record"
+        yield (
+            f"Nothing was found for {many}: do change, advice and protected leave enough that people can do?"
+            + _kept(reference)
+        )
     needed = [{feature for feature, _ in one.changes} for one in found]
     common = set.intersection(*needed) if len(needed) >= ALIKE else set()
     if common:
@@ -152,6 +160,13 @@ def _findings(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
             "change: none would show other ways"
         )
     yield from _dominant(reference)
+
+
+def _kept(reference: Reference) -> str:
+    """The features that advice leaves alone and that are not protected, as a further sentence."""
+    kept = [f.name for f in reference.space.features if f.change is Change.NONE and not f.protected]
+    more = f" and {len(kept) - NAMED} more" if len(kept) > NAMED else ""
+    return f" Fixed by change: none are {', '.join(kept[:NAMED])}{more}" if kept else ""
 
 
 def _dominant(reference: Reference) -> Iterator[str]:

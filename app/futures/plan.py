@@ -59,8 +59,6 @@ class Material:
     """Newer records to train on, instead of the reference."""
     folder: Path | None = None
     """Models that are there already; see `app.futures.supplied`."""
-    threads: int = 1
-    """Of the training of boosted trees."""
 
 
 class Plan(Part):
@@ -176,16 +174,14 @@ def recipe_of(source: Source, loaded: LoadedModel, records: Records, material: M
         _refuse_endpoint(registered)
         return SuppliedRecipe(loaded, material.folder)
     if source == "stand_in":
-        return StandInRecipe(
-            loaded, lambda manifest, content: _black_box(loaded, manifest, content), threads=material.threads
-        )
+        return StandInRecipe(loaded, lambda manifest, content: _black_box(loaded, manifest, content))
     manifest = registered.manifest
     makers: dict[Format, Callable[[], Recipe]] = {
         Format.LINEAR: lambda: LinearRecipe(loaded, manifest),
         Format.TORCH: lambda: NetworkRecipe.of_model(loaded, records),
         Format.SKLEARN: lambda: EstimatorRecipe.of_model(loaded),
-        Format.XGBOOST: lambda: XgboostRecipe(loaded, manifest, threads=material.threads),
-        Format.LIGHTGBM: lambda: LightgbmRecipe(loaded, manifest, threads=material.threads),
+        Format.XGBOOST: lambda: XgboostRecipe(loaded, manifest),
+        Format.LIGHTGBM: lambda: LightgbmRecipe(loaded, manifest),
     }
     return makers[manifest.artifact.format]()
 

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from app.errors import RehearsalFailed
 from app.recourse.models.score import favourable
 from app.registry.files import inside
-from app.registry.reference import outcome, read_reference
+from app.registry.reference import read_reference
 from app.registry.version import LoadedModel
 
 Drawn: TypeAlias = Literal["fresh", "same"]
@@ -71,7 +71,7 @@ def reference_records(model: LoadedModel) -> Records:
     if manifest.label is None:
         return _checked(reference.rows_raw, favourable(reference.scores), "own_decisions", of_reference=True)
     path = inside(model.registered.directory, manifest.reference)
-    column, faults = read_reference(path, [outcome(manifest.label)])
+    column, faults = read_reference(path, [], manifest.label)
     if column is None:
         raise RehearsalFailed(f'The column "{manifest.label}" of the reference records cannot be read.', faults=faults)
     return _checked(reference.rows_raw, column[:, 0] == 1.0, "outcomes", of_reference=True)
@@ -87,7 +87,7 @@ def newer_records(model: LoadedModel, path: Path) -> Records:
     RehearsalFailed : the file cannot be read, with every fault; too few records of either label
     """
     features, label = model.registered.space.features, model.registered.manifest.label
-    table, faults = read_reference(path, features if label is None else (*features, outcome(label)))
+    table, faults = read_reference(path, features, label)
     if table is None:
         raise RehearsalFailed(f"The records in {path} cannot be used.", faults=faults)
     if label is None:

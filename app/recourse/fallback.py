@@ -121,7 +121,8 @@ def relaxation(problem: RecourseProblem) -> Relaxation | None:
     order = distance.argsort(kind="stable")
     near = np.concatenate([order[accepted[order]][:RELAXATION_RECORDS], order[~accepted[order]][:RELAXATION_RECORDS]])
     try:
-        search = Search(fit(class_moments(reference.X[near], accepted[near]), "none").model, problem.action_set)
+        model = fit(class_moments(reference.X[near], accepted[near]), "none").model
+        search = Search(model, problem.action_set, deadline=problem.deadline)
     except DegenerateSurrogate:
         return None
     return search.relaxation(max(search.start_score, 0.0))

@@ -96,6 +96,16 @@ def test_a_directory_with_faults_is_refused_as_by_a_registration(model: ModelDir
     assert tried_here.value.faults == registered.value.faults
 
 
+def test_records_without_a_way_are_counted_and_what_is_fixed_is_named(tmp_path: Path, settings: Settings) -> None:
+    model = only(make_linear(tmp_path / "source"), "savings", change="increase")
+    model.manifest["features"][0]["protected"] = True
+    found = tried(model, settings)
+    lost = sum(not one.changes for one in found.asked)
+    assert QUESTIONS / 2 < lost < QUESTIONS
+    assert f"Nothing was found for {lost} of {QUESTIONS} records: do change" in found.findings[0]
+    assert found.findings[0].endswith("Fixed by change: none are income, amount, guarantor, housing")
+
+
 def test_answers_of_a_scorecard_state_points(tmp_path: Path, settings: Settings) -> None:
     card = carded(tmp_path / "source")
     found = attempt(card.write(), settings)

@@ -17,12 +17,12 @@ from app.api.schemas.frontier import FRONTIER_EXAMPLES, FrontierAnswer, Frontier
 from app.api.schemas.models import Record
 from app.api.schemas.recourse import RecourseAnswer, RecourseRequest, question_of, terms_of
 from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityAnswer, ValidityRequest, validity_question_of
-from app.api.strict_route import guarded
+from app.api.strict_route import DirectRoute, guarded
 from app.compute.messages import Case
 from app.service import Service
 from app.store.scopes import Scope
 
-router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
+router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE, kind=DirectRoute))
 
 
 @router.post(

@@ -1,15 +1,9 @@
 """Members of a plan, exchanged and moved one after another under any objective of whole plans."""
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-
-from app.recourse.search.local_moves import SingleMoves
-
-Joined: TypeAlias = Callable[[np.ndarray], Callable[[np.ndarray], np.ndarray]]
-"""From raw rows ``(k, p)`` to a function of raw rows ``(n, p)``: the value of the plan of the first and one of them."""
 
 SWEEPS = 12
 """Largest number of passes over all members by single moves."""
@@ -19,50 +13,50 @@ STEPS = 4
 
 def settled(
     plan_raw: Float[np.ndarray, "j p"],
-    joined: Joined,
-    moves: SingleMoves,
+    improved: Callable[[Float[np.ndarray, "p"], Float[np.ndarray, "k p"]], Float[np.ndarray, "p"]],
     *,
-    until: float,
     sweeps: int = SWEEPS,
-    levels_only: bool = False,
 ) -> Float[np.ndarray, "j p"]:
-    """The plan after single moves of its members, in turn, while they improve it.
+    """The plan after moves of its members, in turn, until none of them moves any more.
 
     Parameters
     ----------
     plan_raw : legal raw rows
-    until : `time.monotonic()` after which nothing moves
+    improved : a member and the others, to the member after its moves; the same row where it stays
     """
-    plan = plan_raw.copy()
-    for _ in range(sweeps):
-        before = plan.copy()
-        for j in range(len(plan)):
-            value = joined(np.delete(plan, j, axis=0))
-            plan[j] = moves.descend(plan[j], value, steps=STEPS, until=until, levels_only=levels_only)
-        if (plan == before).all():
+    plan, still = plan_raw.copy(), 0
+    for turn in range(sweeps * len(plan)):
+        j = turn % len(plan)
+        row_raw = improved(plan[j], np.delete(plan, j, axis=0))
+        still = still + 1 if (row_raw == plan[j]).all() else 0
+        plan[j] = row_raw
+        if still == len(plan):
             break
     return plan
 
 
-def chosen(rows_raw: Float[np.ndarray, "n p"], count: int, joined: Joined, kept: list[int], passes: int) -> list[int]:
-    """Indices of the best plan of at most `count` members among rows: the kept ones, and the best additions.
+def chosen(
+    n: int, count: int, value: Callable[[list[int]], Float[np.ndarray, "n"]], kept: list[int], passes: int
+) -> list[int]:
+    """Indices of the best plan of at most `count` members among `n` records: the kept ones, and the best additions.
 
     Parameters
     ----------
-    kept : indices of rows that stay
+    value : of the plans of some of the records and one more, for each record as that one
+    kept : indices of records that stay
     passes : how often each addition is exchanged for the best one given the others, while that improves the plan
     """
     plan = kept[:count]
     first = len(plan)
 
     def addition(others: list[int]) -> int:
-        values = joined(rows_raw[others])(rows_raw)
+        values = value(others)
         values[others] = np.inf
         return int(values.argmin())
 
-    while len(plan) < min(count, len(rows_raw)):
+    while len(plan) < min(count, n):
         plan.append(addition(plan))
-    for _ in range(passes if len(plan) < len(rows_raw) else 0):
+    for _ in range(passes if len(plan) < n else 0):
         before = plan.copy()
         for place in range(first, len(plan)):
             plan[place] = addition(plan[:place] + plan[place + 1 :])

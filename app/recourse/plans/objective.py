@@ -20,11 +20,11 @@ Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.features import Change, FeatureSpace
@@ -78,7 +78,11 @@ class HalfSpaces:
 
     def shortfall(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
         """Sum of the distances by which homogeneous points miss them."""
-        return np.maximum(self.needs - points @ self.normals.T - SLACK, 0.0).sum(axis=-1)
+        return self.missed(points @ self.normals.T)
+
+    def missed(self, scores: Float[np.ndarray, "*n c"]) -> Float[np.ndarray, "*n"]:
+        """`shortfall` from the points' products with the normals."""
+        return np.maximum(self.needs - scores - SLACK, 0.0).sum(axis=-1)
 
     def beyond(self, point: Float[np.ndarray, "m"]) -> "HalfSpaces":
         """The same hyperplanes, moved so that none lies below a homogeneous point that the black box refuses."""
@@ -177,35 +181,73 @@ class PeopleObjective:
         self, others_raw: Float[np.ndarray, "k p"]
     ) -> Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]:
         """The value of the plan of `others_raw` and one more member, for raw rows as that member."""
-        k, points = len(others_raw), self._points(others_raw)
-        spent, missing = self.effort(others_raw).sum(), self.sides.shortfall(points).sum()
-        stats, amounts = self.validity.of(points), moved(self.actions, others_raw)
-        among = overlaps(amounts, amounts)
-        np.fill_diagonal(among, 0.0)
-        nearest = among.max(axis=1, initial=0.0)
+        joint = Joint(self, self.members(others_raw))
+        return lambda rows_raw: joint.value(self.members(rows_raw))
 
-        def value(rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-            n, points = len(rows_raw), self._points(rows_raw)
-            all_stats = np.concatenate([np.broadcast_to(stats, (n, k)), self.validity.of(points)[:, None]], axis=1)
-            overlap = overlaps(moved(self.actions, rows_raw), amounts)
-            shared = np.maximum(overlap, nearest).sum(axis=1) + overlap.max(axis=1, initial=0.0)
-            twins = (overlap > MOST_OVERLAP).sum(axis=1)
-            return (
-                self.proximity_weight * (spent + self.effort(rows_raw)) / (k + 1)
-                + self.validity.loss(all_stats)
-                - self.diversity_weight * (1.0 - shared / (k + 1))
-                + PENALTY * (self.sides.shortfall(points) + missing)
-                + 2.0 * TWIN * twins
-            )
-
-        return value
+    def members(self, rows_raw: Float[np.ndarray, "n p"]) -> "Members":
+        """What decides the value of plans with these records."""
+        points = homogeneous(self.actions.space.encode(rows_raw))
+        return Members(
+            rows_raw=rows_raw,
+            effort=self.effort(rows_raw),
+            scores=points @ self.sides.normals.T,
+            validity=self.validity.of(points),
+            amounts=moved(self.actions, rows_raw),
+        )
 
     def effort(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Cost in usual changes, and the price of the number of changes."""
         return self.actions.cost(rows_raw) / self.unit + CHANGE_PRICE * self.actions.changed(rows_raw)
 
-    def _points(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
-        return homogeneous(self.actions.space.encode(rows_raw))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """Records, and what the objective needs of each, whatever the other members of its plan are."""
+
+    rows_raw: Float[np.ndarray, "n p"]
+    effort: Float[np.ndarray, "n"]
+    scores: Float[np.ndarray, "n c"]
+    """Products with the normals of the half-spaces."""
+    validity: Float[np.ndarray, "n"]
+    amounts: Float[np.ndarray, "n p"]
+    """As `moved`."""
+
+    def __len__(self) -> int:
+        return len(self.rows_raw)
+
+    def __getitem__(self, picked: list[int] | slice | Int[np.ndarray, "k"]) -> "Members":
+        return Members(**{one.name: getattr(self, one.name)[picked] for one in fields(self)})
+
+
+class Joint:
+    """Plans of given members and one more."""
+
+    def __init__(self, objective: PeopleObjective, others: Members) -> None:
+        self.objective, self.others = objective, others
+        among = overlaps(others.amounts, others.amounts)
+        np.fill_diagonal(among, 0.0)
+        self._nearest = among.max(axis=1, initial=0.0)
+        self._effort, self._missing = others.effort.sum(), objective.sides.missed(others.scores).sum()
+
+    def value(self, more: Members) -> Float[np.ndarray, "n"]:
+        """The value of the plan with each of these records."""
+        overlap = overlaps(more.amounts, self.others.amounts)
+        shared = np.maximum(overlap, self._nearest).sum(axis=1) + overlap.max(axis=1, initial=0.0)
+        return self._value(more, shared) + 2.0 * TWIN * (overlap > MOST_OVERLAP).sum(axis=1)
+
+    def at_least(self, more: Members) -> Float[np.ndarray, "n"]:
+        """A bound on `value` from below, as if these records shared no change with the other members."""
+        return self._value(more, np.full(len(more), self._nearest.sum()))
+
+    def _value(self, more: Members, shared: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        objective, n, j = self.objective, len(more), len(self._nearest) + 1
+        validity = np.concatenate([np.broadcast_to(self.others.validity, (n, j - 1)), more.validity[:, None]], axis=1)
+        return (
+            objective.proximity_weight * (self._effort + more.effort) / j
+            + objective.validity.loss(validity)
+            - objective.diversity_weight * (1.0 - shared / j)
+            + PENALTY * (objective.sides.missed(more.scores) + self._missing)
+        )
 
 
 def usual_change(space: FeatureSpace) -> float:

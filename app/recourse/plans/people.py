@@ -8,6 +8,7 @@ single moves that improve the whole plan.
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +17,11 @@ from jaxtyping import Float, Int
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.linear import LinearModel, homogeneous
-from app.recourse.plans.members import chosen, settled
-from app.recourse.plans.objective import MOST_OVERLAP, PeopleObjective, moved, overlaps
+from app.recourse.plans.members import STEPS, SWEEPS, chosen, settled
+from app.recourse.plans.objective import MOST_OVERLAP, Joint, Members, PeopleObjective, overlaps
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.cheapest import Search
-from app.recourse.search.local_moves import SingleMoves
+from app.recourse.search.local_moves import LEAST_GAIN, SingleMoves
 
 SEARCHES = 24
 """Sets of features left alone for which cheapest records are searched, at most, for each hyperplane."""
@@ -30,6 +31,12 @@ FIRST = 4
 """Records of the pool that a plan is begun with."""
 SETTLED = 2
 """Plans whose members take single moves."""
+FURTHER_STEPS = 2
+"""Single moves of each member on its way further into the favourable side."""
+TRIED = 32
+"""Neighbours of a member that are judged at once."""
+MOST_KEPT = 2_000_000
+"""Numbers, about, in the neighbours that are kept."""
 POOL_SHARE = 0.5
 """Share of the remaining time that the pool may take, for each hyperplane."""
 
@@ -52,6 +59,7 @@ class PeopleSearch:
         now = time.monotonic()
         self.until = math.inf if problem.deadline is None else now + 0.5 * (problem.deadline - now)
         self.pool_raw: Float[np.ndarray, "n p"] = np.empty((0, self.actions.space.p))
+        self._known: dict[bytes, list[Members]] = {}
 
     def best(self, cheapest_raw: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "j p"]:
         """The best plan found: legal raw rows, distinct where there are enough.
@@ -63,12 +71,11 @@ class PeopleSearch:
         self.pool_raw = pool = self._pool(cheapest_raw)
         if not len(pool):
             return pool
-        joined = self.objective.joined
-        alone = joined(pool[:0])(pool).argsort(kind="stable")[:FIRST].tolist()
-        firsts = [[], *([k] for k in alone)]
-        chosen_sets = {tuple(sorted(chosen(pool, self.count, joined, kept, PASSES))) for kept in firsts}
+        members = self.objective.members(pool)
+        alone = Joint(self.objective, members[[]]).value(members).argsort(kind="stable")[:FIRST].tolist()
+        chosen_sets = {tuple(sorted(self._chosen(members, kept))) for kept in ([], *([k] for k in alone))}
         plans = sorted((pool[list(one)] for one in sorted(chosen_sets)), key=self.objective.value)
-        plans = [settled(plan, joined, self.moves, until=self.until) for plan in plans[:SETTLED]]
+        plans = [self._settled(plan, self.objective) for plan in plans[:SETTLED]]
         return self._finished(min(plans, key=self.objective.value))
 
     def further(
@@ -78,21 +85,89 @@ class PeopleSearch:
         rows = []
         for extra in extra_margins.tolist():
             objective = replace(self.objective, sides=self.objective.sides.with_extra_margin(extra))
-            plan_raw = settled(plan_raw, objective.joined, self.moves, until=self.until, sweeps=1)
+            plan_raw = self._settled(plan_raw, objective, sweeps=1, steps=FURTHER_STEPS)
             rows.append(plan_raw)
         return self._finished(np.concatenate([*rows, self.pool_raw]))
 
     def choose(self, rows_raw: Float[np.ndarray, "n p"], wanted_raw: Float[np.ndarray, "j p"]) -> Int[np.ndarray, "k"]:
         """The best plan among rows, cheapest member first: the proposed ones among them, and the best additions."""
         kept = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()]
-        plan = np.array(chosen(rows_raw, self.count, self.objective.joined, kept, PASSES), dtype=int)
+        members = self.objective.members(rows_raw)
+        plan = np.array(self._chosen(members, kept), dtype=int)
         plan = plan[self.actions.cost(rows_raw[plan]).argsort(kind="stable")]
-        amounts = moved(self.actions, rows_raw[plan])
+        amounts = members.amounts[plan]
         different: list[int] = []
         for k in range(len(plan)):
             if overlaps(amounts[k : k + 1], amounts[different]).max(initial=0.0) <= MOST_OVERLAP:
                 different.append(k)
         return plan[different]
+
+    def _chosen(self, members: Members, kept: list[int]) -> list[int]:
+        """Indices of the best plan of these records, the kept ones in it."""
+
+        def value(others: list[int]) -> Float[np.ndarray, "n"]:
+            return Joint(self.objective, members[others]).value(members)
+
+        return chosen(len(members), self.count, value, kept, PASSES)
+
+    def _settled(
+        self,
+        plan_raw: Float[np.ndarray, "j p"],
+        objective: PeopleObjective,
+        *,
+        sweeps: int = SWEEPS,
+        steps: int = STEPS,
+    ) -> Float[np.ndarray, "j p"]:
+        """The plan after single moves of its members."""
+
+        def improved(row_raw: Float[np.ndarray, "p"], others_raw: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "p"]:
+            members = objective.members(np.vstack([others_raw, row_raw]))
+            joint = Joint(objective, members[:-1])
+            value = float(joint.value(members[-1:])[0])
+            for _ in range(steps):
+                better = self._best_move(joint, row_raw, value)
+                if better is None:
+                    break
+                row_raw, value = better
+            return row_raw
+
+        return settled(plan_raw, improved, sweeps=sweeps)
+
+    def _best_move(
+        self, joint: Joint, row_raw: Float[np.ndarray, "p"], value: float
+    ) -> tuple[Float[np.ndarray, "p"], float] | None:
+        """The neighbour of a record that makes the best plan, and its value; None where none improves the plan.
+
+        How much neighbours overlap with the other members takes a while, so those of the least bound are tried first,
+        and none whose bound is too high.
+        """
+        best, least = None, value - LEAST_GAIN * (1.0 + abs(value))
+        for near in self._near(row_raw):
+            if time.monotonic() >= self.until:
+                return None
+            bound = joint.at_least(near)
+            promising = bound.argsort(kind="stable")
+            while len(promising := promising[bound[promising] < least]):
+                tried, promising = near[promising[:TRIED]], promising[TRIED:]
+                values = joint.value(tried)
+                k = int(values.argmin())
+                if values[k] < least:
+                    best, least = (tried.rows_raw[k], float(values[k])), float(values[k])
+        return best
+
+    def _near(self, row_raw: Float[np.ndarray, "p"]) -> Iterator[Members]:
+        """The neighbours of a record, in chunks; members come back to records, so the latest are kept."""
+        key = row_raw.tobytes()
+        if key in self._known:
+            yield from self._known[key]
+            return
+        chunks = []
+        for rows in self.moves.chunks(row_raw):
+            chunks.append(self.objective.members(rows))
+            yield chunks[-1]
+        if sum(2 * near.rows_raw.size for known in (chunks, *self._known.values()) for near in known) > MOST_KEPT:
+            self._known.clear()
+        self._known[key] = chunks
 
     def _finished(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """The rows with changes that stop just before an end made in full, where that is legal and favourable."""

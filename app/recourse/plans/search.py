@@ -30,7 +30,7 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import PlanCandidates
 from app.recourse.models.linear import LinearModel, homogeneous
 from app.recourse.numerics.linalg import project
-from app.recourse.plans.members import SWEEPS, Joined, chosen, settled
+from app.recourse.plans.members import STEPS, SWEEPS, chosen, settled
 from app.recourse.plans.objective import PeopleObjective, PlanObjective
 from app.recourse.plans.people import PeopleSearch
 from app.recourse.problem import RecourseProblem
@@ -147,8 +147,9 @@ class PlanSearch:
         Of several additions each is exchanged once for the best one given the others.
         """
         kept = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()]
-        plan = chosen(rows_raw, self.count, self._joined(self.objective), kept, 1)
-        length = ((self.encode(rows_raw[plan]) - self.problem.x0) ** 2).sum(axis=1)
+        X = self.encode(rows_raw)
+        plan = chosen(len(X), self.count, lambda others: self.objective.joined(X[others])(X), kept, 1)
+        length = ((X[plan] - self.problem.x0) ** 2).sum(axis=1)
         return np.array(plan, dtype=int)[length.argsort(kind="stable")]
 
     def _late(self) -> bool:
@@ -262,15 +263,12 @@ class PlanSearch:
         levels_only: bool = False,
         objective: PlanObjective | None = None,
     ) -> Float[np.ndarray, "j p"]:
-        joined = self._joined(objective or self.objective)
-        return settled(plan_raw, joined, self.moves, until=self.until, sweeps=sweeps, levels_only=levels_only)
+        chosen_objective = objective or self.objective
 
-    def _joined(self, objective: PlanObjective) -> Joined:
-        return lambda others_raw: _of_rows(objective.joined(self.encode(others_raw)), self.encode)
+        def improved(row_raw: Float[np.ndarray, "p"], others_raw: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "p"]:
+            value = chosen_objective.joined(self.encode(others_raw))
+            return self.moves.descend(
+                row_raw, lambda rows: value(self.encode(rows)), steps=STEPS, until=self.until, levels_only=levels_only
+            )
 
-
-def _of_rows(
-    value: Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n"]],
-    encode: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n d"]],
-) -> Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]:
-    return lambda rows_raw: value(encode(rows_raw))
+        return settled(plan_raw, improved, sweeps=sweeps)

@@ -60,10 +60,10 @@ class SingleMoves:
 
     def of(self, row_raw: Float[np.ndarray, "p"], *, levels_only: bool = False) -> Float[np.ndarray, "n p"]:
         """Legal rows one move away from a legal row, the factual and the row itself not among them."""
-        return np.concatenate(list(self._chunks(row_raw, levels_only)))
+        return np.concatenate(list(self.chunks(row_raw, levels_only)))
 
-    def _chunks(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Iterator[Float[np.ndarray, "n p"]]:
-        """These rows in one chunk or several; with many features, rules and a cap they are too many for one."""
+    def chunks(self, row_raw: Float[np.ndarray, "p"], levels_only: bool = False) -> Iterator[Float[np.ndarray, "n p"]]:
+        """The rows of `of` in one chunk or several; with many features, rules and a cap they are too many for one."""
         waiting: list[Float[np.ndarray, "n p"]] = [np.empty((0, len(row_raw)))]
         for rows in self._neighbours(row_raw, levels_only):
             waiting.append(rows)
@@ -83,25 +83,34 @@ class SingleMoves:
     def _neighbours(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Iterator[Float[np.ndarray, "n p"]]:
         """Rows one move away, not all of them legal, each followed by rows that balance a broken rule."""
         A = self.actions
-        bases = [row_raw]
+        bases = row_raw[None]
         changed = np.flatnonzero((row_raw != A.factual_raw) & ~A.clock.passive)
         if self.swaps or (A.max_changes is not None and len(changed) >= A.max_changes):
-            for j in changed:
-                bases.append(np.where(np.arange(len(row_raw)) == j, A.factual_raw, row_raw))
-        for base in bases:
-            rows = self._moved(base, levels_only)
+            undone = np.arange(len(row_raw)) == changed[:, None]
+            bases = np.concatenate([bases, np.where(undone, A.factual_raw, row_raw)])
+        together = max(CHUNK // max(len(self.feature) * len(row_raw), 1), 1)
+        for start in range(0, len(bases), together):
+            rows = self._moved(bases[start : start + together], levels_only)
             yield rows
             yield from self.balanced(rows)
 
-    def _moved(self, row_raw: Float[np.ndarray, "p"], levels_only: bool) -> Float[np.ndarray, "n p"]:
+    def _moved(self, bases_raw: Float[np.ndarray, "b p"], levels_only: bool) -> Float[np.ndarray, "n p"]:
+        """Each base after each move that changes it, most of them once."""
         chosen = np.flatnonzero(self.is_level) if levels_only else np.arange(len(self.feature))
         feature, target = self.feature[chosen], self.target[chosen]
-        moved = np.where(np.isnan(target), row_raw[feature] + self.delta[chosen], target)
-        rows = np.tile(row_raw, (len(chosen), 1))
-        rows[np.arange(len(chosen)), feature] = self.snapped(moved, feature)
+        before = bases_raw[:, feature]
+        after = self.snapped(np.where(np.isnan(target), before + self.delta[chosen], target), feature)
+        new = after != before
+        # Strides that end at the same point of the lattice, or of the range, come one after another.
+        new[:, 1:] &= (after[:, 1:] != after[:, :-1]) | (feature[1:] != feature[:-1])
+        base, move = np.nonzero(new)
+        rows = bases_raw[base]
+        rows[np.arange(len(rows)), feature[move]] = after[base, move]
         return rows
 
-    def snapped(self, values_raw: Float[np.ndarray, "n"], feature: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    def snapped(
+        self, values_raw: Float[np.ndarray, "*b n"], feature: Int[np.ndarray, "n"]
+    ) -> Float[np.ndarray, "*b n"]:
         """Each number at the nearest value that its feature can have; the factual stays."""
         A = self.actions
         step, anchor, fact = A.step_raw[feature], A.anchor_raw[feature], A.factual_raw[feature]
@@ -146,7 +155,7 @@ class SingleMoves:
         best = float(value(row_raw[None])[0])
         for _ in range(steps):
             here, least = row_raw, best - LEAST_GAIN * (1.0 + abs(best))
-            for rows in self._chunks(here, levels_only):
+            for rows in self.chunks(here, levels_only):
                 if time.monotonic() >= until:
                     return here
                 if not len(rows):

@@ -123,7 +123,7 @@ class _Drafting:
         columns = self._columns(records, facts)
         sources = self._sources(facts, columns)
         features = [feature_of(source, columns[source.column], facts or NO_MODEL) for source in sources]
-        derive(features, columns, (facts or NO_MODEL).input)
+        derive(features, columns, facts or NO_MODEL)
         for feature in features:
             advise(feature, columns[feature.name])
         if facts is not None:

@@ -112,7 +112,8 @@ HINTS = (
     ),
     _hint(
         _SCHOOLING,
-        "change: none, as its levels have no order here and nobody can lower it; is any change of it possible?",
+        "change: none, as nobody can lower it and its levels have no order here. type: ordinal, with categories from "
+        "lowest to highest (and dummies: true where the model takes dummies) and change: increase, lets it rise",
         types=frozenset({"categorical"}), change="none",
     ),
     _hint(
@@ -158,10 +159,27 @@ def scale_of(levels: tuple[str, ...]) -> tuple[str, ...] | None:
     for scale in SCALES:
         if len(plain) == len(levels) and set(plain) <= set(scale):
             return tuple(plain[level] for level in scale if level in plain)
-    places = {level: _place(text) for text, level in plain.items()}
-    if len(levels) < 3 or None in places.values() or len(set(places.values())) < len(levels):
-        return None
-    return tuple(sorted(levels, key=lambda level: places[level] or 0.0))
+    for place_of in (_place, _schooling):
+        places = {level: place_of(text) for text, level in plain.items()}
+        if len(levels) > 2 and None not in places.values() and len(set(places.values())) == len(levels):
+            return tuple(sorted(levels, key=lambda level: places[level] or 0.0))
+    return None
+
+
+SCHOOLS = (
+    (r"pre-?school|kindergarten", 0.5), (r"hs|high|ged", 12.5), (r"some college", 13.0), (r"assoc\w* voc\w*", 14.0),
+    (r"assoc\w*", 14.5), (r"bachelor\w*", 16.0), (r"master\w*", 18.0), (r"prof\w* (school|degree)", 19.0),
+    (r"doctor\w*|phd", 20.0),
+)  # fmt: skip
+"""Beginnings of the names of schools and degrees, in plain words, and about how many years lead there."""
+
+
+def _schooling(text: str) -> float | None:
+    """Where a level of education lies, such as "9th", "HS-grad" or "Bachelors"; None for other words."""
+    words = re.sub(r"[^a-z0-9]+", " ", text)
+    if grade := re.match(r"(\d+)(st|nd|rd|th)\b", words):
+        return float(grade[1])
+    return next((years for begins, years in SCHOOLS if re.match(rf"({begins})\b", words)), None)
 
 
 def _place(text: str) -> float | None:

@@ -95,7 +95,7 @@ def test_odds_state_a_probability(path: Path, store: Registry, better: str, sign
         ("months,,,-9,4", "months,,,-8,4", "/attributes/14", "one of its special codes, which are -9"),
         ("months,,,-9,4", "months,,,missing,4", "/attributes/14", "never leaves missing"),
         ("housing,,,rented,5", "housing,1,,rented,5", "/attributes/5", "name them in categories"),
-        ("housing,,,rented,5", "housing,,,rented,x", "/attributes/5/points", "valid number"),
+        ("housing,,,rented,5", "housing,,,rented,x", "/attributes/5/points", "must be a number"),
         ("housing,,,rented,5", "housing,,,rented", "", "has 4 cells in row 8, and 5 in its header"),
         ("feature,from", "name,from", "", "must have the columns feature, from, to, category, points; it has"),
         (",,,,300", ",,,,300\n,,,,20", "", "has several rows without a feature"),

@@ -95,13 +95,17 @@ def test_names_hint_at_what_people_can_change(name: str, keys: dict[str, object]
 
 def test_words_give_levels_an_order_and_outcomes_a_side() -> None:
     assert scale_of(("high", "low", "medium")) == ("low", "medium", "high")
+    assert scale_of(("Bachelors", "HS-grad", "9th", "Some-college", "Doctorate")) == (
+        "9th", "HS-grad", "Some-college", "Bachelors", "Doctorate",
+    )  # fmt: skip
+    assert scale_of(("Bachelors", "HS-grad", "Sales")) is None
     assert scale_of(("Yes", "No")) == ("No", "Yes")
     assert scale_of(("red", "blue")) is None
     tenure = ("1 to 3 years", "over 7 years", "under 1 year", "3 to 7 years")
     assert scale_of(tenure) == ("under 1 year", "1 to 3 years", "3 to 7 years", "over 7 years")
     assert scale_of(("1,000-5,000", "none", "<1,000", "5,000+")) == ("none", "<1,000", "1,000-5,000", "5,000+")
     assert scale_of(("A11", "A12", "A13")) is None
-    assert scale_of(("10th", "11th", "Bachelors")) is None
+    assert scale_of(("10th", "11th", "Trade")) is None
     assert favourable_of(("bad", "good")) == "good"
     assert favourable_of(("<=50K", ">50K")) == ">50K"
     assert favourable_of(("Charged Off", "Fully Paid")) == "Fully Paid"
