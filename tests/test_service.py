@@ -12,9 +12,9 @@ import pytest
 
 from app.compute.answers import Frame, plain
 from app.compute.child import Need
+from app.compute.encoded_answer import written
 from app.compute.lane import Lane
 from app.compute.messages import ModelRef, Question
-from app.compute.written import written
 from app.errors import (
     ConstraintClash,
     InvalidRecord,

@@ -176,6 +176,18 @@ class ValidityQuestion(Case):
     rows_raw: Float[np.ndarray, "n p"] = field(default_factory=lambda: np.empty((0, 0)))
     """Their raw rows; empty until the records have been checked against the model's schema."""
 
+    @classmethod
+    def about(cls, question: Case, rows_raw: Float[np.ndarray, "n p"]) -> "ValidityQuestion":
+        """The rows that answer a question, to be judged under the same conditions."""
+        return cls(
+            factual_raw=question.factual_raw,
+            rows_raw=rows_raw,
+            certificate=question.certificate,
+            seed=question.seed,
+            constraints=question.constraints,
+            cost_weights=question.cost_weights,
+        )
+
     @property
     def takes_long(self) -> bool:
         """The joint bounds of several records do."""

@@ -14,13 +14,13 @@ from app.access import Access
 from app.compute import tasks, use_cases
 from app.compute.answers import Frame, Json, encoded, identity, plain
 from app.compute.child import Written
+from app.compute.encoded_answer import FULL, REQUEST, sent, written, written_answer
 from app.compute.entries import entry_of, entry_of_texts
 from app.compute.lane import Lane
 from app.compute.messages import Case, Question, Store, ValidityQuestion, job_payload, request_of
 from app.compute.quarantine import Quarantine
 from app.compute.turns import long_calls
 from app.compute.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
-from app.compute.written import FULL, REQUEST, sent, written, written_answer
 from app.errors import Fault, LaneTimeout, NotReady, RecourseError
 from app.jobs.batch import lines as batch_lines
 from app.jobs.ids import ids_are_reserved, new_id
@@ -274,7 +274,10 @@ class Service:
         found = json.loads(answer.texts[FULL])
         points = model.manifest.points
         frame = Frame(model=identity(model), seed=question.seed, scores=may_read_scores(), points=points)
-        payload = job_payload(self.models.ref(model), _given(model, question, found), plain(frame), asking_id())
+        records = [one["applicant"] for one in found["counterfactuals"]]
+        rows_raw = model.space.read_many(records, pointer="/counterfactuals")
+        certified = ValidityQuestion.about(question, rows_raw)
+        payload = job_payload(self.models.ref(model), certified, plain(frame), asking_id())
         try:
             job = await self.jobs.submit(VALIDITY, payload, timeout_s=BOUNDS_S, about=found.get("id"))
         except NotReady:
@@ -388,16 +391,3 @@ async def _problems(check: Awaitable[None]) -> str:
     except NotReady as error:
         return error.detail
     return ""
-
-
-def _given(model: RegisteredModel, question: Case, answer: Json) -> ValidityQuestion:
-    """Exactly the records of an answer, to be judged under the same conditions."""
-    records = [one["applicant"] for one in answer["counterfactuals"]]
-    return ValidityQuestion(
-        factual_raw=question.factual_raw,
-        rows_raw=model.space.read_many(records, pointer="/counterfactuals"),
-        certificate=question.certificate,
-        seed=question.seed,
-        constraints=question.constraints,
-        cost_weights=question.cost_weights,
-    )

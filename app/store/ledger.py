@@ -18,6 +18,7 @@ from app.errors import UnknownRecourse
 from app.store.chain import FIRST, Entry, Kind, PersonalData
 from app.store.engine import overwrite_log, writing
 from app.store.promises import Promises
+from app.store.proof import Broken, Proof
 from app.store.tables import entries, idempotent_answers, personal_data
 from app.store.timestamps import timestamp
 
@@ -90,27 +91,6 @@ class Outline:
 
     entry: Entry
     reference: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broken:
-    """The place at which the chain is broken."""
-
-    number: int
-    id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """The result of verifying every entry."""
-
-    entries: int
-    erased: int
-    head: str
-    """Hash of the last entry."""
-    broken: Broken | None
-    """The first entry that does not verify."""
 
 
 class Ledger:

@@ -11,9 +11,9 @@ import pytest
 from app.compute import tasks
 from app.compute.answers import Frame, ModelVersion, encoded, plain
 from app.compute.detail import shown
+from app.compute.encoded_answer import sent, written_answer
 from app.compute.messages import ModelRef, Question, Store, job_payload
 from app.compute.use_cases import answer
-from app.compute.written import sent, written_answer
 from app.errors import ModelUnusable, UnknownModel
 from app.jobs import kinds
 from app.recourse.actions.constraints import Bounds, Constraints, Direction

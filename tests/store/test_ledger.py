@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from app.errors import UnknownRecourse
 from app.store.chain import FIRST
 from app.store.engine import open_engine, overwrite_log, writing
-from app.store.ledger import Broken, Ledger
+from app.store.ledger import Ledger
 from app.store.migrate import VERSIONS, upgrade
 from app.store.promises import Promises
+from app.store.proof import Broken
 from app.store.tables import entries, metadata, personal_data
 from tests.conftest import until
 from tests.forks import forks
