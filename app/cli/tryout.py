@@ -64,4 +64,9 @@ def _rating(decision: "Json | None") -> str:
     if decision is None or (decision["points"] is None and decision["probability"] is None):
         return ""
     points, probability = decision["points"], decision["probability"]
-    return f" ({points:,.12g} points)" if points is not None else f" (probability {probability:.0%})"
+    return f" ({points:,.12g} points)" if points is not None else f" (probability {share_text(probability)})"
+
+
+def share_text(share: float) -> str:
+    """A share in whole per cent; only nothing is 0% and only everything is 100%."""
+    return "<1%" if 0.0 < share < 0.005 else ">99%" if 0.995 <= share < 1.0 else f"{share:.0%}"

@@ -6,7 +6,7 @@ Registration and answers are those of the service, in a store that is thrown awa
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from app.compute.answers import Frame, Json, identity
 from app.compute.messages import ModelRef, Question, Store
 from app.compute.use_cases import RECOURSE, answer
 from app.recourse.actions.timing import DAYS_PER_MONTH
-from app.recourse.features import Change
+from app.recourse.features import Change, FeatureSpace, FeatureType, Takes
 from app.recourse.problem import Reference
 from app.recourse.result import Status
 from app.recourse.solve import DEFAULT_METHOD, METHODS
@@ -35,6 +35,9 @@ DOMINANT = 0.7
 
 NAMED = 8
 """Features that a sentence lists."""
+
+LEAP = 4
+"""Levels that hardly anybody rises by at once."""
 
 ALIKE = 3
 """Fewest answers of which something can be said together."""
@@ -54,6 +57,8 @@ class Asked:
     """Feature and sentence of each change; empty where nothing was found."""
     detail: str
     """Why nothing was found; empty where something was."""
+    raised: Mapping[str, float]
+    """By how many levels each ordinal feature moves that needs no time for it."""
     elapsed_s: float
 
 
@@ -121,10 +126,10 @@ def _ask(ref: ModelRef, settings: Settings, reference: Reference, record: int) -
     found = answer(
         ref, RECOURSE, question, frame, settings.plan_budget_ms / 1e3, deadline_s=settings.default_deadline_ms / 1e3
     )
-    return _asked(record, found, time.perf_counter() - began)
+    return _asked(record, reference.space, found, time.perf_counter() - began)
 
 
-def _asked(record: int, found: Json, elapsed_s: float) -> Asked:
+def _asked(record: int, space: FeatureSpace, found: Json, elapsed_s: float) -> Asked:
     best = found["counterfactuals"][0] if found["status"] == Status.FOUND else None
     return Asked(
         record=record,
@@ -134,8 +139,18 @@ def _asked(record: int, found: Json, elapsed_s: float) -> Asked:
         if best
         else (),
         detail="" if best else found["detail"] or "",
+        raised=_raised(space, best["changes"]) if best else {},
         elapsed_s=elapsed_s,
     )
+
+
+def _raised(space: FeatureSpace, changes: Sequence[Json]) -> dict[str, float]:
+    moved = {change["feature"]: (change["from"], change["to"]) for change in changes}
+    return {
+        feature.name: abs(feature.parse(moved[feature.name][1]) - feature.parse(moved[feature.name][0]))
+        for feature in space.features
+        if feature.name in moved and feature.type is FeatureType.ORDINAL and feature.takes == Takes()
+    }
 
 
 def _findings(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
@@ -158,6 +173,12 @@ def _findings(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
         yield (
             f"Every answer changes {alone}{names}: can people do that? A limit (advice, max_change), a higher cost or "
             "change: none would show other ways"
+        )
+    leaps = Counter(name for one in found for name, levels in one.raised.items() if levels >= LEAP)
+    for name, count in leaps.items():
+        yield (
+            f"{count} of {len(found)} answers move {name} by {LEAP} levels or more at once: "
+            "takes: {months_per_level: …} says how long that takes"
         )
     yield from _dominant(reference)
 

@@ -65,8 +65,8 @@ class Nodes:
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """Those that `arrays` gave."""
-        fields: dict[str, Any] = {**arrays, "depth": int(arrays["depth"])}
-        return cls(**fields)
+        found: dict[str, Any] = {**arrays, "depth": int(arrays["depth"])}
+        return cls(**found)
 
     def sums(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """What the trees of each model add up to, for rows without NaN."""

@@ -50,7 +50,7 @@ from app.recourse.surrogate.tree import distil
 
 COST_WEIGHTS = np.array([0.02, 0.1, 0.3, 1.0])
 """Of the descent's objective, all at once: the paper sweeps one down until its target is met."""
-STEPS, STEP = 60, 0.1
+STEPS, STEP = 20, 0.2
 """Of the descent; the size in encoded units."""
 CURVATURE_STEP = 1e-3
 """Of the finite difference of the gradient, encoded units."""

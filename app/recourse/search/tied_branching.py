@@ -61,7 +61,9 @@ class TiedTradeOff:
         if search.root_prices is not None:
             self._prices = search.root_prices / weight
             self._slopes = search.slopes[0] / weight, search.slopes[1] / weight
-        return None if search.lost else found
+        if found is None or search.lost:
+            return None
+        return replace(found, value=float(self.responses.weighted(found.row_raw[None], weight)[0]))
 
 
 @dataclass(frozen=True, slots=True)

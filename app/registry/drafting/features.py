@@ -12,7 +12,7 @@ from app.recourse.features.encoding import TAIL
 from app.recourse.models.black_box import Input
 from app.registry.drafting.columns import Column
 from app.registry.drafting.facts import ModelFacts
-from app.registry.drafting.hints import NOT_PROPOSED, Hint, hint_of, scale_of
+from app.registry.drafting.hints import Hint, hint_of, proposed, scale_of
 from app.registry.drafting.matching import Source, listed
 
 MOST_LEVELS = 200
@@ -172,7 +172,7 @@ def advise(found: FeatureDraft, column: Column) -> None:
     if kind in ("integer", "continuous"):
         _advise_number(found, column, hint)
     elif kind in ("categorical", "ordinal"):
-        kept = [level for level in found.keys["categories"] if level.strip().lower() not in NOT_PROPOSED]
+        kept = [level for level in found.keys["categories"] if proposed(level)]
         if 0 < len(kept) < len(found.keys["categories"]):
             found.keys["advice"] = {"categories": kept}
 
