@@ -17,8 +17,8 @@ from app.errors import Erased, UnknownJob
 from app.jobs.batch.lines import GROUP, refused
 
 CHUNK = 240
-"""Most rows of one chunk: about a second of work to repeat after a crash. A chunk costs 30 ms of its own, which is
-little beside so many rows."""
+"""Most rows of one chunk: about a second of work to repeat after a crash. A chunk costs up to 30 ms of its own,
+which is little beside so many rows."""
 
 LEAST = 40
 """Least rows of a chunk that is not the last: as long as a worker takes to look for the next one."""
