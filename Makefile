@@ -52,10 +52,10 @@ PIP = $(BIN)/pip install --disable-pip-version-check
 
 $(STAMP): pyproject.toml constraints.txt
 	$(VENV)
-	@echo "Installing all model formats and the tools for development into .venv: 2.4 GB, a few minutes."
+	@echo "Installing all model formats and the tools for development into .venv: 2.6 GB, a few minutes."
 	@$(BIN)/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null \
 		|| $(PIP) $(if $(TORCH_INDEX_URL),--index-url "$(TORCH_INDEX_URL)",-c constraints.txt) $(TORCH)
-	@$(PIP) -c constraints.txt -e ".[torch,sklearn,xgboost,lightgbm,onnx,reference,dev]"
+	@$(PIP) -c constraints.txt -e ".[torch,sklearn,xgboost,lightgbm,onnx,parquet,reference,dev]"
 	@touch $@
 
 $(LIGHT): pyproject.toml constraints.txt
@@ -121,13 +121,12 @@ $(GENERATORS): tests/generated/generators.txt | $(STAMP)
 	@touch $@
 
 # What is installed and tested, for every platform: no local versions, no packages that only some builds of torch need,
-# xgboost under both of its names, and pyarrow, which is large and not installed here, as it was.
+# and xgboost under both of its names.
 lock: $(STAMP)
-	parquet=$$(grep '^pyarrow==' constraints.txt); \
-	{ $(BIN)/pip freeze --all --exclude-editable | sed 's/+cpu$$//' \
-		| grep -v -i -E '^(pip|triton|pyarrow|nvidia-[a-z0-9-]*|cuda-[a-z0-9-]*)=' \
-		| awk -F== '/^xgboost(-cpu)?==/ { print "xgboost==" $$2; print "xgboost-cpu==" $$2; next } { print }'; \
-	echo "$$parquet"; } > constraints.txt
+	$(BIN)/pip freeze --all --exclude-editable | sed 's/+cpu$$//' \
+		| grep -v -i -E '^(pip|triton|nvidia-[a-z0-9-]*|cuda-[a-z0-9-]*)=' \
+		| awk -F== '/^xgboost(-cpu)?==/ { print "xgboost==" $$2; print "xgboost-cpu==" $$2; next } { print }' \
+		> constraints.txt
 	touch $(STAMP)
 
 clean:

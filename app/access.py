@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -10,8 +11,9 @@ from ipaddress import ip_address
 from app.errors import InsufficientScope, InvalidKey, KeyRequired, Misdirected, NotReady, Open, TooManyRequests
 from app.observability import log
 from app.settings import Settings
-from app.store.keys import NOBODY, Key, Keys, Scope, parts
+from app.store.keys import NOBODY, Key, Keys, parts
 from app.store.recorder import Recorder
+from app.store.scopes import Scope
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 
@@ -82,11 +84,45 @@ class Rate:
     """Time until all of them are left again."""
 
 
+class Rounds:
+    """Rounds of the event loop: in each, one request of each caller goes on, so that many of one do not delay another.
+
+    To read and check a request is one step of the loop, and a hundred of them that arrive at once are a hundred steps.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """For each caller whose request went on in this round, those that go on in the next ones."""
+
+    async def turn(self, caller: str) -> None:
+        """Return in the next round in which no other request of the caller goes on; at once where that is this one."""
+        loop = asyncio.get_running_loop()
+        if (waiting := self._waiting.get(caller)) is not None:
+            turn: asyncio.Future[None] = loop.create_future()
+            waiting.append(turn)
+            await turn
+            return
+        self._waiting[caller] = deque()
+        loop.call_soon(self._next, caller)
+
+    def _next(self, caller: str) -> None:
+        waiting = self._waiting[caller]
+        # The client of a cancelled one has left.
+        while waiting and waiting[0].done():
+            waiting.popleft()
+        if not waiting:
+            del self._waiting[caller]
+            return
+        waiting.popleft().set_result(None)
+        asyncio.get_running_loop().call_soon(self._next, caller)
+
+
 class Access:
     """Access control of this process; used from one event loop."""
 
     def __init__(self, settings: Settings, recorder: Recorder) -> None:
         self._settings = settings
+        self._is_public = _is_public(settings)
         self._recorder = recorder
         self._keys: dict[str, Key] = {}
         self._read_at = -FRESH_S
@@ -94,6 +130,7 @@ class Access:
         self._reading = asyncio.Lock()
         self._buckets: dict[str, tuple[float, float]] = {}
         """Requests left for each caller, and when that was; ordered by last request."""
+        self.rounds = Rounds()
 
     async def identify(self, offered: str | None) -> Key | None:
         """The key that was offered; None if no key is needed.
@@ -168,7 +205,7 @@ class Access:
     def _open(self) -> bool:
         """Whether requests without a key are answered. With `auto`, any key ends that, even a revoked one."""
         if self._settings.auth == "auto":
-            return not (self._keys or _is_public(self._settings))
+            return not (self._keys or self._is_public)
         return self._settings.auth == "off"
 
     async def _refresh(self) -> None:

@@ -258,7 +258,7 @@ def _whole_lines(path: Path) -> int:
 
 FACTS = {
     "reference": str, "id": str, "status": str, "reason": str, "detail": str, "seed": int, "probability": float,
-    "changes": str, "cost": float, "validity_lower": float, "joint_lower": float,
+    "points": float, "changes": str, "cost": float, "validity_lower": float, "joint_lower": float,
 }  # fmt: skip
 """Columns of every table; those of the advised record follow, `to.` and the name of the feature."""
 
@@ -270,7 +270,7 @@ def _cells(result: Json) -> Json:
         detail = "; ".join([result["detail"], *faults])
         return {"reference": result["reference"], "status": "refused", "reason": result["code"], "detail": detail}
     cells = {key: result[key] for key in ("reference", "id", "status", "reason", "detail", "seed")}
-    cells["probability"] = result["factual"] and result["factual"]["probability"]
+    cells |= {key: result["factual"] and result["factual"].get(key) for key in ("probability", "points")}
     for best in result["counterfactuals"][:1]:
         validity = best["validity"]
         cells |= {

@@ -15,10 +15,11 @@ from sklearn.linear_model import LogisticRegression
 
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.constraints import Constraints
-from app.recourse.models.black_box import BlackBox, Output
+from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import LinearModel
+from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.adversarial_loss import LossAndCost, optimum_in_box
+from app.recourse.robustness.consistency_and_robustness import LossAndCost, optimum_in_box
 from app.recourse.search.trade_off import TradeOff
 from app.recourse.solve import METHODS, solve
 from benchmarks import papers

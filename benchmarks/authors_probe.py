@@ -10,7 +10,7 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from benchmarks.tasks import Task
 
 HINGE = 3.0

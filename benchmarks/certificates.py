@@ -8,9 +8,9 @@ import numpy as np
 
 from app.recourse.certificate import CertificateParams
 from app.recourse.methods.robust_mpm import RobustMpmParams
-from app.recourse.models.black_box import sigmoid
 from app.recourse.models.linear import WeightMoments
-from app.recourse.robustness.gelbrich import plan_bounds, validity_bounds
+from app.recourse.models.score import sigmoid
+from app.recourse.robustness.validity_under_shift import plan_bounds, validity_bounds
 from app.recourse.surrogate.refits import refit_moments
 from benchmarks.recourse import REPEATS, answer
 from benchmarks.tables import show

@@ -7,8 +7,9 @@ import matplotlib as mpl
 import numpy as np
 
 from app.errors import DegenerateSurrogate
-from app.recourse.models.black_box import Meter, favourable
 from app.recourse.models.linear import LinearModel
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import favourable
 from app.recourse.solve import METHODS, solve
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 from app.recourse.surrogate.linear_fits import direction

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from app.recourse.models.black_box import favourable
+from app.recourse.models.score import favourable
 from app.registry.registry import Registry
 from benchmarks.tables import show
 from benchmarks.tasks import APPLICANTS, GERMAN, ROOT

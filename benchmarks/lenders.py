@@ -19,13 +19,13 @@ import yaml
 
 from app.futures.plan import Choices
 from app.futures.records import Drawn
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.futures.store import load_futures
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, parse_column
-from app.recourse.models.black_box import favourable
 from app.recourse.models.committee import FutureModels, Futures
+from app.recourse.models.score import favourable
 from app.registry.registry import Registry
-from app.registry.version import LoadedModel
+from app.registry.version import LoadedModel, RegisteredModel
 from benchmarks import papers
 from benchmarks.papers import DATA
 from examples.german_credit import german
@@ -144,6 +144,24 @@ def boosting() -> Family:
     return Family(name="boosting", train=train, score=score, artifact=artifact)
 
 
+def leafwise() -> Family:
+    """100 boosted trees of LightGBM, of 31 leaves."""
+
+    def train(X: np.ndarray, y: np.ndarray, seed: int) -> Any:
+        import lightgbm
+
+        options = {"objective": "binary", "verbosity": -1, "num_threads": 1, "seed": seed}
+        return lightgbm.train(options, lightgbm.Dataset(X, y.astype(float)), 100)
+
+    def artifact(booster: Any, space: FeatureSpace) -> tuple[bytes, dict[str, Any]]:  # noqa: ARG001
+        return booster.model_to_string().encode(), {"format": "lightgbm", "path": "model.txt"}
+
+    return Family(
+        name="LightGBM", train=train, artifact=artifact,
+        score=lambda booster: lambda X: np.asarray(booster.predict(X, raw_score=True)),
+    )  # fmt: skip
+
+
 FAMILIES: dict[str, Callable[[int], Family]] = {
     "network": network,
     "logistic": lambda _epochs: logistic(),
@@ -232,11 +250,11 @@ def lender(
     X, y = space.encode(data.rows_raw), data.labels
     today = family.train(X[training], y[training], seed)
     with tempfile.TemporaryDirectory() as folder:
-        registered = _registered(Path(folder), data, space, family, today, training)
-        loaded = registered.load()
+        model = registered(Path(folder), data, space, family, today, training)
+        loaded = model.load()
         choices = Choices(records=drawn, search=models, held_back=models)
-        record = rehearse(registered, choices)
-        futures = load_futures(registered)
+        record = rehearse(model, choices)
+        futures = load_futures(model)
         assert futures is not None
         scores = []
         for k in range(TRUE_MODELS[family.name]):
@@ -256,9 +274,9 @@ def lender(
         )
 
 
-def _registered(
+def registered(
     folder: Path, data: Records, space: FeatureSpace, family: Family, today: Any, training: np.ndarray
-) -> Any:
+) -> RegisteredModel:
     """The model as a lender registers it: with labelled reference records and nothing of the recipe."""
     directory = folder / "model"
     write_model(

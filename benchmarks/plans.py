@@ -14,8 +14,9 @@ from app.recourse.correct import correct
 from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding, parse_column
 from app.recourse.methods.copa import CopaParams
 from app.recourse.methods.dice import DiceParams
-from app.recourse.models.black_box import BlackBox, Output, favourable
+from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import homogeneous
+from app.recourse.models.score import Output, favourable
 from app.recourse.plans.corrections import CorrectionParams
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.result import PlanCertificate

@@ -9,11 +9,13 @@ import numpy as np
 
 from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import Change, Feature, FeatureType
 from app.recourse.methods.robust_mpm import RobustMpmParams
-from app.recourse.models.black_box import Predict, favourable
+from app.recourse.models.black_box import Predict
+from app.recourse.models.score import favourable
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Counterfactual, RecourseResult
+from app.recourse.result import RecourseResult
 from app.recourse.solve import METHODS, solve
 from benchmarks.tasks import Task
 

@@ -26,12 +26,12 @@ BINDING = ("monthly_debt >= 0.05 * monthly_income", "amount >= 180 * term")
 
 
 def table() -> None:
-    """Median time of an answer with a rule, as a multiple of that of the same people without."""
+    """Median processor time of an answer with a rule, as a multiple of that of the same people without."""
     models = Path(__file__).parent.parent / "models_store"
     store = Store.of(Settings(models_store=models)).open()
     model = store.find("consumer-loan", include_inactive=False).load()
     columns = ("rule", *NAMES)
-    show(f"Time with a rule / without, up to {PEOPLE} people, {model.registered.name}", columns, _rows(model))
+    show(f"Processor time with a rule / without, up to {PEOPLE} people, {model.registered.name}", columns, _rows(model))
 
 
 def _rows(model: LoadedModel) -> Iterable[Sequence[str]]:
@@ -40,8 +40,8 @@ def _rows(model: LoadedModel) -> Iterable[Sequence[str]]:
         rule = parser.parse(text)
         refused = model.reference.rows_raw[model.reference.scores < 0.0]
         people = refused[rule.holds(refused)][:PEOPLE]
-        ratios = (_median_s(model, name, people, (rule,)) / _median_s(model, name, people, ()) for name in NAMES)
-        yield text, *(f"{ratio:.1f}" for ratio in ratios)
+        times = [(_median_s(model, name, people, ()), _median_s(model, name, people, (rule,))) for name in NAMES]
+        yield text, *(f"{ruled / free:.1f} ({1e3 * ruled:.0f} ms)" for free, ruled in times)
 
 
 def _median_s(model: LoadedModel, name: str, people: np.ndarray, rules: tuple[Rule, ...]) -> float:
@@ -54,7 +54,7 @@ def _median_s(model: LoadedModel, name: str, people: np.ndarray, rules: tuple[Ru
             action_set=action_set(space, row_raw, rules=rules),
             deadline=time.monotonic() + 30.0,
         )
-        start = time.perf_counter()
+        start = time.thread_time()
         solve(problem, method, method.params(), CertificateParams(), plan_s=0.0)
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     return float(np.median(times))

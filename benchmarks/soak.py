@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from benchmarks.http import questions
+from benchmarks.processes import descendants
 from benchmarks.tables import show
 from benchmarks.tasks import ROOT
 
@@ -26,7 +27,7 @@ FAULT_S = 8.0
 """Mean time between two faults."""
 
 SERVER_EVERY = 5
-"""Every so many faults the server is killed."""
+"""Every so many faults the server is killed, in the first half; it lives through the second, where memory shows."""
 
 READY_S = 120.0
 
@@ -67,7 +68,7 @@ class Soak:
         while (left := end - time.monotonic()) > 0:
             self._ending.wait(min(left, chance.uniform(0.5, 1.5) * FAULT_S))
             self._look()
-            self._fault(chance)
+            self._fault(chance, kill_server=left > 30.0 * minutes)
         self._ending.set()
         for client in clients:
             client.join()
@@ -106,17 +107,18 @@ class Soak:
             return httpx.get(f"{self._url}/health/ready", timeout=10).is_success
         return False
 
-    def _fault(self, chance: random.Random) -> None:
+    def _fault(self, chance: random.Random, *, kill_server: bool) -> None:
         self.count["faults"] += 1
-        if self.count["faults"] % SERVER_EVERY == 0:
+        if kill_server and self.count["faults"] % SERVER_EVERY == 0:
             self.count["server killed"] += 1
             self._process.kill()
             self._process.wait()
             self._start()
         elif chance.random() < 0.5:
             self.count["child killed"] += 1
+            leaves, templates = descendants(self._process.pid)
             with suppress(ProcessLookupError):
-                os.kill(chance.choice(self._children()), signal.SIGKILL)
+                os.kill(chance.choice([*leaves, *templates]), signal.SIGKILL)
         else:
             self.count["connections dropped"] += 1
             head = "POST /recourse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -124,10 +126,6 @@ class Soak:
                 address = self._url.removeprefix("http://").split(":")
                 with suppress(OSError), socket.create_connection((address[0], int(address[1])), 5) as connection:
                     connection.sendall(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
-
-    def _children(self) -> list[int]:
-        tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
-        return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
     def _look(self) -> None:
         status = Path(f"/proc/{self._process.pid}/status").read_text()

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from benchmarks.processes import cpu_s, descendants, memory_mb
 from benchmarks.tables import show
 from benchmarks.tasks import ROOT
 
@@ -59,17 +60,17 @@ def _measure(folder: Path) -> Mapping[str, float]:
             ready_s = time.monotonic() - began
             _awaited(lambda: _children(client) == (CHILDREN, 0))
             all_s = time.monotonic() - began
-            leaves, others = _descendants(server.pid)
-            held = [_memory_mb(pid) for pid in leaves]
-            costs = [_cpu_s(pid) for pid in leaves]
+            leaves, others = descendants(server.pid)
+            held = [memory_mb(pid) for pid in leaves]
+            costs = [cpu_s(pid) for pid in leaves]
             figures = {
                 "seconds until ready, with one child": ready_s,
                 "seconds until all children are warm": all_s,
-                "CPU of the server, s": _cpu_s(server.pid),
-                "CPU of the template, s": sum(map(_cpu_s, others)),
+                "CPU of the server, s": cpu_s(server.pid),
+                "CPU of the template, s": sum(map(cpu_s, others)),
                 "CPU of a child, s": float(np.mean(costs)),
-                "CPU of all, s": _cpu_s(server.pid) + sum(map(_cpu_s, others)) + sum(costs),
-                "memory of the server, MB": sum(_memory_mb(server.pid)),
+                "CPU of all, s": cpu_s(server.pid) + sum(map(cpu_s, others)) + sum(costs),
+                "memory of the server, MB": sum(memory_mb(server.pid)),
                 "memory of a child that is its own, MB": float(np.mean([own for own, _ in held])),
                 "memory of a child that it shares, MB": float(np.mean([shared for _, shared in held])),
             }
@@ -103,42 +104,3 @@ def _children(client: httpx.Client) -> tuple[int, int]:
     idle = sum(float(value) for name, value in lines if 'state="idle"' in name)
     lost = sum(float(value) for name, value in lines if "ended_total" in name)
     return int(idle), int(lost)
-
-
-def _descendants(server: int) -> tuple[list[int], list[int]]:
-    """The children of a server, which have no children, and the templates between, where there are any."""
-    parents = {pid: parent for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if (parent := _parent(pid))}
-    found = _below(server, parents)
-    leaves = [pid for pid in found if pid not in parents.values()]
-    return leaves, [pid for pid in found if pid not in leaves]
-
-
-def _below(pid: int, parents: Mapping[int, int]) -> list[int]:
-    children = [child for child, parent in parents.items() if parent == pid]
-    return children + [one for child in children for one in _below(child, parents)]
-
-
-def _parent(pid: int) -> int:
-    """The parent of a living process; 0 if it has ended."""
-    stat = _stat(pid)
-    return int(stat[1]) if stat and stat[0] != "Z" else 0
-
-
-def _cpu_s(pid: int) -> float:
-    stat = _stat(pid)
-    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _stat(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def _memory_mb(pid: int) -> tuple[float, float]:
-    """Memory that only this process holds, and what it shares with others."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    held = {name: int(size) / 1024 for name, size, *_ in map(str.split, lines)}
-    own = held["Private_Clean:"] + held["Private_Dirty:"]
-    return own, held["Rss:"] - own

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from app.recourse.features import FeatureSpace, FeatureType
-from app.recourse.models.black_box import BlackBox, favourable
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.score import favourable
 from app.recourse.problem import Reference
 from app.registry.registry import Registry
 from examples.german_credit import train as german_train

@@ -8,14 +8,15 @@ from itertools import combinations, product
 import numpy as np
 
 from app.recourse.actions.action_set import ActionSet, action_set
-from app.recourse.answering import Shared
 from app.recourse.candidates import Candidates
 from app.recourse.certificate import CertificateParams
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import MethodContext
+from app.recourse.method_run import Shared
 from app.recourse.methods.robust_mpm import METHOD, RobustMpmParams
-from app.recourse.models.black_box import Meter, favourable
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import favourable
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Counterfactual
 from app.recourse.solve import solve
 from benchmarks.tables import show
 from benchmarks.tasks import GERMAN, Task, consumer_loan, german

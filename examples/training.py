@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from safetensors.torch import save
 
 from app.recourse.features import Feature, FeatureSpace, fit_encoding
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 
 WEIGHTS = "weights.safetensors"
 REFERENCE = "reference.csv"

@@ -26,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from app.compute import template
+from app.compute import child_template
 from app.compute.child import die_with
 
 ROOT = Path(__file__).parents[1]
@@ -204,13 +204,13 @@ class Prepared(subprocess.Popen[bytes]):
             channel = socket.recv_fds(orders, 1, 1)[1]
             orders.close()
             if channel:
-                template.wait_for_orders(channel[0])
+                child_template.wait_for_orders(channel[0])
             os._exit(0)
         orders.close()
 
     def start(self, channel: socket.socket) -> subprocess.Popen[bytes]:
         """It takes orders from a socket. As the real `start_process`, which is in its place from then on."""
-        template.start_process = START_PROCESS
+        child_template.start_process = START_PROCESS
         socket.send_fds(self._orders, [b"!"], [channel.fileno()])
         self._orders.close()
         super().__init__([])
@@ -220,7 +220,7 @@ class Prepared(subprocess.Popen[bytes]):
         self.pid, self._child_created = self._forked, True
 
 
-START_PROCESS = template.start_process
+START_PROCESS = child_template.start_process
 
 
 def tell(channel: socket.socket, pid: int, code: int | None) -> None:
@@ -240,7 +240,7 @@ def main() -> None:
     if order["strict"]:
         warnings.simplefilter("error")
     sys.argv = [order["module"], *order["arguments"]]
-    template.start_process = Prepared().start
+    child_template.start_process = Prepared().start
     runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
 
 

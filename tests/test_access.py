@@ -8,11 +8,12 @@ from typing import Any, cast
 import pytest
 
 from app import access
-from app.access import Access, refuse_open
+from app.access import Access, Rounds, refuse_open
 from app.errors import InsufficientScope, LedgerUnavailable, Misdirected, NotReady, Open, TooManyRequests
 from app.settings import Settings
-from app.store.keys import Key, Scope
+from app.store.keys import Key
 from app.store.recorder import Recorder
+from app.store.scopes import Scope
 
 
 @pytest.mark.parametrize(
@@ -212,3 +213,27 @@ def test_a_scope_of_another_release_is_told_once_not_whenever_keys_are_read(monk
     monkeypatch.setattr(access, "FRESH_S", 0.0)
     asyncio.run(work())
     assert told == [("unknown-scope", "one", ["appeals"])]
+
+
+def test_one_request_of_another_caller_goes_on_between_many_of_one() -> None:
+    went_on: list[str] = []
+
+    async def request(caller: str, rounds: Rounds) -> None:
+        await rounds.turn(caller)
+        went_on.append(caller)
+
+    async def work() -> None:
+        rounds = Rounds()
+        many = [asyncio.create_task(request("many", rounds)) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert went_on == ["many"], "those that wait let the event loop go on"
+        many[50].cancel()
+        await asyncio.gather(request("one", rounds), *many, return_exceptions=True)
+        assert went_on.index("one") <= 2
+        assert went_on.count("many") == 99
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        with pytest.raises(StopIteration):  # it returns at once
+            rounds.turn("many").send(None)
+
+    asyncio.run(work())

@@ -1,6 +1,7 @@
 """The use cases without HTTP: what is checked before a child is asked, and what is made of its answer."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ from app.compute.answers import Frame, plain
 from app.compute.child import Need
 from app.compute.lane import Lane
 from app.compute.messages import ModelRef, Question
+from app.compute.written import written
 from app.errors import (
     ConstraintClash,
     InvalidRecord,
@@ -39,7 +41,7 @@ def ask(service: Service, **changes: Any) -> Any:
     given = {"model": "loan", "applicant": APPLICANT, "method": METHOD.name, "params": METHOD.params()} | changes
     terms = Terms(**{name: given.pop(name) for name in ("model", "reference", "deadline_ms") if name in given})
     applicant = given.pop("applicant")
-    return asyncio.run(service.ask("recourse", Question(**given), applicant, terms))
+    return json.loads(asyncio.run(service.ask("recourse", Question(**given), applicant, terms)))
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ class Asked:
             if isinstance(self.reply, Exception):
                 raise self.reply
             (frame,) = [arg for arg in args if isinstance(arg, Frame)]
-            return plain(frame) | self.reply
+            return written("recourse", plain(frame) | self.reply, "full")
 
         monkeypatch.setattr(Lane, "run", run)
 
@@ -74,9 +76,9 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 def test_a_child_is_asked_about_exactly_this_registration(service: Service, child: Asked) -> None:
     ask(service, seed=5, constraints=Constraints(immutable=("age",)), cost_weights={"age": 2.0})
-    ((function, ref, name, question, _frame, plan_s),) = child.calls
-    assert plan_s == 0.5
-    assert (function, name) == ("answer", "recourse")
+    ((function, ref, name, question, _frame, plan_s, detail, deadline_ms),) = child.calls
+    assert (plan_s, detail, deadline_ms) == (0.5, "full", 1234)
+    assert (function, name) == ("written_answer", "recourse")
     assert isinstance(ref, ModelRef)
     assert isinstance(question, Question)
     assert ref.name == "loan@1"
@@ -94,7 +96,6 @@ def test_the_deadline_is_the_callers_or_the_operators(service: Service, child: A
 def test_an_answer_says_who_asked_what_and_how_long_it_holds(service: Service, child: Asked) -> None:
     answer = ask(service, reference="case 7", seed=3)
     assert (answer["reference"], answer["seed"], answer["status"]) == ("case 7", 3, "not_found")
-    assert answer["method"] == {"name": "robust_mpm", **asdict(METHOD.params())}
     created, expires = (datetime.fromisoformat(answer[key]) for key in ("created_at", "expires_at"))
     assert expires - created == timedelta(days=30)
     assert answer["created_at"].endswith("Z")
@@ -104,6 +105,7 @@ def test_a_computation_that_was_killed_is_an_answer(service: Service, child: Ask
     child.reply = LaneTimeout()
     answer = ask(service)
     assert (answer["status"], answer["reason"], answer["factual"]) == ("not_found", "deadline", None)
+    assert answer["method"] == {"name": "robust_mpm", **asdict(METHOD.params())}
     assert answer["warnings"]
 
 

@@ -10,7 +10,8 @@ from app.access import WINDOW_S, Rate
 from app.compute.turns import caller
 from app.errors import KeyRequired, TooManyRequests
 from app.service import Service
-from app.store.keys import Scope, asking
+from app.store.keys import asking
+from app.store.scopes import Scope
 
 SCHEME = "key"
 """Name of the security scheme in the description."""
@@ -53,6 +54,7 @@ async def admit(request: Request, scopes: Collection[Scope]) -> str:
     access.require(key, scopes)
     asking.set(key)
     request.scope["key_id"] = key and key.id
+    await access.rounds.turn(name)
     return "" if key is None else name
 
 

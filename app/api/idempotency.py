@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from fastapi import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.api.json_body import READ_AT_ONCE
 from app.api.media_type import CSV, JSON, NDJSON, media_type
@@ -137,7 +137,7 @@ async def _canonical(request: Request) -> bytes:
 
 def _subject(response: Response) -> str | None:
     """The id of the recourse that an answer gives, or of the job it is from: once that is erased, it has to go too."""
-    found = json.loads(bytes(response.body)) if isinstance(response, JSONResponse) else None
+    found = json.loads(bytes(response.body)) if response.media_type == JSON else None
     name = found.get("id") if isinstance(found, dict) else None
     if isinstance(name, str) and RECOURSE_ID.fullmatch(name):
         return name

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Mapping
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,6 +32,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """On every response, unless the route has set its own."""
+
+_RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 CLIENT_LEFT = 499
 """Logged as the status of a request whose client hung up while it was being read."""
@@ -61,11 +63,14 @@ class RequestContext:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-ID"] = current
-                headers.update(extra_headers(scope))
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
+                own = message.get("headers", ())
+                names = {name for name, _ in own}
+                more = {"x-request-id": current, **extra_headers(scope)}
+                message["headers"] = [
+                    *own,
+                    *((name.lower().encode(), value.encode()) for name, value in more.items()),
+                    *(header for header in _RAW_HEADERS if header[0] not in names),
+                ]
             await send(message)
 
         try:

@@ -33,7 +33,7 @@ def demo(host: HostOption = None, port: PortOption = None) -> None:
 
     The log is quiet, unless RECOURSE_LOG_LEVEL says otherwise.
     """
-    from app.compute.template import LOG_LEVEL
+    from app.compute.child_template import LOG_LEVEL
 
     os.environ.setdefault(LOG_LEVEL, "warning")  # child processes inherit it
     settings = read_settings(host=host, port=port)

@@ -36,7 +36,8 @@ def create_key(
 ) -> None:
     """Create a key and print it; it is shown only once. From then on the service requires a key."""
     from app.registry.manifest import ID
-    from app.store.keys import Keys, Scope
+    from app.store.keys import Keys
+    from app.store.scopes import Scope
 
     if unknown := set(scope) - {*Scope}:
         raise CommandError(f"Unknown scope {', '.join(sorted(unknown))}; the scopes are {', '.join(Scope)}.")

@@ -162,7 +162,10 @@ def _futures(model: "RegisteredModel") -> str:
 
     found = status(model)
     if found["status"] == "ready":
-        return f"{found['search']} for searches and {found['held_back']} held back, {found['source']}"
+        stress = (
+            "" if found["stress"] is None else ", and under the stress {column}={direction}".format(**found["stress"])
+        )
+        return f"{found['search']} for searches and {found['held_back']} held back, {found['source']}{stress}"
     return found["status"] + (f": {found['detail']}" if found["detail"] else "")
 
 

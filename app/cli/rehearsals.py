@@ -38,6 +38,13 @@ def rehearse(
     folder: Annotated[
         Path | None, typer.Option("--from", help="Directory of existing models of the same format.")
     ] = None,
+    stress: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN=up|down",
+            help="Further models of records among which high or low values of a column are more frequent.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides the bootstraps and the training.")] = 0,
 ) -> None:
     """Train the next versions of a model beforehand; interrupted, it resumes when run again."""
@@ -51,29 +58,45 @@ def rehearse(
     model = open_registry().find(name, include_inactive=True)
     if data is not None and records is None:
         records = "same"  # today's model has not seen them, so they vary from it as they are
-    changes = {"source": source, "records": records, "search": search, "held_back": held_back, "seed": seed}
-    material = Material(command=command, timeout_s=timeout, data=data, folder=folder, threads=os.cpu_count() or 1)
+    changes = {
+        "source": source, "records": records, "search": search, "held_back": held_back, "seed": seed,
+        "stress": None if stress is None else stress_of(stress),
+    }  # fmt: skip
+    material = Material(command=command, timeout_s=timeout, data=data, folder=folder)
     run(model, choices_of(model, **changes), material)
+
+
+def stress_of(text: str) -> dict[str, str]:
+    """What ``COLUMN=up`` or ``COLUMN=down`` means."""
+    column, _, direction = text.rpartition("=")
+    if not column or direction not in ("up", "down"):
+        raise typer.BadParameter("--stress must be COLUMN=up or COLUMN=down")
+    return {"column": column, "direction": direction}
 
 
 def one_thread() -> None:
     """Set numeric libraries, before they are imported, to one thread: their products are small here."""
-    from app.compute.template import ONE_THREAD
+    from app.compute.child_template import ONE_THREAD
 
     os.environ.update({key: value for key, value in ONE_THREAD.items() if key != "OMP_NUM_THREADS"})
 
 
 def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> None:
     """Make future models with a progress bar, and print what was made."""
-    from app.futures.rehearse import rehearse as make
+    from app.futures.rehearsal import rehearse as make
 
     with progress_bar("rehearsing") as progress:
         record = make(model, choices, material, progress=progress)
-    dropped = record.search.dropped + record.held_back.dropped
+    dropped = sum(one.dropped for one in record.sets.values())
     typer.echo(
         f"{model.name} has {record.search.models} future models for searches and {record.held_back.models} held back "
         f"({record.source}, {record.recipe}); they agree with it on {record.agreement:.0%} of unseen reference records."
     )
+    if record.stress and record.stressed:
+        typer.echo(
+            f"{record.stressed.models} more are for the stress {record.stress.column}={record.stress.direction}; what "
+            "they say is stated beside the plain share."
+        )
     if dropped:
         typer.echo(f"Dropped {dropped} that are no better than chance.", err=True)
     if record.labels == "own_decisions":

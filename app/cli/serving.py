@@ -55,7 +55,7 @@ def refuse_taken(settings: "Settings") -> None:
 
 def start_template() -> None:
     """Let the template import what children need while this process imports the rest."""
-    from app.compute.template import template
+    from app.compute.child_template import template
 
     template()
 

@@ -15,6 +15,7 @@ from app.cli.registration_options import (
 from app.cli.rehearsals import one_thread
 
 if TYPE_CHECKING:
+    from app.compute.answers import Json
     from app.compute.tryout import Asked
 
 
@@ -40,7 +41,7 @@ def try_(
     for note in registration.notes:
         typer.echo(note)
     for one in found.asked:
-        typer.echo(_text(one))
+        typer.echo(text_of(one))
     odd = [*registration.warnings, *found.findings]
     if odd:
         typer.echo("\nWhat looks odd:")
@@ -50,13 +51,22 @@ def try_(
         raise typer.Exit(1)
 
 
-def _text(one: "Asked") -> str:
-    lines = ["", f"Record {one.record}: no{_probability(one.before)}. ({one.elapsed_s:.2f} s)"]
+def text_of(one: "Asked") -> str:
+    """A question and its answer, in lines."""
+    lines = ["", f"Record {one.record}: no{_rating(one.before)}. ({one.elapsed_s:.2f} s)"]
     lines += [f"  {text}" for _, text in one.changes] or [f"  {one.detail}"]
     if one.changes:
-        lines.append(f"  Then: yes{_probability(one.after)}.")
+        lines.append(f"  Then: yes{_rating(one.after)}.")
     return "\n".join(lines)
 
 
-def _probability(value: float | None) -> str:
-    return "" if value is None else f" (probability {value:.0%})"
+def _rating(decision: "Json | None") -> str:
+    if decision is None or (decision["points"] is None and decision["probability"] is None):
+        return ""
+    points, probability = decision["points"], decision["probability"]
+    return f" ({points:,.12g} points)" if points is not None else f" (probability {share_text(probability)})"
+
+
+def share_text(share: float) -> str:
+    """A share in whole per cent; only nothing is 0% and only everything is 100%."""
+    return "<1%" if 0.0 < share < 0.005 else ">99%" if 0.995 <= share < 1.0 else f"{share:.0%}"

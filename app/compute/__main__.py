@@ -1,8 +1,8 @@
-"""A template: ``python -m app.compute FD``. Started by `app.compute.template` only."""
+"""A template: ``python -m app.compute FD``. Started by `app.compute.child_template` only."""
 
 import sys
 
-from app.compute.template import wait_for_orders
+from app.compute.child_template import wait_for_orders
 
 if __name__ == "__main__":
     wait_for_orders(int(sys.argv[1]))

@@ -15,26 +15,25 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import AfterValidator, WithJsonSchema
 
-from app.compute.ways import ChangeStep, Difference, difference, steps
+from app.compute.ways import ChangeStep, Difference, difference, points_of, steps
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.providing import provided
 from app.recourse.actions.sentences import MONTHS_DIGITS, FeatureChange, changes
 from app.recourse.actions.timing import DAYS_PER_MONTH
-from app.recourse.answer_part import EXACT, FULL, AnswerPart, rounded, rounded_probability
-from app.recourse.features import RawValue
-from app.recourse.reports import MethodReport
-from app.recourse.result import (
+from app.recourse.answer_part import EXACT, FULL, AnswerPart, rounded, rounded_output
+from app.recourse.counterfactual import (
     AssessedCounterfactual,
     Counterfactual,
     FutureCertificate,
     JointCertificate,
     NoiseCertificate,
-    PlanCertificate,
-    PlanFutureCertificate,
-    Reason,
     ShiftCertificate,
-    Status,
 )
+from app.recourse.features import RawValue
+from app.recourse.models.score import PointScale
+from app.recourse.reports import MethodReport
+from app.recourse.result import PlanCertificate, PlanFutureCertificate, Status
+from app.recourse.verdict import Reason
 from app.registry.version import RegisteredModel
 
 Json = dict[str, Any]
@@ -111,6 +110,8 @@ class Decision(AnswerPart):
     the caller whose key has neither the scope `scores` nor `models`."""
     score: float | None
     """In logit units, favourable from 0 on; null where the model gave no finite number, and as `probability`."""
+    points: float | None = field(metadata=EXACT)
+    """Of a model whose output is points, as a scorecard's; null for others, and as `score`."""
     favourable: bool
 
 
@@ -177,6 +178,7 @@ class Nearest(AnswerPart):
     takes_months: float
     probability: float | None = field(metadata=EXACT)
     score: float
+    points: float | None = field(metadata=EXACT)
     favourable: bool
     future: FutureCertificate | None
     """What future models say; null where the model has none."""
@@ -229,6 +231,10 @@ class Point(AnswerPart):
     """The reason as a sentence."""
 
 
+UNSHOWN = frozenset(("scores", "points"))
+"""Fields of a frame that are not in answers by themselves."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """What is known about an answer before it is computed."""
@@ -239,13 +245,15 @@ class Frame:
     threshold: float | None = None
     """Smallest favourable probability."""
     method: Json | None = None
-    """Its name and every parameter."""
+    """Its name and every parameter; None for that of the question."""
     seed: int
     stored: bool = False
     created_at: Timestamp = ""
     expires_at: Timestamp = ""
     scores: bool = True
     """Whether the caller may read scores of the records that it brings."""
+    points: PointScale | None = None
+    """Of a model that gives points."""
 
     @property
     def valid_months(self) -> float:
@@ -255,13 +263,15 @@ class Frame:
 
     def known(self, *names: str) -> Json:
         """These of its fields, or all that are in an answer."""
-        return {name: getattr(self, name) for name in names or (f.name for f in fields(self) if f.name != "scores")}
+        shown = names or (f.name for f in fields(self) if f.name not in UNSHOWN)
+        return {name: getattr(self, name) for name in shown}
 
     @classmethod
     def from_json(cls, data: Json) -> "Frame":
         """The frame that `plain` gave, or that is in an answer."""
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        return cls(**{**known, "model": ModelVersion(**data["model"])})
+        points = known.get("points") and PointScale(**known["points"])
+        return cls(**{**known, "model": ModelVersion(**data["model"]), "points": points})
 
 
 # --- makers ----------------------------------------------------------------------------------------------------------
@@ -272,13 +282,17 @@ def identity(model: RegisteredModel) -> ModelVersion:
     return ModelVersion(id=model.id, version=model.version, sha256=model.sha256)
 
 
+UNREAD = {"probability": None, "score": None, "points": None}
+"""What a caller without the scope `scores` reads of a decision about a record that it brings."""
+
+
 def without_scores(answer: Json, *, brought: bool) -> Json:
     """The answer without what tells the score of the caller's record, and of its counterfactuals where `brought`."""
     decisions = [answer["factual"]]
     if brought:
         decisions += [one["validity"]["current"] for one in answer["counterfactuals"]]
     for found in filter(None, decisions):
-        found |= {"probability": None, "score": None}
+        found |= UNREAD
     reasons = answer if "against" in answer else answer.get("reasons")
     if reasons is not None and reasons["against"] is not None:
         # Contributions add up to the score.
@@ -288,16 +302,26 @@ def without_scores(answer: Json, *, brought: bool) -> Json:
     return answer
 
 
-def decision(score: float | None, probability: float | None) -> Decision:
-    """The model's decision about one record; a score of None is no decision, hence not favourable."""
-    shown = rounded_probability(probability, score)
-    return Decision(probability=shown, score=score, favourable=score is not None and score >= 0.0)
+def decision(score: float | None, probability: float | None, scale: PointScale | None) -> Decision:
+    """The model's decision about one record; a score of None is no decision, hence not favourable.
+
+    Parameters
+    ----------
+    scale : of a model that gives points
+    """
+    return Decision(
+        probability=rounded_output(probability, score),
+        score=score,
+        points=points_of(score, scale),
+        favourable=score is not None and score >= 0.0,
+    )
 
 
 def counterfactual_answer(
     action_set: ActionSet,
     rank: int,
     found: Counterfactual | AssessedCounterfactual,
+    scale: PointScale | None,
     before: Sequence[Counterfactual | AssessedCounterfactual] = (),
 ) -> CounterfactualAnswer:
     """One record in the model's own terms, after those `before` it."""
@@ -310,7 +334,7 @@ def counterfactual_answer(
         takes_months=round(found.takes_months, MONTHS_DIGITS),
         cost=ChangeCost(total=found.cost, norm="l1", changed_features=len(found.changed)),
         validity=Validity(
-            current=decision(found.score, found.probability),
+            current=decision(found.score, found.probability, scale),
             noise=certificate.noise if certificate else None,
             shift=certificate.shift if certificate else None,
             joint=certificate.joint if certificate else None,
@@ -318,26 +342,27 @@ def counterfactual_answer(
         ),
         report=found.report,
         difference=difference(action_set, found, before),
-        steps=steps(action_set, found, made),
+        steps=steps(action_set, found, made, scale),
     )
 
 
 def counterfactual_answers(
-    action_set: ActionSet, found: Sequence[Counterfactual | AssessedCounterfactual]
+    action_set: ActionSet, found: Sequence[Counterfactual | AssessedCounterfactual], scale: PointScale | None
 ) -> tuple[CounterfactualAnswer, ...]:
     """Records in their order, ranked from 1."""
-    return tuple(counterfactual_answer(action_set, k + 1, one, found[:k]) for k, one in enumerate(found))
+    return tuple(counterfactual_answer(action_set, k + 1, one, scale, found[:k]) for k, one in enumerate(found))
 
 
-def nearest_answer(action_set: ActionSet, found: Counterfactual) -> Nearest:
+def nearest_answer(action_set: ActionSet, found: Counterfactual, scale: PointScale | None) -> Nearest:
     """The record that came nearest."""
-    current = decision(found.score, found.probability)
+    current = decision(found.score, found.probability, scale)
     return Nearest(
         applicant=action_set.space.record(found.row_raw),
         changes=changes_of(action_set, found.row_raw),
         takes_months=round(found.takes_months, MONTHS_DIGITS),
         probability=current.probability,
         score=found.score,
+        points=current.points,
         favourable=current.favourable,
         future=found.future,
         report=found.report,

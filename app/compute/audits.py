@@ -12,14 +12,14 @@ import numpy as np
 import sqlalchemy as sa
 
 from app.compute import tasks, use_cases
-from app.compute.answers import Json, identity, plain
+from app.compute.answers import UNREAD, Json, identity, plain
 from app.compute.child import Progress
 from app.compute.entries import personal_data
 from app.compute.messages import ModelRef, Question, model_payload
 from app.compute.use_cases import USE_CASES
 from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, RecourseError
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.registry.version import RegisteredModel
 from app.store.chain import PersonalData
 from app.store.engine import open_engine
@@ -63,7 +63,7 @@ def _row(space: FeatureSpace, record: Mapping[str, object]) -> Any:
 
 def _check(row: Any, decisions: Iterator[Json]) -> Json:
     if row is None:
-        return {"probability": None, "score": None, "favourable": False, "reason": DOES_NOT_FIT}
+        return {**UNREAD, "favourable": False, "reason": DOES_NOT_FIT}
     decision = next(decisions)
     return {**decision, "reason": None if decision["favourable"] else REFUSED}
 

@@ -19,8 +19,8 @@ from app.futures.store import load_futures
 from app.observability import log
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import Meter
 from app.recourse.models.calibration import Calibration, Retraining, calibrate, rank
+from app.recourse.models.meter import Meter
 from app.recourse.robustness.invalidation import clopper_pearson
 from app.registry.version import RegisteredModel
 from app.store.engine import open_engine

@@ -59,6 +59,15 @@ class Call:
     load_s: float = LOAD_S
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A result that is mostly texts, which the child has encoded: they pass through its server as they are."""
+
+    facts: dict[str, Any]
+    """Plain data, for the server."""
+    texts: dict[str, bytes]
+
+
 def nothing() -> None:
     """Do no more than to meet the need of the call."""
 
@@ -68,7 +77,8 @@ def serve(descriptor: int, template: int, nice: int, memory_mb: int) -> None:
 
     ``{"pid": process id}`` first. Then for each call ``{"ok": result}`` or ``{"error": error.to_dict()}``, and before
     that any number of ``{"progress": [done, total]}``; before all of these ``{"begun": true}``, if the call had a need
-    and it is met. `template` is the parent's process id.
+    and it is met. Of a result that is `Written`, ``{"ok": facts, "texts": {name: bytes}}`` is followed by a line feed
+    and the texts. `template` is the parent's process id.
     """
     die_with(template)
     # The alarm of a call must end the process even inside native code, so it has no handler.
@@ -100,8 +110,12 @@ def _answer(message: bytes, channel: socket.socket) -> bytes:
             _send(channel, json.dumps({"begun": True}).encode())
         signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
         options = call.options | ({"progress": progress} if call.reports else {})
-        reply = {"ok": call.function(*call.args, **options)}
-        return json.dumps(reply, allow_nan=False).encode()
+        found = call.function(*call.args, **options)
+        if isinstance(found, Written):
+            lengths = {name: len(text) for name, text in found.texts.items()}
+            head = json.dumps({"ok": found.facts, "texts": lengths}, allow_nan=False).encode()
+            return b"".join([head, b"\n", *found.texts.values()])
+        return json.dumps({"ok": found}, allow_nan=False).encode()
     except RecourseError as error:
         return json.dumps({"error": error.to_dict()}, default=str).encode()
     except MemoryError:

@@ -18,9 +18,10 @@ from app.compute.messages import CorrectionQuestion
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import AnswerPart
 from app.recourse.correct import Correction, CorrectionStatus, correct
-from app.recourse.outcomes import OUTCOMES, MemberOutcome
+from app.recourse.correction_outcomes import OUTCOMES, MemberOutcome
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import SENTENCES, Diagnostics, PlanCertificate, Reason, Relaxation
+from app.recourse.result import Diagnostics, PlanCertificate
+from app.recourse.verdict import SENTENCES, Reason, Relaxation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +96,14 @@ def correct_plan(asked: RecourseProblem, question: CorrectionQuestion, plan_s: f
 def correct_answer(frame: Frame, action_set: ActionSet, found: Correction) -> CorrectAnswer:
     """The answer, from the frame and the core's result."""
     outcome = LIMITED.get(found.reason) if found.reason else None
-    ranked = counterfactual_answers(action_set, found.members)
+    ranked = counterfactual_answers(action_set, found.members, frame.points)
     return CorrectAnswer(
         **frame.known("id", "model", "seed", "created_at"),
         status=found.status,
         reason=found.reason,
         detail=OUTCOMES[outcome] if outcome else found.reason and SENTENCES[found.reason],
         relax=found.relax,
-        factual=decision(found.factual_score, found.factual_probability),
+        factual=decision(found.factual_score, found.factual_probability, frame.points),
         counterfactuals=tuple(map(corrected_member, ranked, found.outcomes)),
         plan=corrected_plan(found.before, found.plan),
         diagnostics=found.diagnostics,

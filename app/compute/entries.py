@@ -4,26 +4,22 @@ import json
 from collections.abc import Mapping
 
 from app.compute.answers import Json, encoded
-from app.compute.messages import Question
 from app.errors import Erased
-from app.recourse.features import FeatureSpace
 from app.store.chain import PersonalData
 from app.store.ledger import NewRecord, Record
-
-
-def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:
-    """A request as it was resolved: the record by feature, and the question with every parameter."""
-    return {
-        "applicant": space.record(question.factual_raw),
-        "question": question.to_json(),
-        "deadline_ms": deadline_ms,
-    }
 
 
 def entry_of(
     answer: Json, request: Json, job: str | None = None, *, key: str | None = None, sent: bytes | None = None
 ) -> NewRecord:
     """The ledger's entry for an answer that is about to be sent to a key; `sent` is its bytes, where they are known."""
+    return entry_of_texts(answer, encoded(request), encoded(answer) if sent is None else sent, job, key=key)
+
+
+def entry_of_texts(
+    answer: Json, request: bytes, sent: bytes, job: str | None = None, *, key: str | None = None
+) -> NewRecord:
+    """The same where both are encoded already; of the answer itself only its facts are read."""
     model = answer["model"]
     return NewRecord(
         id=answer["id"],
@@ -37,8 +33,8 @@ def entry_of(
         personal_data=PersonalData(
             reference=answer["reference"],
             job=job,
-            request=encoded(request),
-            answer=encoded(answer) if sent is None else sent,
+            request=request,
+            answer=sent,
         ),
     )
 

@@ -157,6 +157,7 @@ class Lane:
             options, reports = {"deadline_s": left_s}, on_progress is not None
             origin = (request_id.get(), traceparent.get())
             alarm_s = kill_after_s + ALARM_S
+            need = None if child.has_met(need) else need
             call = Call(
                 function, args, options, alarm_s=alarm_s, reports=reports, origin=origin, need=need, load_s=self._load_s
             )
@@ -179,25 +180,26 @@ class Lane:
             self._quarantine.strike(child.loading, reason)
 
     async def _take(self, give_up: float) -> Child:
-        try:
-            async with asyncio.timeout(give_up - time.monotonic()):
-                while not (child := await self._next()).alive:
-                    # It died in between.
-                    self._lose(child, FAILURES[LaneCrashed])
-                return child
-        except TimeoutError:
-            raise Overloaded("No worker became free before the deadline of the request.") from None
+        while not (child := await self._next(give_up)).alive:
+            # It died in between.
+            self._lose(child, FAILURES[LaneCrashed])
+        return child
 
-    async def _next(self) -> Child:
+    async def _next(self, give_up: float) -> Child:
         turn = self._line.join(WAITING_PER_CHILD * self.size)
         self._line.serve(self._free)
         try:
-            return await turn
-        except asyncio.CancelledError:
+            if not turn.done():
+                async with asyncio.timeout(give_up - time.monotonic()):
+                    await turn
+        except (TimeoutError, asyncio.CancelledError) as error:
             if not turn.cancelled():
                 # It received a child at the same moment.
                 self._give_back(turn.result())
+            if isinstance(error, TimeoutError):
+                raise Overloaded("No worker became free before the deadline of the request.") from None
             raise
+        return turn.result()
 
     def _give_back(self, child: Child) -> None:
         if not child.alive:

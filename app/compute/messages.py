@@ -15,6 +15,7 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.actions.wishes import Wishes
 from app.recourse.certificate import CertificateParams
+from app.recourse.features import FeatureSpace
 from app.recourse.frontier import FUTURE_VALIDITY
 from app.recourse.method import MethodParams
 from app.recourse.plans.corrections import CorrectionParams
@@ -235,6 +236,15 @@ READ: Mapping[str, Callable[[Any], Any]] = {
 _params: Any
 for _params in (method.params for method in METHODS.values()):
     _reader(_params)  # now, not during the first request that names it
+
+
+def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:
+    """A request as it was resolved: the record by feature, and the question with every parameter."""
+    return {
+        "applicant": space.record(question.factual_raw),
+        "question": question.to_json(),
+        "deadline_ms": deadline_ms,
+    }
 
 
 def job_payload(ref: ModelRef, question: Case, frame: Json, key: str | None = None) -> Json:

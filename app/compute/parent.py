@@ -1,35 +1,65 @@
 """The parent's side of a child process: starts it, calls it within a time limit, kills it."""
 
 import asyncio
+import io
 import json
 import pickle
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from app.compute.child import HEADER, Call, Progress
-from app.compute.template import template
+from app.compute.child import HEADER, Call, Need, Progress, Written
+from app.compute.child_template import template
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
+
+REMEMBERED = 4
+"""Needs that a child is not asked to meet again: fewer than it keeps what they load for (`tasks.MODELS_IN_MEMORY`)."""
 
 
 def _ignore(_ended: object) -> None:
     """Do nothing."""
 
 
-class _Reader(asyncio.StreamReader):
-    """Calls back as soon as the stream ends, even without a reader waiting."""
+class _Messages(asyncio.Protocol):
+    """The messages that come through a socket, and its end."""
 
     def __init__(self, at_end: Callable[[], None]) -> None:
-        super().__init__()
         self._at_end = at_end
+        self._bytes = bytearray()
+        self._whole: deque[bytes] = deque()
+        self._awaited: asyncio.Future[None] | None = None
+        self.ended = False
 
-    def feed_eof(self) -> None:
-        super().feed_eof()
+    def data_received(self, data: bytes) -> None:
+        """Take the messages that are whole."""
+        self._bytes += data
+        while len(self._bytes) >= HEADER.size:
+            end = HEADER.size + HEADER.unpack_from(self._bytes)[0]
+            if len(self._bytes) < end:
+                return
+            self._whole.append(bytes(self._bytes[HEADER.size : end]))
+            del self._bytes[:end]
+            self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - an end is an end
+        """Note the end, which ends a wait as well."""
+        self.ended = True
+        self._wake()
         self._at_end()
 
-    def set_exception(self, exc: Exception) -> None:
-        super().set_exception(exc)
-        self._at_end()
+    async def next(self) -> bytes:
+        """The next message; used by one task at a time. Raises `ConnectionError` at the end."""
+        if not (self._whole or self.ended):
+            self._awaited = asyncio.get_running_loop().create_future()
+            await self._awaited
+        if not self._whole:
+            raise ConnectionError
+        return self._whole.popleft()
+
+    def _wake(self) -> None:
+        if self._awaited is not None and not self._awaited.done():
+            self._awaited.set_result(None)
 
 
 class Child:
@@ -61,14 +91,18 @@ class Child:
         """Reason for each model that it could not load, by name."""
         self.loading: str | None = None
         """Name of what it is loading for a call, or was when it was lost."""
-        self._on_end = on_end
-        self._ended = False
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._messages = _Messages(lambda: on_end(self))
+        self._transport: asyncio.Transport | None = None
+        self._met: deque[Need] = deque(maxlen=REMEMBERED)
 
     @property
     def alive(self) -> bool:
         """Whether the process still holds its end of the socket."""
-        return self._streams is not None and not self._ended
+        return self._transport is not None and not self._messages.ended
+
+    def has_met(self, need: Need | None) -> bool:
+        """Whether a call need not state the need, because the child has met it and can not have forgotten that yet."""
+        return need in self._met
 
     @property
     def template_alive(self) -> bool:
@@ -87,8 +121,9 @@ class Child:
         try:
             async with asyncio.timeout(kill_after_s if begun else call.load_s) as limit:
                 reply = await self._exchange(pickle.dumps(call))
-                if "begun" in reply:
+                if "begun" in reply and call.need is not None:
                     begun, self.loading = True, None
+                    self._met.append(call.need)
                     limit.reschedule(asyncio.get_running_loop().time() + kill_after_s)
                     reply = await self._receive()
                 while "progress" in reply:
@@ -102,7 +137,7 @@ class Child:
                 raise LaneTimeout from None
             assert call.need is not None
             raise Overloaded(f"{call.need.name} was not loaded within {call.load_s:g} s.") from None
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except ConnectionError:
             raise LaneCrashed from None
         if call.need is not None:
             self.problems.pop(call.need.name, None)
@@ -114,41 +149,29 @@ class Child:
                 self.problems[call.need.name] = error.sentence
                 self.loading = None
             raise error
-        return reply["ok"]
+        return Written(reply["ok"], reply["texts"]) if "texts" in reply else reply["ok"]
 
     async def _exchange(self, message: bytes) -> dict[str, Any]:
-        if self._streams is None:
-            self._streams = await self._connect()
+        if self._transport is None:
+            loop = asyncio.get_running_loop()
+            self._transport, _ = await loop.create_connection(lambda: self._messages, sock=self._socket)
             self.pid = (await self._receive())["pid"]
-        writer = self._streams[1]
-        writer.write(HEADER.pack(len(message)) + message)
-        await writer.drain()
+        self._transport.write(HEADER.pack(len(message)) + message)
         return await self._receive()
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        loop = asyncio.get_running_loop()
-        reader = _Reader(self._note_end)
-        protocol = asyncio.StreamReaderProtocol(reader)
-        transport, _ = await loop.create_connection(lambda: protocol, sock=self._socket)
-        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
-
-    def _note_end(self) -> None:
-        if not self._ended:
-            self._ended = True
-            self._on_end(self)
-
     async def _receive(self) -> dict[str, Any]:
-        assert self._streams is not None
-        reader = self._streams[0]
-        (length,) = HEADER.unpack(await reader.readexactly(HEADER.size))
-        message: dict[str, Any] = json.loads(await reader.readexactly(length))
+        head, _, rest = (await self._messages.next()).partition(b"\n")
+        message: dict[str, Any] = json.loads(head)
+        if "texts" in message:
+            source = io.BytesIO(rest)
+            message["texts"] = {name: source.read(size) for name, size in message["texts"].items()}
         return message
 
     async def kill(self) -> None:
         """Kill the process at once. One that has not begun ends when it does, at the end of its socket."""
         if self.pid is not None:
             await asyncio.to_thread(self._template.kill, self._number)
-        if self._streams is None:
+        if self._transport is None:
             self._socket.close()
         else:
-            self._streams[1].close()
+            self._transport.close()

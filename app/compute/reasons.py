@@ -8,7 +8,7 @@ from app.compute.messages import ReasonsQuestion
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import RawValue
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.reasons import (
     NO_REASONS,
@@ -109,7 +109,9 @@ def reasons_answer(frame: Frame, action_set: ActionSet, found: Explanation) -> R
     return ReasonsAnswer(
         **{f.name: getattr(part, f.name) for f in fields(Reasons)},
         **frame.known("reference", "model", "seed"),
-        factual=None if found.factual_score is None else decision(found.factual_score, found.factual_probability),
+        factual=None
+        if found.factual_score is None
+        else decision(found.factual_score, found.factual_probability, frame.points),
         diagnostics=found.diagnostics,
     )
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 from app.compute import use_cases
 from app.compute.answers import Frame, encoded
@@ -36,7 +37,8 @@ def replay(store: Store, record: Record, plan_s: float) -> list[str]:
     if model.sha256 != record.entry.sha256:
         raise ModelUnusable(f"{model.name} is no longer the model that was asked.")
     ref, question = ModelRef.of(store, model), Question.from_json(request["question"])
-    frame, plan_s = Frame.from_json(before), math.inf if kept.job else plan_s
+    frame = replace(Frame.from_json(before), points=model.manifest.points)
+    plan_s = math.inf if kept.job else plan_s
     after = use_cases.answer(ref, "recourse", question, frame, plan_s, deadline_s=REPLAY_S)
     for answer in (before, after):
         answer["diagnostics"].pop("elapsed_ms")

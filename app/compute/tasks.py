@@ -19,7 +19,8 @@ from app.errors import RecourseError
 from app.futures.store import load_futures
 from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
-from app.recourse.models.black_box import BlackBox, Meter
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import DEFAULT_METHOD, METHODS, solve
 from app.registry.version import LoadedModel
@@ -106,7 +107,7 @@ def decisions(meter: Meter, rows_raw: Float[np.ndarray, "n p"]) -> list[Decision
     scores = meter.score_raw(rows_raw)
     probabilities = black_box.probability(scores)
     return [
-        decision(_finite(score), None if probabilities is None else _finite(probabilities[i]))
+        decision(_finite(score), None if probabilities is None else _finite(probabilities[i]), black_box.points)
         for i, score in enumerate(scores)
     ]
 

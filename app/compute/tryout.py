@@ -6,7 +6,7 @@ Registration and answers are those of the service, in a store that is thrown awa
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from app.compute.answers import Frame, Json, identity
 from app.compute.messages import ModelRef, Question, Store
 from app.compute.use_cases import RECOURSE, answer
 from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.features import Change, FeatureSpace, FeatureType, Takes
 from app.recourse.problem import Reference
 from app.recourse.result import Status
 from app.recourse.solve import DEFAULT_METHOD, METHODS
@@ -32,6 +33,12 @@ QUESTIONS = 5
 DOMINANT = 0.7
 """Share of the squared distances between records beyond which one feature decides who is near."""
 
+NAMED = 8
+"""Features that a sentence lists."""
+
+LEAP = 4
+"""Levels that hardly anybody rises by at once."""
+
 ALIKE = 3
 """Fewest answers of which something can be said together."""
 
@@ -42,13 +49,16 @@ class Asked:
 
     record: int
     """Line of the reference, counted from 0 without its header."""
-    before: float | None
-    """Probability of the favourable outcome; None for a model that answers with labels."""
-    after: float | None
+    before: Json
+    """The model's decision on it."""
+    after: Json | None
+    """The same after the changes; None where nothing was found."""
     changes: tuple[tuple[str, str], ...]
     """Feature and sentence of each change; empty where nothing was found."""
     detail: str
     """Why nothing was found; empty where something was."""
+    raised: Mapping[str, float]
+    """By how many levels each ordinal feature moves that needs no time for it."""
     elapsed_s: float
 
 
@@ -103,8 +113,9 @@ def _rejected(reference: Reference) -> list[int]:
 def _ask(ref: ModelRef, settings: Settings, reference: Reference, record: int) -> Asked:
     method = METHODS[DEFAULT_METHOD]
     created = datetime.now(UTC)
+    registered = tasks.load(ref).registered
     frame = Frame(
-        model=identity(tasks.load(ref).registered), method={"name": method.name}, seed=0,
+        model=identity(registered), points=registered.manifest.points, method={"name": method.name}, seed=0,
         created_at=created.isoformat(), expires_at=(created + timedelta(days=settings.valid_days)).isoformat(),
     )  # fmt: skip
     question = Question(
@@ -115,21 +126,31 @@ def _ask(ref: ModelRef, settings: Settings, reference: Reference, record: int) -
     found = answer(
         ref, RECOURSE, question, frame, settings.plan_budget_ms / 1e3, deadline_s=settings.default_deadline_ms / 1e3
     )
-    return _asked(record, found, time.perf_counter() - began)
+    return _asked(record, reference.space, found, time.perf_counter() - began)
 
 
-def _asked(record: int, found: Json, elapsed_s: float) -> Asked:
+def _asked(record: int, space: FeatureSpace, found: Json, elapsed_s: float) -> Asked:
     best = found["counterfactuals"][0] if found["status"] == Status.FOUND else None
     return Asked(
         record=record,
-        before=found["factual"]["probability"],
-        after=best and best["validity"]["current"]["probability"],
+        before=found["factual"],
+        after=best and best["validity"]["current"],
         changes=tuple((change["feature"], change["text"]) for change in best["changes"] if not change["by_time"])
         if best
         else (),
         detail="" if best else found["detail"] or "",
+        raised=_raised(space, best["changes"]) if best else {},
         elapsed_s=elapsed_s,
     )
+
+
+def _raised(space: FeatureSpace, changes: Sequence[Json]) -> dict[str, float]:
+    moved = {change["feature"]: (change["from"], change["to"]) for change in changes}
+    return {
+        feature.name: abs(feature.parse(moved[feature.name][1]) - feature.parse(moved[feature.name][0]))
+        for feature in space.features
+        if feature.name in moved and feature.type is FeatureType.ORDINAL and feature.takes == Takes()
+    }
 
 
 def _findings(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
@@ -137,8 +158,12 @@ def _findings(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
     if not asked:
         yield "No reference record is rejected, so there was nothing to ask about"
     found = [one for one in asked if one.changes]
-    if asked and not found:
-        yield "Nothing was found for any record: do change, advice and protected leave enough that people can do?"
+    if 2 * len(found) < len(asked):
+        many = f"{len(asked) - len(found)} of {len(asked)} records" if found else "any record"
+        yield (
+            f"Nothing was found for {many}: do change, advice and protected leave enough that people can do?"
+            + _kept(reference)
+        )
     needed = [{feature for feature, _ in one.changes} for one in found]
     common = set.intersection(*needed) if len(needed) >= ALIKE else set()
     if common:
@@ -149,7 +174,20 @@ def _findings(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
             f"Every answer changes {alone}{names}: can people do that? A limit (advice, max_change), a higher cost or "
             "change: none would show other ways"
         )
+    leaps = Counter(name for one in found for name, levels in one.raised.items() if levels >= LEAP)
+    for name, count in leaps.items():
+        yield (
+            f"{count} of {len(found)} answers move {name} by {LEAP} levels or more at once: "
+            "takes: {months_per_level: …} says how long that takes"
+        )
     yield from _dominant(reference)
+
+
+def _kept(reference: Reference) -> str:
+    """The features that advice leaves alone and that are not protected, as a further sentence."""
+    kept = [f.name for f in reference.space.features if f.change is Change.NONE and not f.protected]
+    more = f" and {len(kept) - NAMED} more" if len(kept) > NAMED else ""
+    return f" Fixed by change: none are {', '.join(kept[:NAMED])}{more}" if kept else ""
 
 
 def _dominant(reference: Reference) -> Iterator[str]:

@@ -16,6 +16,9 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 LONG_SHARE = 8
 """How many times fewer long calls than short ones of a caller may wait."""
 
+MOST_QUEUES = 10_000
+"""Queues of which it is known when they were served; those that were served longest ago count as new."""
+
 _long: ContextVar[bool] = ContextVar("long", default=False)
 
 
@@ -43,8 +46,9 @@ def long_calls(long: bool = True) -> Iterator[None]:
 class Turns(Generic[Taken]):
     """The calls that wait for one of some children; used from one event loop.
 
-    Each caller has a queue of short calls and one of long ones, and the queues are served in turn (round robin). Long
-    calls have all children but one at most, where there are several, so that a short one waits for no long one.
+    Each caller has a queue of short calls and one of long ones, and the queue that was served longest ago is the next
+    (round robin, in which a caller who asks now and then does not wait for those that ask all the time). Long calls
+    have all children but one at most, where there are several, so that a short one waits for no long one.
 
     Parameters
     ----------
@@ -54,7 +58,10 @@ class Turns(Generic[Taken]):
     def __init__(self, size: int) -> None:
         self._most_long = max(1, size - 1)
         self._queues: dict[tuple[str, bool], deque[tuple[asyncio.Future[Taken], float]]] = {}
-        """The calls that wait and since when, by caller and whether they are long; the next queue first."""
+        """The calls that wait and since when, by caller and whether they are long."""
+        self._served: dict[tuple[str, bool], int] = {}
+        """Which call was the last one served of each queue, by number; also of empty ones, the oldest first."""
+        self._count = 0
         self._on_long: list[Taken] = []
         """Children with a long call."""
 
@@ -74,7 +81,6 @@ class Turns(Generic[Taken]):
             # As long as its first call has waited: so long its queue takes at present.
             raise Overloaded(retry_after_s=time.monotonic() - waiting[0][1])
         turn: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
-        # In place, so that a queue keeps its turn.
         self._queues[name] = deque([*waiting, (turn, time.monotonic())])
         return turn
 
@@ -94,8 +100,8 @@ class Turns(Generic[Taken]):
 
     def _next(self) -> tuple[asyncio.Future[Taken], bool] | None:
         self._on_long = [child for child in self._on_long if child.alive]
-        for name, queue in list(self._queues.items()):
-            long = name[1]
+        for name in sorted(self._queues, key=lambda name: self._served.get(name, 0)):
+            queue, long = self._queues[name], name[1]
             if long and len(self._on_long) >= self._most_long:
                 continue
             del self._queues[name]
@@ -105,5 +111,13 @@ class Turns(Generic[Taken]):
                 if not turn.done():
                     if queue:
                         self._queues[name] = queue
+                    self._note(name)
                     return turn, long
         return None
+
+    def _note(self, name: tuple[str, bool]) -> None:
+        self._count += 1
+        self._served.pop(name, None)
+        self._served[name] = self._count
+        if len(self._served) > MOST_QUEUES:
+            del self._served[next(iter(self._served))]

@@ -6,7 +6,7 @@ To add a use case, add its answer, its two functions and its line in the table; 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from app.compute import tasks
@@ -20,7 +20,6 @@ from app.compute.answers import (
     Plan,
     Point,
     Timestamp,
-    counterfactual_answer,
     counterfactual_answers,
     decision,
     nearest_answer,
@@ -62,8 +61,9 @@ from app.recourse.frontier import Frontier, FrontierPoint, frontier
 from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import SurrogateReport
-from app.recourse.result import SENTENCES, Diagnostics, Reason, RecourseResult, Relaxation, Status
+from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.solve import METHODS, solve
+from app.recourse.verdict import SENTENCES, Reason, Relaxation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +94,21 @@ def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float
     # The core has counted its own time; loading other versions and future models takes time as well.
     elapsed_ms = 1e3 * (time.perf_counter() - began)
     found = replace(found, diagnostics=replace(found.diagnostics, elapsed_ms=elapsed_ms))
-    rendered: Json = plain(use_case.render(frame, asked.action_set, found))
+    rendered: Json = plain(use_case.render(with_method(frame, question), asked.action_set, found))
     brought = issubclass(use_case.question, ValidityQuestion)
     return rendered if frame.scores else without_scores(rendered, brought=brought)
+
+
+def with_method(frame: Frame, question: Case) -> Frame:
+    """The frame with the method of its question, unless it has one."""
+    if frame.method is not None or not isinstance(question, Question):
+        return frame
+    return replace(frame, method=method_of(question))
+
+
+def method_of(question: Question) -> Json:
+    """The method with every parameter."""
+    return {"name": question.method, **asdict(question.params)}
 
 
 def prepare() -> dict[str, str]:
@@ -217,12 +229,12 @@ def recourse_answer(
     return RecourseAnswer(
         **frame.known(),
         status=found.status,
-        factual=decision(found.factual_score, found.factual_probability),
-        counterfactuals=counterfactual_answers(action_set, found.counterfactuals),
+        factual=decision(found.factual_score, found.factual_probability, frame.points),
+        counterfactuals=counterfactual_answers(action_set, found.counterfactuals, frame.points),
         reason=verdict.reason if verdict else None,
         detail=verdict.sentence if verdict else None,
         reasons=reasons,
-        nearest=nearest_answer(action_set, verdict.nearest) if verdict and verdict.nearest else None,
+        nearest=nearest_answer(action_set, verdict.nearest, frame.points) if verdict and verdict.nearest else None,
         relax=verdict.relax if verdict else None,
         plan=plan_answer(found.plan),
         surrogate=found.surrogate,
@@ -289,16 +301,16 @@ def _frontier_answer(frame: Frame, action_set: ActionSet, found: Frontier) -> Fr
     return FrontierAnswer(
         **frame.known("reference", "model", "threshold", "method", "seed"),
         parameter=found.parameter,
-        factual=decision(first.factual_score, first.factual_probability),
-        points=tuple(_point(action_set, point) for point in found.points),
+        factual=decision(first.factual_score, first.factual_probability, frame.points),
+        points=tuple(_point(frame, action_set, point) for point in found.points),
         diagnostics=found.diagnostics,
         warnings=tuple(dict.fromkeys(warning for point in found.points for warning in point.result.warnings)),
     )
 
 
-def _point(action_set: ActionSet, point: FrontierPoint) -> Point:
+def _point(frame: Frame, action_set: ActionSet, point: FrontierPoint) -> Point:
     result, verdict = point.result, point.result.verdict
-    best = counterfactual_answer(action_set, 1, result.counterfactuals[0]) if result.counterfactuals else None
+    best = next(iter(counterfactual_answers(action_set, result.counterfactuals[:1], frame.points)), None)
     return Point(
         value=point.value,
         status=result.status,
@@ -335,8 +347,8 @@ def _validity(asked: RecourseProblem, question: ValidityQuestion, plan_s: float)
 def _validity_answer(frame: Frame, action_set: ActionSet, found: Assessment) -> ValidityAnswer:
     return ValidityAnswer(
         **frame.known("model", "seed"),
-        factual=decision(found.factual_score, found.factual_probability),
-        counterfactuals=counterfactual_answers(action_set, found.judged),
+        factual=decision(found.factual_score, found.factual_probability, frame.points),
+        counterfactuals=counterfactual_answers(action_set, found.judged, frame.points),
         plan=plan_answer(found.plan),
         diagnostics=found.diagnostics,
         warnings=found.warnings,

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import FeatureChange
-from app.recourse.answer_part import EXACT, AnswerPart, rounded_probability
-from app.recourse.result import AssessedCounterfactual, Counterfactual
+from app.recourse.answer_part import EXACT, AnswerPart, rounded_output
+from app.recourse.counterfactual import AssessedCounterfactual, Counterfactual
+from app.recourse.models.score import PointScale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,13 @@ class ChangeStep(AnswerPart):
     """What to do, as a sentence."""
     probability: float | None = field(metadata=EXACT)
     score: float | None
+    points: float | None = field(metadata=EXACT)
     favourable: bool
+
+
+def points_of(score: float | None, scale: PointScale | None) -> float | None:
+    """The points of a score, as they are sent; None without a score, and for a model that gives no points."""
+    return None if score is None or scale is None else rounded_output(float(scale.of(score)), score)
 
 
 def difference(
@@ -50,7 +57,10 @@ def difference(
 
 
 def steps(
-    action_set: ActionSet, found: Counterfactual | AssessedCounterfactual, made: Sequence[FeatureChange]
+    action_set: ActionSet,
+    found: Counterfactual | AssessedCounterfactual,
+    made: Sequence[FeatureChange],
+    scale: PointScale | None,
 ) -> tuple[ChangeStep, ...] | None:
     """The steps of a record, with the sentences of its changes."""
     if found.steps is None:
@@ -60,8 +70,9 @@ def steps(
         ChangeStep(
             feature=(name := action_set.space.names[step.feature]),
             text=texts[name],
-            probability=rounded_probability(step.probability, step.score),
+            probability=rounded_output(step.probability, step.score),
             score=step.score,
+            points=points_of(step.score, scale),
             favourable=step.score is not None and step.score >= 0.0,
         )
         for step in found.steps

@@ -40,6 +40,10 @@ from app.registry.version import LoadedModel
 USUAL = {"eta": 0.1, "max_depth": 4, "rounds": 100}
 """Parameters of trees that stand in for a model of another kind."""
 
+THREADS = 1
+"""Of the training of a model: it takes a fraction of a second, and threads that wait for each other beside other work
+have taken six times as long."""
+
 IDLE = 0.1
 """Share of leaves that could have been split, beyond which the smallest gain of a split is one that was asked for."""
 
@@ -88,16 +92,14 @@ class _BoostedRecipe:
 
     Parameters
     ----------
-    threads : of the training of one model
     stand_in : whether the model is of another kind, and has no parameters that could be read
     """
 
     block = 1
 
-    def __init__(self, model: LoadedModel, manifest: Manifest, *, threads: int = 1, stand_in: bool = False) -> None:
+    def __init__(self, model: LoadedModel, manifest: Manifest, *, stand_in: bool = False) -> None:
         self.model = model
         self.described = manifest
-        self.threads = threads
         self.stand_in = stand_in
 
     def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
@@ -141,10 +143,10 @@ class XgboostRecipe(_BoostedRecipe):
             rows, counts = np.unique(sample.chosen, return_counts=True)
             weights = counts * (len(data.y) / len(sample.chosen))
             matrix = xgboost.DMatrix(
-                data.X[rows], data.y[rows], weight=weights, nthread=self.threads, feature_types=kinds,
+                data.X[rows], data.y[rows], weight=weights, nthread=THREADS, feature_types=kinds,
                 enable_categorical=bool(split),
             )  # fmt: skip
-            options = {"objective": "binary:logistic", "nthread": self.threads, "seed": sample.seed, **stated}
+            options = {"objective": "binary:logistic", "nthread": THREADS, "seed": sample.seed, **stated}
             try:
                 booster = xgboost.train(options, matrix, num_boost_round=rounds)
             except xgboost.core.XGBoostError as error:
@@ -287,7 +289,7 @@ class LightgbmRecipe(_BoostedRecipe):
         options = {key: value for key, value in tuned.items() if key not in ("rounds", "categorical")}
         # The only parameter that counts records instead of their weights.
         options["min_data_in_leaf"] = max(1, round(share * int(tuned.get("min_data_in_leaf", 20))))
-        options |= {"objective": "binary", "verbosity": -1, "num_threads": self.threads, "seed": sample.seed}
+        options |= {"objective": "binary", "verbosity": -1, "num_threads": THREADS, "seed": sample.seed}
         weights = np.full(len(sample.chosen), 1.0 / share)
         rows = data.X[sample.chosen]
         dataset = lightgbm.Dataset(rows, data.y[sample.chosen].astype(float), weight=weights, params={"verbosity": -1},

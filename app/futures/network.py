@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 from app.errors import RehearsalFailed
 from app.futures.recipe import Encoded, Tuned, encoded, log_loss
 from app.futures.records import MOST_DRAWN, Records, Sample
-from app.recourse.models.black_box import LOGIT_LIMIT, sigmoid
+from app.recourse.models.score import LOGIT_LIMIT, sigmoid
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.torch_model import ACTIVATIONS
 from app.registry.artifact import Activation, Architecture

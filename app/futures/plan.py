@@ -1,12 +1,13 @@
 """What a rehearsal is going to make: what was asked for, the source that can make it, and its tuned recipe."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from pydantic import AwareDatetime, ValidationError
+from pydantic.dataclasses import dataclass as read_dataclass
 
 from app.errors import ModelRefused, ModelUnusable, RehearsalFailed
 from app.futures.boosted import LightgbmRecipe, XgboostRecipe
@@ -19,9 +20,11 @@ from app.futures.records import Drawn, Records, samples
 from app.futures.stacks import Kind
 from app.futures.stand_in import StandInRecipe
 from app.futures.store import PLAN, Json, Part, Source
+from app.futures.stress import Stress
 from app.futures.supplied import SuppliedRecipe
 from app.observability import log
-from app.recourse.models.black_box import BlackBox, Output
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.score import Output
 from app.registry.artifact import Format
 from app.registry.files import inside, write_atomic
 from app.registry.manifest import PARTIAL, Manifest
@@ -31,7 +34,7 @@ PILOTS = 8
 """Bootstraps that recipes are tuned on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@read_dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
     """What future models are to be made."""
 
@@ -39,6 +42,8 @@ class Choices:
     records: Drawn = "fresh"
     search: int = 60
     held_back: int = 60
+    stress: Stress | None = None
+    """As many models as are held back are made under this stress as well."""
     seed: int = 0
 
 
@@ -54,8 +59,6 @@ class Material:
     """Newer records to train on, instead of the reference."""
     folder: Path | None = None
     """Models that are there already; see `app.futures.supplied`."""
-    threads: int = 1
-    """Of the training of boosted trees."""
 
 
 class Plan(Part):
@@ -85,6 +88,7 @@ def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sh
         "records": choices.records,
         "search": choices.search,
         "held_back": choices.held_back,
+        "stress": None if choices.stress is None else asdict(choices.stress),
         "seed": choices.seed,
         "command": material.command,
         "folder": None if material.folder is None else str(material.folder.resolve()),
@@ -133,6 +137,8 @@ def _sources(loaded: LoadedModel, records: Records, choices: Choices, material: 
     if material.command is not None:
         return ["command"]
     if material.folder is not None:
+        if choices.stress is not None:
+            raise RehearsalFailed("Models that are there already cannot be trained under a stress.")
         return ["supplied"]
     if choices.source == "none":
         raise RehearsalFailed("The manifest wants no future models; name a source to make some all the same.")
@@ -168,16 +174,14 @@ def recipe_of(source: Source, loaded: LoadedModel, records: Records, material: M
         _refuse_endpoint(registered)
         return SuppliedRecipe(loaded, material.folder)
     if source == "stand_in":
-        return StandInRecipe(
-            loaded, lambda manifest, content: _black_box(loaded, manifest, content), threads=material.threads
-        )
+        return StandInRecipe(loaded, lambda manifest, content: _black_box(loaded, manifest, content))
     manifest = registered.manifest
     makers: dict[Format, Callable[[], Recipe]] = {
         Format.LINEAR: lambda: LinearRecipe(loaded, manifest),
         Format.TORCH: lambda: NetworkRecipe.of_model(loaded, records),
         Format.SKLEARN: lambda: EstimatorRecipe.of_model(loaded),
-        Format.XGBOOST: lambda: XgboostRecipe(loaded, manifest, threads=material.threads),
-        Format.LIGHTGBM: lambda: LightgbmRecipe(loaded, manifest, threads=material.threads),
+        Format.XGBOOST: lambda: XgboostRecipe(loaded, manifest),
+        Format.LIGHTGBM: lambda: LightgbmRecipe(loaded, manifest),
     }
     return makers[manifest.artifact.format]()
 

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.errors import RehearsalFailed
-from app.recourse.models.black_box import favourable
+from app.recourse.models.score import favourable
 from app.registry.files import inside
-from app.registry.reference import outcome, read_reference
+from app.registry.reference import read_reference
 from app.registry.version import LoadedModel
 
 Drawn: TypeAlias = Literal["fresh", "same"]
@@ -53,7 +53,7 @@ class Sample:
     """What one future model is made from."""
 
     index: int
-    """Number of the model, from 0: first those of the search set, then those that are held back."""
+    """Number of the model, from 0: first those of the search set, then those that are held back, then stressed ones."""
     chosen: Int[np.ndarray, "m"]
     """Records that were drawn, with repetitions."""
     seed: int
@@ -71,7 +71,7 @@ def reference_records(model: LoadedModel) -> Records:
     if manifest.label is None:
         return _checked(reference.rows_raw, favourable(reference.scores), "own_decisions", of_reference=True)
     path = inside(model.registered.directory, manifest.reference)
-    column, faults = read_reference(path, [outcome(manifest.label)])
+    column, faults = read_reference(path, [], manifest.label)
     if column is None:
         raise RehearsalFailed(f'The column "{manifest.label}" of the reference records cannot be read.', faults=faults)
     return _checked(reference.rows_raw, column[:, 0] == 1.0, "outcomes", of_reference=True)
@@ -87,7 +87,7 @@ def newer_records(model: LoadedModel, path: Path) -> Records:
     RehearsalFailed : the file cannot be read, with every fault; too few records of either label
     """
     features, label = model.registered.space.features, model.registered.manifest.label
-    table, faults = read_reference(path, features if label is None else (*features, outcome(label)))
+    table, faults = read_reference(path, features, label)
     if table is None:
         raise RehearsalFailed(f"The records in {path} cannot be used.", faults=faults)
     if label is None:
@@ -107,21 +107,28 @@ def _checked(
     return Records(rows_raw=rows_raw, favourable=labels, labels=kind, of_reference=of_reference)
 
 
-def sample(records: Records, drawn: Drawn, seed: int, index: int) -> Sample:
-    """The bootstrap and the seed of one future model; depends on nothing but the arguments."""
+def sample(
+    records: Records, drawn: Drawn, seed: int, index: int, weights: Float[np.ndarray, "n"] | None = None
+) -> Sample:
+    """The bootstrap and the seed of one future model; depends on nothing but the arguments.
+
+    `weights` sum to 1; without them all records are drawn alike.
+    """
     rng = np.random.default_rng([seed, index])
     n = len(records.favourable)
     size = min((n + 1) // 2 if drawn == "fresh" else n, MOST_DRAWN)
     while True:
-        chosen = rng.integers(n, size=size)
+        chosen = rng.integers(n, size=size) if weights is None else rng.choice(n, size=size, p=weights)
         yes = int(records.favourable[chosen].sum())
         if LEAST_DRAWN <= yes <= size - LEAST_DRAWN:
             return Sample(index=index, chosen=chosen, seed=int(rng.integers(2**31)))
 
 
-def samples(records: Records, drawn: Drawn, seed: int, indices: Sequence[int]) -> list[Sample]:
+def samples(
+    records: Records, drawn: Drawn, seed: int, indices: Sequence[int], weights: Float[np.ndarray, "n"] | None = None
+) -> list[Sample]:
     """`sample` for several indices."""
-    return [sample(records, drawn, seed, index) for index in indices]
+    return [sample(records, drawn, seed, index, weights) for index in indices]
 
 
 PEOPLE_SHARE = 0.1

@@ -18,9 +18,11 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import ModelOutputInvalid
+from app.futures.nodes import Nodes
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import LOGIT_LIMIT, BlackBox, Output
+from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import ScoreAll
+from app.recourse.models.score import LOGIT_LIMIT, Output
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.linear_model import read_weights
 from app.registry.adapters.optional_import import library
@@ -32,6 +34,9 @@ from app.registry.trust import Trust
 
 Files = dict[str, bytes]
 """Contents by name."""
+
+FEW = 8
+"""Rows that many trees are asked about faster as nodes than by their library."""
 
 CACHED = 1 << 18
 """Numbers of the widest hidden layer that are computed at a time: they stay in the processor's cache."""
@@ -191,7 +196,9 @@ class XgboostStack:
         if not all(one.same(taken[0]) for one in taken):
             return None
         content, base = merged([(learner, trees) for learner, trees, _ in read])
-        return {"trees.ubj": content, "base.npz": _npz(base=base, **taken[0].arrays())}
+        nodes = Nodes.of_xgboost(content)
+        walked = {} if nodes is None else {"nodes.npz": _npz(**nodes.arrays())}
+        return {"trees.ubj": content, "base.npz": _npz(base=base, **taken[0].arrays()), **walked}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
         """Contract in `Stack`."""
@@ -204,9 +211,14 @@ class XgboostStack:
         sign, offset = 1.0 if kind.manifest.favourable else -1.0, kind.offset
 
         ask = booster.inplace_predict
+        # Rehearsals before there was such a file have none.
+        nodes = Nodes.of_arrays(_arrays(files["nodes.npz"])) if "nodes.npz" in files else None
 
         def margins(X: np.ndarray) -> np.ndarray:
-            return np.asarray(ask(taken.matrix(X), predict_type="margin", validate_features=False), dtype=float)
+            rows = taken.matrix(X)
+            if nodes is not None and len(rows) <= FEW and not np.isnan(rows).any():
+                return nodes.sums(rows)
+            return np.asarray(ask(rows, predict_type="margin", validate_features=False), dtype=float)
 
         return _answering(lambda X: scores_of(sign * (margins(X) + base), offset), len(base))
 

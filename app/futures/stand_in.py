@@ -23,7 +23,8 @@ from app.futures.network import NetworkRecipe, model_loss
 from app.futures.recipe import Recipe, Tuned
 from app.futures.records import Records, Sample
 from app.observability import log
-from app.recourse.models.black_box import BlackBox, Input, Output, sigmoid
+from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.score import Output, sigmoid
 from app.registry.artifact import Activation, Architecture, Artifact, Format
 from app.registry.manifest import Manifest
 from app.registry.version import LoadedModel
@@ -49,10 +50,9 @@ class StandInRecipe:
     name = "stand_in"
     block = 10
 
-    def __init__(self, model: LoadedModel, score: Any, *, threads: int = 1) -> None:
+    def __init__(self, model: LoadedModel, score: Any) -> None:
         self.model = model
         self.score = score
-        self.threads = threads
 
     def families(self, records: Records) -> dict[str, Recipe]:
         """The recipes that can be tried with what is installed."""
@@ -69,10 +69,10 @@ class StandInRecipe:
             found["network"] = NetworkRecipe(model, self._described(Format.TORCH), target)
         if find_spec("xgboost") is not None:
             described = self._described(Format.XGBOOST)
-            found["boosted"] = XgboostRecipe(model, described, threads=self.threads, stand_in=True)
+            found["boosted"] = XgboostRecipe(model, described, stand_in=True)
         elif find_spec("lightgbm") is not None:
             described = self._described(Format.LIGHTGBM)
-            found["boosted"] = LightgbmRecipe(model, described, threads=self.threads, stand_in=True)
+            found["boosted"] = LightgbmRecipe(model, described, stand_in=True)
         elif find_spec("sklearn") is not None and find_spec("skops") is not None:
             found["boosted"] = _histograms(model, self._described(Format.SKLEARN))
         return found

@@ -3,13 +3,13 @@
 In the directory of a version:
 
 * ``futures/futures.json`` says what there is; it is replaced in one step, and names
-* ``futures/{name}/search/`` and ``futures/{name}/held_back/``, the packed models of each set (`stacks`);
+* ``futures/{name}/search/``, ``held_back/`` and, of a stress, ``stressed/``: packed models of each set (`stacks`);
 * ``futures.partial/`` is a rehearsal on its way: its plan, each model that is made, and, where it failed, why.
 """
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -20,16 +20,19 @@ from app.errors import ModelRefused, ModelUnusable, RecourseError
 from app.futures.calibration import Correction, read_calibration
 from app.futures.records import Drawn, Labels
 from app.futures.stacks import STACKS, Kind
+from app.futures.stress import Stress
 from app.observability import log
-from app.recourse.models.black_box import Input, Output
-from app.recourse.models.committee import FutureModels, Futures
+from app.recourse.models.black_box import Input
+from app.recourse.models.committee import FutureModels, Futures, StressedModels
+from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
 from app.registry.files import digest
 from app.registry.manifest import FUTURES, PARTIAL, Manifest
 from app.registry.version import RegisteredModel
 
 RECORD, PLAN, FAILED = "futures.json", "plan.json", "failed.json"
-SETS: tuple[Literal["search"], Literal["held_back"]] = ("search", "held_back")
+
+SetName: TypeAlias = Literal["search", "held_back", "stressed"]
 
 Source: TypeAlias = Literal["retrained", "command", "supplied", "stand_in"]
 Json: TypeAlias = dict[str, Any]
@@ -104,12 +107,21 @@ class FuturesRecord(Part):
     described: Described
     search: SetRecord
     held_back: SetRecord
+    stress: Stress | None = None
+    stressed: SetRecord | None = None
+    """The models of the stress; None without one."""
     agreement: FiniteFloat
     """Share of reference records that a future model has not seen and decides as today's does; mean over the models."""
     seconds: FiniteFloat
     """Time that making the models took."""
     trials: Correction | None = None
     """Correction that trials on halves of the records call for; None where there is none."""
+
+    @property
+    def sets(self) -> "dict[SetName, SetRecord]":
+        """What is kept, by the names of the directories."""
+        always: dict[SetName, SetRecord] = {"search": self.search, "held_back": self.held_back}
+        return always if self.stressed is None else {**always, "stressed": self.stressed}
 
 
 def status(model: RegisteredModel) -> Json:
@@ -128,12 +140,13 @@ def status(model: RegisteredModel) -> Json:
             "agreement": found.agreement,
             "records": found.records,
             "labels": found.labels,
-            "dropped": found.search.dropped + found.held_back.dropped,
+            "stress": None if found.stress is None else asdict(found.stress),
+            "dropped": sum(one.dropped for one in found.sets.values()),
             "created_at": found.created_at.isoformat(),
             "detail": None,
         }
     nothing = dict.fromkeys(
-        ("source", "search", "held_back", "agreement", "records", "labels", "dropped", "created_at")
+        ("source", "search", "held_back", "agreement", "records", "labels", "stress", "dropped", "created_at")
     )
     partial = model.directory / PARTIAL
     failed = failure(model)
@@ -194,8 +207,8 @@ def _found(model: RegisteredModel) -> FuturesRecord | None:
 def _damage(model: RegisteredModel, record: FuturesRecord) -> bool:
     """Whether a file is missing or has another size; digests are compared where files are loaded."""
     where = model.directory / FUTURES / record.name
-    for name in SETS:
-        for file, size in getattr(record, name).sizes.items():
+    for name, found in record.sets.items():
+        for file, size in found.sizes.items():
             stamp = _stamp(where / name / file)
             if stamp is None or stamp[1] != size:
                 return True
@@ -232,18 +245,26 @@ def _load(key: _Key) -> Futures | None:
     if record is None:
         return None
     try:
-        search, held_back = (_set(model, record, name) for name in SETS)
+        sets = {name: _set(model, record, name, found) for name, found in record.sets.items()}
     except (RecourseError, OSError, ValueError, KeyError) as error:
         # Whatever is wrong with them, the model itself can be used.
         detail = error.sentence if isinstance(error, RecourseError) else f"{type(error).__name__}: {error}"
         log.error("futures-unusable", model=model.name, detail=detail)
         return None
     trials = None if record.trials is None else record.trials.calibration
-    return Futures(search=search, held_back=held_back, source=record.source, trials=trials)
+    stress, stressed = record.stress, None
+    if stress is not None:
+        stressed = StressedModels(column=stress.column, direction=stress.direction, models=sets["stressed"])
+    return Futures(
+        search=sets["search"],
+        held_back=sets["held_back"],
+        stressed=stressed,
+        source=record.source,
+        trials=trials,
+    )
 
 
-def _set(model: RegisteredModel, record: FuturesRecord, name: Literal["search", "held_back"]) -> FutureModels:
-    found: SetRecord = getattr(record, name)
+def _set(model: RegisteredModel, record: FuturesRecord, name: SetName, found: SetRecord) -> FutureModels:
     directory = model.directory / FUTURES / record.name / name
     for file, expected in found.digests.items():
         if digest(directory / file) != expected:

@@ -25,11 +25,11 @@ from app.futures.stacks import Kind, pack
 from app.futures.store import Part, open_set
 from app.observability import log
 from app.recourse.actions.action_set import action_set
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.calibration import Retraining
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.problem import RecourseProblem, Reference
-from app.recourse.result import Counterfactual
 from app.recourse.solve import DEFAULT_METHOD, METHODS, solve
 from app.registry.files import write_atomic
 from app.registry.version import LoadedModel

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
+from app.compute.answers import Json
 from app.errors import NotReady, RecourseError
 from app.jobs.names import APPLICATION, BATCHES, CHUNKS, QUEUE
 from app.jobs.workflows import ids_pending
@@ -119,6 +120,13 @@ class Connection:
     async def ask(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
         """The result of a function that asks the database and blocks. Raises `NotReady` as `reached`."""
         return await self.reached(asyncio.to_thread(function, *args, **kwargs))
+
+    async def add_chunks(self, job_id: str, rows: Iterable[Json]) -> int:
+        """Store the rows of a batch for the processes that compute jobs now; errors as `ask`, and of `rows`."""
+        from app.jobs.database import processes
+
+        children = self._settings.lanes_bounds * max(await self.ask(processes, self.engine), 1)
+        return await self.ask(self.chunks.add, job_id, rows, children=children)
 
     async def pause(self, seconds: float) -> None:
         """Wait; less if the service stops meanwhile."""

@@ -44,6 +44,21 @@ def migrate(url: str) -> None:
         engine.dispose()
 
 
+def processes(engine: sa.Engine) -> int:
+    """How many processes hold an executor id now: those that compute jobs. With SQLite at most one, which is not asked.
+
+    Blocks; errors are SQLAlchemy's `DBAPIError`.
+    """
+    if engine.dialect.name == "sqlite":
+        return 1
+    held = sa.text(
+        "select count(distinct objid) from pg_locks where locktype = 'advisory' and classid = :claims and granted"
+        " and database = (select oid from pg_database where datname = current_database())"
+    )
+    with engine.connect() as connection:
+        return connection.scalar(held, {"claims": CLAIMS}) or 0
+
+
 class Claim:
     """The right to compute the jobs of one executor id; it ends with the process that holds it.
 

@@ -123,7 +123,7 @@ class Jobs:
         position of the ``first`` of them, and returns one line for each. Raises `NotReady`, and whatever `rows` raises.
         """
         job_id = await self._new_id()
-        count = await self._connection.ask(self._connection.chunks.add, job_id, rows)
+        count = await self._connection.add_chunks(job_id, rows)
         return await self._enqueue(job_id, BATCH_WORKFLOW, BATCHES, kind, payload, count, detail=detail)
 
     async def get(self, job_id: str) -> Job:

@@ -34,6 +34,10 @@ BATCH_RECOVERIES = 1000
 CHUNK_POLL_S = 0.2
 """Interval at which a batch checks whether its next chunk has been computed."""
 
+CONNECTIONS = 3
+"""Most connections of DBOS to the database, beside one that waits for notifications; threads that look for work share
+them. Its own default is 20, and eight busy workers would take all hundred that PostgreSQL allows by default."""
+
 _only_one = threading.Lock()
 
 
@@ -54,6 +58,7 @@ class Worker:
                 config={
                     "name": APPLICATION,
                     "system_database_url": url,
+                    "sys_db_pool_size": CONNECTIONS,
                     "application_version": VERSION,
                     "executor_id": executor_id,
                     "serializer": DBOSPortableJSONSerializer(),

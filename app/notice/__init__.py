@@ -1,9 +1,9 @@
 """The letter to an applicant: the decision, its reasons, the ways to a yes, and what is promised."""
 
-from app.notice.files import Templates, preferred
 from app.notice.given import facts_of, frame_of, lender_of, missing_reasons
 from app.notice.letter import Facts, Lender, Notice, notice_of
 from app.notice.markup import policy
+from app.notice.regime import Templates, preferred
 
 __all__ = [
     "Facts",

@@ -3,7 +3,7 @@
 from app.compute.answers import Frame, Json, identity
 from app.compute.messages import Question, ReasonsQuestion
 from app.notice.letter import Facts, Lender
-from app.recourse.models.black_box import Output
+from app.recourse.models.score import Output
 from app.recourse.reasons import ReasonsParams
 from app.registry.version import RegisteredModel
 from app.settings import Settings
@@ -42,4 +42,5 @@ def facts_of(answer: Json, request: Json, model: RegisteredModel, reasons: Json 
         features=model.space.schema,
         title=manifest.title,
         threshold=manifest.threshold if manifest.output is Output.PROBABILITY else None,
+        scale=manifest.points,
     )

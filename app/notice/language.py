@@ -46,6 +46,10 @@ class Language:
         """A whole number."""
         return f"{number:,}".replace(",", self.phrases.group)
 
+    def points_text(self, points: float) -> str:
+        """Points, or another number, with all the digits it carries."""
+        return f"{points:,.12g}".translate({ord(","): self.phrases.group, ord("."): self.phrases.decimal})
+
     def percent_text(self, share: float) -> str:
         """A share in whole per cent; only nothing is 0 and only everything is 100."""
         return fill(self.percent, {"n": str(_whole(share))})

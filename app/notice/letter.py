@@ -9,6 +9,7 @@ from app.notice.language import Language
 from app.recourse.actions.sentences import change_text, months_text
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue
+from app.recourse.models.score import PointScale
 from app.recourse.reasons import reason_text, usual_text, value_text
 
 
@@ -48,7 +49,9 @@ class NoticeWay(AnswerPart):
     time: str | None
     """How long it takes; null where the model says nothing of it."""
     probability: str | None
-    """The model's probability of the favourable outcome then; null for a model without one."""
+    """The model's probability of the favourable outcome then; null for a model without one, or with points."""
+    points: str | None
+    """Its points then, of a model that gives points."""
     future: str | None
     """How many of the models that may follow accept it too; null where the model has none."""
 
@@ -78,6 +81,12 @@ class Notice(AnswerPart):
     """The model's probability of the favourable outcome today."""
     threshold: str | None
     """The least probability that it accepts."""
+    points: str | None
+    """The model's points today; null for a model that gives none."""
+    least_points: str | None
+    """The fewest points that it accepts; null also where fewer are better."""
+    most_points: str | None
+    """The most points that it accepts, where fewer are better."""
     reasons: tuple[NoticeReason, ...]
     compared_with: str | None
     """Whom the reasons compare the applicant with; null where there are none."""
@@ -111,6 +120,8 @@ class Facts:
     title: str
     threshold: float | None
     """The least probability that the model accepts; None for another output."""
+    scale: PointScale | None = None
+    """Of a model that gives points."""
 
 
 def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> Notice:
@@ -119,7 +130,9 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
     features = {feature.name: _in(feature, language) for feature in facts.features}
     ways = tuple(_way(facts, one, features, language) for one in answer["counterfactuals"])
     reasons = facts.reasons or {"reasons": (), "against": None}
-    probability = factual and factual["probability"]
+    probability, points = factual and factual["probability"], factual and factual.get("points")
+    accepts = None if facts.scale is None else language.points_text(facts.scale.threshold)
+    fewer = facts.scale is not None and facts.scale.fewer
     return Notice(
         id=answer["id"],
         reference=answer["reference"],
@@ -133,6 +146,9 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
         probability=None if probability is None else language.percent_text(probability),
+        points=None if points is None else language.points_text(points),
+        least_points=None if fewer or points is None else accepts,
+        most_points=accepts if fewer and points is not None else None,
         threshold=None if facts.threshold is None else language.percent_text(facts.threshold),
         reasons=tuple(_reason(one, features[one["feature"]], language) for one in reasons["reasons"]),
         compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
@@ -171,7 +187,7 @@ def _way(facts: Facts, one: Json, features: Mapping[str, Feature], language: Lan
     current, future = one["validity"]["current"], one["validity"].get("future")
     names = [step["feature"] for step in one.get("steps") or ()]
     names += [c["feature"] for c in one["changes"] if not c.get("by_time") and c["feature"] not in names]
-    months = one.get("takes_months", 0.0)
+    months, points = one.get("takes_months", 0.0), current.get("points")
     return NoticeWay(
         number=one["rank"],
         steps=tuple(
@@ -182,7 +198,10 @@ def _way(facts: Facts, one: Json, features: Mapping[str, Feature], language: Lan
             for name in names
         ),
         time=language.takes.replace("{time}", months_text(months, language.phrases)) if months > 0.0 else None,
-        probability=None if current["probability"] is None else language.percent_text(current["probability"]),
+        probability=None
+        if current["probability"] is None or points is not None
+        else language.percent_text(current["probability"]),
+        points=None if points is None else language.points_text(points),
         future=None if future is None else _future(future, language),
     )  # fmt: skip
 

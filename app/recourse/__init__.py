@@ -54,16 +54,19 @@ if TYPE_CHECKING:
     from app.recourse.assess import Assessment, assess
     from app.recourse.certificate import CertificateParams
     from app.recourse.correct import Correction, correct
+    from app.recourse.counterfactual import Certificate, Counterfactual
     from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, fit_encoding
     from app.recourse.frontier import Frontier, frontier
     from app.recourse.method import Method, MethodParams
     from app.recourse.methods import METHODS
-    from app.recourse.models.black_box import BlackBox, Input, Output
+    from app.recourse.models.black_box import BlackBox, Input
+    from app.recourse.models.score import Output
     from app.recourse.plans.corrections import CorrectionParams
     from app.recourse.problem import RecourseProblem, Reference
-    from app.recourse.result import Certificate, Counterfactual, Reason, RecourseResult, Status, Verdict
+    from app.recourse.result import RecourseResult, Status
     from app.recourse.solve import solve
     from app.recourse.solve_many import solve_many
+    from app.recourse.verdict import Reason, Verdict
 
 __all__ = [
     "METHODS",
@@ -114,16 +117,19 @@ _MODULES = {
     "assess": ("Assessment", "assess"),
     "certificate": ("CertificateParams",),
     "correct": ("Correction", "correct"),
+    "counterfactual": ("Certificate", "Counterfactual"),
     "features": ("Change", "Feature", "FeatureSpace", "FeatureType", "fit_encoding"),
     "frontier": ("Frontier", "frontier"),
     "method": ("Method", "MethodParams"),
     "methods": ("METHODS",),
-    "models.black_box": ("BlackBox", "Input", "Output"),
+    "models.black_box": ("BlackBox", "Input"),
+    "models.score": ("Output",),
     "plans.corrections": ("CorrectionParams",),
     "problem": ("RecourseProblem", "Reference"),
-    "result": ("Certificate", "Counterfactual", "Reason", "RecourseResult", "Status", "Verdict"),
+    "result": ("RecourseResult", "Status"),
     "solve": ("solve",),
     "solve_many": ("solve_many",),
+    "verdict": ("Reason", "Verdict"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

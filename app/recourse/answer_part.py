@@ -13,7 +13,7 @@ DIGITS = 6
 """Significant digits of all other numbers: more of them say nothing about a model that was fitted to records."""
 
 NEAR = 1e-3
-"""Distance of a score from the threshold, in logit units, within which a rounded probability could be beyond it."""
+"""Distance of a score from the threshold, in logit units, within which a rounded output could be beyond it."""
 
 
 def rounded(number: float) -> float:
@@ -21,11 +21,11 @@ def rounded(number: float) -> float:
     return float(f"{number:.{DIGITS}g}")
 
 
-def rounded_probability(probability: float | None, score: float | None) -> float | None:
-    """A probability that is on the same side of the threshold as the exact one."""
-    if probability is None or score is None or abs(score) < NEAR:
-        return probability
-    return rounded(probability)
+def rounded_output(output: float | None, score: float | None) -> float | None:
+    """A probability, or points, on the same side of the threshold as the exact number."""
+    if output is None or score is None or abs(score) < NEAR:
+        return output
+    return rounded(output)
 
 
 class AnswerPart:

@@ -14,9 +14,10 @@ from jaxtyping import Float
 from app.errors import BoundaryNotFound, BudgetExceeded, DeadlineExceeded, DegenerateSurrogate
 from app.recourse.actions.impossible import impossible
 from app.recourse.certificate import CertificateParams, certify, certify_plan, judged, local_model
-from app.recourse.models.black_box import Meter
+from app.recourse.counterfactual import AssessedCounterfactual, Certificate
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import AssessedCounterfactual, Certificate, Diagnostics, PlanCertificate
+from app.recourse.result import Diagnostics, PlanCertificate
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 
 SAMPLER = SamplerParams()

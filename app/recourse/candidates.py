@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.recourse.reports import MethodReport, SurrogateReport
-from app.recourse.result import Relaxation
+from app.recourse.verdict import Relaxation
 
 HAIR = 1e-6
 """Share of the extra margin's unit by which a proposal exceeds its constraint, in case rounding fails the one on it."""

@@ -11,22 +11,23 @@ from annotated_types import Interval
 from jaxtyping import Float
 
 from app.errors import BudgetExceeded, DeadlineExceeded, Fault, InvalidRequest
-from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import BlackBox, Meter, favourable
-from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
-from app.recourse.numerics.linalg import diversity, proximity
-from app.recourse.problem import RecourseProblem
-from app.recourse.result import (
+from app.recourse.counterfactual import (
     AssessedCounterfactual,
     Certificate,
     GelbrichCertificate,
     JointCertificate,
     NoiseCertificate,
-    PlanCertificate,
     ShiftCertificate,
 )
+from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import favourable
+from app.recourse.numerics.linalg import diversity, proximity
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import PlanCertificate
 from app.recourse.robustness.future_validity import as_wide_as_measured, future_certificates, plan_future
-from app.recourse.robustness.gelbrich import PlanBounds, plan_bounds, validity_bounds
 from app.recourse.robustness.invalidation import (
     invalidation_bound,
     invalidation_rate,
@@ -34,6 +35,7 @@ from app.recourse.robustness.invalidation import (
     noise_columns,
     noise_faults,
 )
+from app.recourse.robustness.validity_under_shift import PlanBounds, plan_bounds, validity_bounds
 from app.recourse.robustness.worst_case import joint_lower_bound, linf_radius
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.local import read_off

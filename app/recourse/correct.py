@@ -23,14 +23,17 @@ from app.errors import (
 )
 from app.recourse.actions.impossible import impossible
 from app.recourse.certificate import CertificateParams, certify, judged, local_model, plan_certificate
-from app.recourse.models.black_box import Meter, favourable
+from app.recourse.correction_outcomes import MemberOutcome
+from app.recourse.counterfactual import AssessedCounterfactual, Certificate
 from app.recourse.models.linear import WeightMoments, homogeneous
-from app.recourse.outcomes import MemberOutcome
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import favourable
 from app.recourse.plans.corrections import CorrectionParams, Corrector, keep_better
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import AssessedCounterfactual, Certificate, Diagnostics, PlanCertificate, Reason, Relaxation
-from app.recourse.robustness.gelbrich import plan_bounds
+from app.recourse.result import Diagnostics, PlanCertificate
+from app.recourse.robustness.validity_under_shift import plan_bounds
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
+from app.recourse.verdict import Reason, Relaxation
 
 REASONS: dict[type[RecourseError], Reason] = {
     BoundaryNotFound: Reason.BOUNDARY_NOT_FOUND,

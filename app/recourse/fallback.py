@@ -12,14 +12,14 @@ from jaxtyping import Float
 
 from app.errors import DegenerateSurrogate
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.models.black_box import favourable
+from app.recourse.models.score import favourable
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Relaxation
 from app.recourse.search.cheapest import Search
 from app.recourse.search.legal_rows import every_row, nearest_legal
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import class_moments
 from app.recourse.surrogate.mpm import fit
+from app.recourse.verdict import Relaxation
 
 REFERENCES = 20
 """Favourable reference records that are tried."""
@@ -121,7 +121,8 @@ def relaxation(problem: RecourseProblem) -> Relaxation | None:
     order = distance.argsort(kind="stable")
     near = np.concatenate([order[accepted[order]][:RELAXATION_RECORDS], order[~accepted[order]][:RELAXATION_RECORDS]])
     try:
-        search = Search(fit(class_moments(reference.X[near], accepted[near]), "none").model, problem.action_set)
+        model = fit(class_moments(reference.X[near], accepted[near]), "none").model
+        search = Search(model, problem.action_set, deadline=problem.deadline)
     except DegenerateSurrogate:
         return None
     return search.relaxation(max(search.start_score, 0.0))

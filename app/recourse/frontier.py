@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from app.recourse.certificate import CertificateParams
 from app.recourse.method import Method, MethodParams
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import PROMISE_NOT_KEPT, Diagnostics, Reason, RecourseResult, Status, Verdict
+from app.recourse.result import Diagnostics, RecourseResult, Status
+from app.recourse.verdict import PROMISE_NOT_KEPT, Reason, Verdict
 from app.recourse.ways import Ways
 
 FUTURE_VALIDITY = "future_validity"

@@ -17,7 +17,7 @@ from app.errors import Fault
 from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.certificate import CertificateParams
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import BoundarySample
 

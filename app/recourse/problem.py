@@ -15,9 +15,10 @@ from scipy.spatial.distance import cdist
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import name_text, number_text
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import BlackBox, favourable
+from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.models.linear import WeightMoments
+from app.recourse.models.score import favourable
 
 MOST_NEIGHBOURS = 1500
 """Reference records whose distances to each other give `Reference.median_distances`."""

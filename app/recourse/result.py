@@ -1,15 +1,12 @@
 """The answer. Only `app.recourse.solve` makes one, after it has asked the black box about every record in it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeAlias
-
-import numpy as np
-from jaxtyping import Float
 
 from app.recourse.answer_part import EXACT, AnswerPart
-from app.recourse.reports import MethodReport, SurrogateReport
+from app.recourse.counterfactual import Counterfactual
+from app.recourse.reports import SurrogateReport
+from app.recourse.verdict import Verdict
 
 
 class Status(StrEnum):
@@ -18,161 +15,6 @@ class Status(StrEnum):
     FOUND = "found"
     ALREADY_FAVOURABLE = "already_favourable"
     NOT_FOUND = "not_found"
-
-
-class Reason(StrEnum):
-    """Why nothing was found."""
-
-    INFEASIBLE_CONSTRAINTS = "infeasible_constraints"
-    BOUNDARY_NOT_FOUND = "boundary_not_found"
-    DEGENERATE_SURROGATE = "degenerate_surrogate"
-    TARGET_NOT_REACHED = "target_not_reached"
-    DEADLINE = "deadline"
-    MODEL_OUTPUT_INVALID = "model_output_invalid"
-    BUDGET = "budget"
-
-
-SENTENCES: dict[Reason, str] = {
-    Reason.INFEASIBLE_CONSTRAINTS: (
-        "Within the given constraints, no change of this record makes the local model of the decision favourable."
-    ),
-    Reason.BOUNDARY_NOT_FOUND: (
-        "The model accepts none of its reference records, so there is no decision boundary to search."
-    ),
-    Reason.DEGENERATE_SURROGATE: (
-        "The model's decisions around this record determine no direction of change, and no favourable reference record "
-        "could be adapted to the constraints."
-    ),
-    Reason.TARGET_NOT_REACHED: (
-        "The local model of the decision accepts some changes, but the model refused every one that was tried."
-    ),
-    Reason.DEADLINE: "The time limit was reached before the model confirmed a favourable record.",
-    Reason.MODEL_OUTPUT_INVALID: "The model gave no finite score for this record.",
-    Reason.BUDGET: (
-        "The model's request budget for one answer was used up before the model confirmed a favourable record."
-    ),
-}
-"""The public sentence of each reason."""
-
-PROMISE_NOT_KEPT = (
-    "The model accepts some changes of this record, but none of those tried reaches the requested robustness."
-)
-"""Instead of `TARGET_NOT_REACHED`'s sentence where the model accepted a record."""
-
-NOTHING_PROPOSED = (
-    "The search found no legal change to propose, and the model accepted none of the other records that were tried. "
-    "This does not prove that there is none."
-)
-"""Instead of it where a search that is not exhaustive proposed nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoiseCertificate(AnswerPart):
-    """What Gaussian noise on the record does: the advice is followed inexactly."""
-
-    std: float | Mapping[str, float] = field(metadata=EXACT)
-    """Of the noise, in standardised units; for all numeric features, or by feature."""
-    closed_form: float | None
-    """Probability that the noise makes the decision unfavourable, from the model's own score and gradient; in [0, 1].
-    Null where the model offers no gradient: a rate of the local surrogate would not be the model's, and
-    `certificate.noise_samples` of the request measures it on the model."""
-    upper_bound: float | None
-    """A bound on it that does not use the record's own score (proposition 4 of PROBE); null unless `exact`."""
-    exact: bool
-    """Whether `closed_form` is exact, as for a linear model, or a first-order approximation."""
-    monte_carlo: float | None
-    """Share of noisy copies that the model refused; null where none were asked for."""
-    interval: tuple[float, float] | None
-    """95 % confidence interval of `monte_carlo`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GelbrichCertificate(AnswerPart):
-    """Worst-case and best-case probability that a linear model accepts the record.
-
-    Over every distribution of the weights whose mean and covariance lie in a Gelbrich ball around those estimated for
-    the local model.
-    """
-
-    lower: float
-    """The worst case over the ball; it bounds what the estimate allows, not how often retrained models accept."""
-    upper: float
-    """The best case over the ball."""
-    radius: float = field(metadata=EXACT)
-    """Radius of the ball, `ambiguity_radius` of the request."""
-    moments: str
-    """How mean and covariance were estimated, as in the request."""
-    exact: bool
-    """Whether the bounds are tight."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShiftCertificate(AnswerPart):
-    """How far the model may change before it refuses the record."""
-
-    gelbrich: GelbrichCertificate
-    linf_radius: float
-    """The record stays favourable for every linear model whose weights each differ from the local model's, scaled to
-    length 1, by at most this."""
-    estimated: bool
-    """Whether the local model is an estimate; false where the model is linear and its own weights are used."""
-    ensemble: float | None
-    """Share of the model's other active versions that accept the record; null where they were not asked, or there are
-    none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JointCertificate(AnswerPart):
-    """Noise and a change of the model together."""
-
-    lower: float
-    """Lower bound on the probability of a favourable decision, over the same ball as `shift.gelbrich`."""
-    interval: tuple[float, float]
-    """95 % confidence interval of the bound; use its lower end."""
-
-
-Basis: TypeAlias = Literal["versions", "trials"]
-"""What a correction rests on: earlier versions of the model, or trials with models of two halves of the records."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorrectedFuture(AnswerPart):
-    """Share of future models after a correction: earlier versions, or models of other records, broke more than that."""
-
-    probability: float
-    """In [0, 1]; use it in place of the uncorrected one."""
-    by: float
-    """How much lower it is."""
-    basis: Basis
-    """`versions`: earlier versions and what the next of each kept; `trials`: models of one half of the records and what
-    a model of the other half kept."""
-    promises: int
-    """Counterfactuals that a next version, or a model of the other half, has checked."""
-    retrainings: int
-    """Those next versions or models; few of them determine the correction only roughly."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FutureCertificate(AnswerPart):
-    """Share of the held-back future models that accept a counterfactual; no search has seen these models."""
-
-    probability: float
-    """In [0, 1]."""
-    interval: tuple[float, float]
-    """95 % confidence interval of it (Clopper-Pearson)."""
-    models: int
-    """Held-back future models."""
-    source: str
-    """Their source: `retrained`, `command`, `supplied` or `stand_in`."""
-    asked: float | None = field(metadata=EXACT)
-    """The `future_validity` of the request; null where it set none."""
-    corrected: CorrectedFuture | None = None
-    """Null where no more was broken than the probability says, or there is too little to compare."""
-
-    @property
-    def promised(self) -> float:
-        """What can be counted on: the corrected probability where there is one."""
-        return self.probability if self.corrected is None else self.corrected.probability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,70 +35,6 @@ class PlanFutureCertificate(AnswerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
-    """How long a counterfactual stays favourable."""
-
-    noise: NoiseCertificate
-    shift: ShiftCertificate
-    joint: JointCertificate | None
-    """None where the model offers no gradient: an estimate on the local surrogate would bound nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One change, made after those of the steps before it: the index of its feature, and the record then."""
-
-    feature: int
-    row_raw: Float[np.ndarray, "p"]
-    score: float | None
-    """None where the model gave no finite score."""
-    probability: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counterfactual:
-    """A raw row that the black box itself has scored."""
-
-    row_raw: Float[np.ndarray, "p"]
-    score: float
-    probability: float | None
-    cost: float
-    """Weighted L1 in encoded units, a change of category counts 1."""
-    changed: tuple[int, ...]
-    """Indices of the features that the person has to change."""
-    takes_months: float = 0.0
-    """How long that takes."""
-    certificate: Certificate | None = None
-    """None where it was not asked for, or where the decisions around the factual determine no local model."""
-    report: MethodReport | None = None
-    """The method's own figures; None for methods that have none beyond the certificate."""
-    future: FutureCertificate | None = None
-    """None where the model has no future models."""
-    steps: tuple[Step, ...] | None = None
-    """The changes in the order in which each helps most; None for a single change, or where the model was not asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssessedCounterfactual:
-    """A raw row that the caller supplied, scored by the black box; it may be refused."""
-
-    row_raw: Float[np.ndarray, "p"]
-    score: float | None
-    """None where the model gave no finite score."""
-    probability: float | None
-    cost: float
-    changed: tuple[int, ...]
-    takes_months: float = 0.0
-    certificate: Certificate | None
-    report: None = None
-    """No method made it."""
-    future: FutureCertificate | None = None
-    """None where the model has no future models."""
-    steps: None = None
-    """No order was looked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCertificate:
     """Bounds on the probability that a linear model accepts the whole plan, over the ball of the certificate."""
 
@@ -272,33 +50,6 @@ class PlanCertificate:
     """Determinant of ``1/(1 + distance)`` between the members: 0 for equal ones, towards 1 for distant ones."""
     future: PlanFutureCertificate | None = None
     """What future models say about all members together; None where the model has no future models."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relaxation(AnswerPart):
-    """The constraint of the request whose removal helps most."""
-
-    constraint: str
-    """`immutable`, `direction`, `bounds`, `max_change`, `least_change`, `max_changes`, `horizon_months`, `exclude` or
-    `must_include`: always one that the request sets."""
-    feature: str | None
-    """The feature it binds; null for `max_changes`, `horizon_months` and sets of features that `exclude` names."""
-    sufficient: bool
-    """Whether removing it alone makes a favourable record possible under the local model."""
-    text: str
-    """The advice as a sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """Why nothing was found, and the nearest record."""
-
-    reason: Reason
-    sentence: str
-    nearest: Counterfactual | None = None
-    """The legal record that came nearest: of those that the black box refuses the one with the highest score, or of
-    those that it accepts the one that misses the method's own promise least."""
-    relax: Relaxation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

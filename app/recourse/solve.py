@@ -1,14 +1,14 @@
 """Answer one applicant's question: ``solve(problem, method, params) -> RecourseResult``.
 
-`app.recourse.answering` answers a question with one record or a plan, `app.recourse.ways` asks it for several ways
+`app.recourse.method_run` answers a question with one record or a plan, `app.recourse.ways` asks it for several ways
 that differ in what is changed, and for those that include or leave out what the person wishes.
 """
 
 import math
 
-from app.recourse.answering import MAX_CALLS, WEIGHTS_WARNING
 from app.recourse.certificate import CertificateParams
 from app.recourse.method import Method, MethodParams
+from app.recourse.method_run import MAX_CALLS, WEIGHTS_WARNING
 from app.recourse.methods import DEFAULT_METHOD, METHODS
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult

@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.models.black_box import Meter
-from app.recourse.result import Counterfactual, Step
+from app.recourse.counterfactual import Counterfactual, Step
+from app.recourse.models.meter import Meter
 
 MOST = 7
 """Changes up to which every combination is scored: 126 records."""

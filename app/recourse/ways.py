@@ -25,13 +25,15 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import beginnings
 from app.recourse.actions.providing import provided
 from app.recourse.actions.sentences import name_text
-from app.recourse.answering import Shared, answer_with, certified
 from app.recourse.certificate import CertificateParams
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams, Yields
+from app.recourse.method_run import Shared, answer_with, certified
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Counterfactual, Diagnostics, Reason, RecourseResult, Relaxation, Status, Verdict
+from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.robustness.future_validity import certify_future
 from app.recourse.steps import with_steps
+from app.recourse.verdict import Reason, Relaxation, Verdict
 from app.recourse.verification import Draft
 
 MOST_QUESTIONS = 16

@@ -20,7 +20,8 @@ from jaxtyping import Bool, Float
 
 from app.errors import Fault, ModelExists, ModelOutputInvalid, ModelRefused, ModelUnavailable, ModelUnusable
 from app.recourse.features import LARGEST, Encoding, FeatureSpace, ModelColumns, ModelSpace, fit_encoding, fit_spread
-from app.recourse.models.black_box import BlackBox, Input, Output, favourable
+from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.score import Output, favourable
 from app.registry.adapters import ADAPTERS
 from app.registry.adapters.artifact import digest_fault
 from app.registry.artifact import Endpoint, Format
@@ -31,12 +32,17 @@ from app.registry.parsed_manifest import ParsedManifest, read_manifest
 from app.registry.performance import performance
 from app.registry.profile import Outcomes, Profile, pack
 from app.registry.readable_faults import readable
-from app.registry.reference import outcome, read_reference
+from app.registry.reference import read_reference
 from app.registry.trust import Trust
 from app.registry.version import Registration, noted_warnings
 
 INCOMING = ".incoming-"
 """Prefix of temporary directories in the store; no id begins with it."""
+
+UNCOMPARED = (
+    f"The model was compared with no scores of your own: a column {SCORE} in the reference, or --scores FILE, shows "
+    "whether encoding and order of the columns are those of the training."
+)
 
 STALE_S = 24 * 3600
 """Age at which temporary directories of killed registrations are removed."""
@@ -164,7 +170,7 @@ class _Examination:
         # Derived columns follow from the others.
         features = tuple(feature for feature in self.parsed.features if feature.derived is None)
         label = self.parsed.label
-        table, faults = read_reference(path, features if label is None else (*features, outcome(label)))
+        table, faults = read_reference(path, features, label)
         self.faults += faults
         if self.given is None:
             self.given, wrong = scores_in(path, [feature.name for feature in self.parsed.features])
@@ -236,6 +242,8 @@ class _Examination:
                 reason = found.reason or self._other_scales(found, rows_raw, manifest, trust)
                 detail = ". ".join(filter(None, (found.sentence, reason)))
                 self.faults.append(Fault(f"/reference/{SCORE}", detail))
+        else:
+            self.checks.append(UNCOMPARED)
         if self.favourable is None:
             return
         judged = performance(scores, self.favourable, favourable(scores))
@@ -263,12 +271,17 @@ class _Examination:
                 return f"With encoding: {{continuous: {continuous}}} they agree"
         if manifest.encoding.continuous == "none":
             return ""
-        return "Are center and scale of each number those of the training?"
+        return (
+            "Are the columns, and the levels of ordinal features, in the order of the training, and are center and "
+            "scale of each number those of it?"
+        )
 
 
 def _manifest_bytes(source: Path) -> bytes:
     try:
         return (source / MANIFEST).read_bytes()
+    except FileNotFoundError as error:
+        raise ModelRefused(f"{source} has no {MANIFEST}, the manifest; recourse models draft writes one") from error
     except OSError as error:
         raise ModelRefused(f"{source / MANIFEST} cannot be read: {error.strerror}") from error
 
@@ -308,8 +321,8 @@ def fit_columns(manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -
     space = FeatureSpace([spread.get(feature.name, feature) for feature in features])
     unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")
     taken = ModelColumns(space, ModelSpace(unscaled)).rows(rows_raw)
-    model = ModelSpace(fit_encoding(features, taken, manifest.encoding.continuous))
-    return ModelColumns(FeatureSpace(model.features) if manifest.encoding.spread == "encoding" else space, model)
+    fitted = fit_encoding(features, taken, manifest.encoding.continuous)
+    return ModelColumns(FeatureSpace(fitted) if manifest.encoding.spread == "encoding" else space, ModelSpace(fitted))
 
 
 # --- the store -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault, ModelRefused
-from app.recourse.models.black_box import BlackBox, Output, sigmoid
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.score import Output, sigmoid
 from app.registry.reference import read_table
 
 SCORE = "score"
@@ -101,7 +102,7 @@ def compare(
 def outputs_of(black_box: BlackBox, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     """Scores of a black box in the unit of its output: a probability, a logit, points, or 1 and 0 for labels."""
     if black_box.points is not None:
-        return np.asarray(black_box.threshold + scores / black_box.points.slope)
+        return black_box.points.of(scores)
     probabilities = black_box.probability(scores)
     if black_box.output is Output.PROBABILITY and probabilities is not None:
         return probabilities

@@ -31,7 +31,8 @@ from pydantic import Field, StringConstraints
 
 from app.recourse.actions.rules import Rule
 from app.recourse.features import Encoding, Feature, Spread
-from app.recourse.models.black_box import Input, Output, PointScale
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output, PointScale
 from app.registry.artifact import AnyArtifact, Artifact, ManifestPart, Name
 from app.registry.rules import RuleParser
 
@@ -160,8 +161,9 @@ class Manifest(ManifestPart):
         pdo, odds, at = self.odds.pdo, self.odds.base_odds, self.odds.base_points
         signed = pdo if self.better == "higher" else -pdo
         if odds is None or at is None:
-            return PointScale(pdo=signed)
-        return PointScale(pdo=signed, offset=math.log(odds) + (self.threshold - at) * math.log(2.0) / signed)
+            return PointScale(threshold=self.threshold, pdo=signed)
+        logit = math.log(odds) + (self.threshold - at) * math.log(2.0) / signed
+        return PointScale(threshold=self.threshold, pdo=signed, offset=logit)
 
     @property
     def least_probability(self) -> float | None:

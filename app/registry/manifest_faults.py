@@ -11,7 +11,8 @@ from pydantic_core import ErrorDetails
 from app.errors import Fault
 from app.recourse.features import Feature, Missing, escape, schema_faults
 from app.recourse.features.derived import derived_faults
-from app.recourse.models.black_box import LOGIT_LIMIT, Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import LOGIT_LIMIT, Output
 from app.registry.artifact import Architecture, Artifact, Endpoint, Format, Protocol
 from app.registry.form_sentences import sentence_of, unknown_key
 from app.registry.manifest import INSTALLED, Manifest

@@ -14,11 +14,12 @@ from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate, Fault, ModelOutputInvalid, ModelRefused, SolverFailed
 from app.recourse.actions.rules import Rule
-from app.recourse.models.black_box import BlackBox, Output, favourable, sigmoid
-from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.features import RawValue
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.linear import WeightMoments
 from app.recourse.problem import Reference
 from app.recourse.surrogate.refits import LEAST, refit_moments
-from app.registry.lender_scores import outputs_of
+from app.registry.oddities import broken_rules, odd, odd_weights
 
 EXACT_RECORDS = 5_000
 """Largest number of distinct records for which all pairs are compared."""
@@ -32,11 +33,7 @@ SUBSET_SEED = 0
 REFITS_SEED = 0
 """Seed of the random halves of the refits."""
 
-FEW = 10
-"""Records below which a column may well be the same in all of them."""
-
-AGREEMENT = 0.75
-"""Share of the reference records on which the model and its refits should agree; less raises a warning."""
+NO_NUMBER = "it gives no finite output"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +83,7 @@ class Profile:
             largest_distance=largest,
             weight_moments=None if outcomes is None else _weight_moments(black_box, rows_raw, outcomes),
         )
-        warnings = (*_odd(black_box, reference), *_warnings(reference, rules))
+        warnings = (*odd(black_box, reference), *odd_weights(reference), *broken_rules(reference, rules))
         return cls(reference=reference, exact=exact, warnings=warnings)
 
 
@@ -122,10 +119,16 @@ def _level_faults(black_box: BlackBox, row_raw: Float[np.ndarray, "p"]) -> list[
     if _unanswered(black_box, probes) is None:
         return []
     return [
-        Fault(f"/features/{j}", f"the model cannot take {json.dumps(features[j].value(value))}: {reason}")
+        Fault(f"/features/{j}", _cannot_take(features[j].value(value), reason))
         for probe, (j, value) in zip(probes, places, strict=True)
         if (reason := _unanswered(black_box, probe[None])) is not None
     ]
+
+
+def _cannot_take(value: RawValue, reason: str) -> str:
+    """A value for which the model gives nothing, and what to do about a missing one."""
+    remedy = "; say missing: indicator or fill, and fill: what it takes instead" if value is None else ""
+    return f"the model cannot take {json.dumps(value)}: {reason}{remedy}"
 
 
 def _unanswered(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> str | None:
@@ -133,7 +136,7 @@ def _unanswered(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> str 
         scores = black_box.score_raw(rows_raw)
     except ModelOutputInvalid as error:
         return _reason(error)
-    return "it gives no finite output" if np.isnan(scores).any() else None
+    return NO_NUMBER if np.isnan(scores).any() else None
 
 
 def _weight_moments(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], outcomes: Outcomes) -> WeightMoments:
@@ -150,64 +153,6 @@ def _weight_moments(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], out
     except (DegenerateSurrogate, SolverFailed) as error:
         detail = "cannot be used: the features of the records do not determine a logistic regression of the outcome"
         raise ModelRefused(faults=[Fault("/label", detail)]) from error
-
-
-def _odd(black_box: BlackBox, reference: Reference) -> list[str]:
-    """Warnings of decisions that are all alike, and of columns that are."""
-    found: list[str] = []
-    yes, count = len(reference.favourable), len(reference.scores)
-    if yes == 0:
-        found.append(
-            "The model accepts none of its reference records, so most methods will find no way to a yes"
-            + _outputs_beside(black_box, reference)
-        )
-    if yes == count:
-        found.append("The model accepts all of its reference records" + _outputs_beside(black_box, reference))
-    if black_box.output is Output.LOGIT and black_box.threshold == 0.5:
-        found.append(
-            f"The threshold 0.5 of a logit is a probability of {sigmoid(0.5):.0%}; a logit of 0 is one of 50%. "
-            "Which is meant?"
-        )
-    constant = [
-        name
-        for name, column in zip(reference.space.names, reference.rows_raw.T, strict=True)
-        if count >= FEW and (column == column[0]).all()
-    ]
-    if constant:
-        found.append(
-            f"The same in all reference records, so that nothing is known about it: {', '.join(constant[:10])}"
-            + (f" and {len(constant) - 10} more." if len(constant) > 10 else ".")
-        )
-    return found
-
-
-def _outputs_beside(black_box: BlackBox, reference: Reference) -> str:
-    """The range of the outputs beside the threshold, as the end of a sentence."""
-    if black_box.output is Output.LABEL:
-        return ": are favourable and the labels of the model written alike?"
-    outputs = outputs_of(black_box, reference.scores)
-    return (
-        f": its outputs lie between {outputs.min():.3g} and {outputs.max():.3g}, the threshold is "
-        f"{black_box.threshold:g}. Is it in their unit, and is favourable the right class?"
-    )
-
-
-def _warnings(reference: Reference, rules: tuple[Rule, ...]) -> list[str]:
-    found: list[str] = []
-    count = len(reference.scores)
-    if reference.weight_moments is not None:
-        refitted = homogeneous(reference.X) @ reference.weight_moments.mean >= 0.0
-        alike = float(np.mean(refitted == favourable(reference.scores)))
-        if alike < AGREEMENT:
-            found.append(
-                f"Models refitted to the label decide {1.0 - alike:.0%} of the reference records differently from "
-                "this one; is 1 the favourable outcome?"
-            )
-    for rule in rules:
-        broken = count - int(rule.holds(reference.rows_raw).sum())
-        if broken:
-            found.append(f"The rule {rule.text!r} does not hold in {broken} of {count} reference records.")
-    return found
 
 
 def largest_distance(X: Float[np.ndarray, "n d"]) -> tuple[float, bool]:

@@ -1,6 +1,7 @@
 """Reference records: a CSV with the features' names in its header, one raw record per line, other columns ignored."""
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,17 @@ MAX_CELL_FAULTS = 20
 """Largest number of invalid cells listed; the others are only counted."""
 
 
+MARKS = {"\t": "tabs"}
+"""Separators that are not shown as they are."""
+
 MAX_LINES = 5
 """Largest number of lines listed in which a column has the same fault."""
 
 
-def outcome(label: str) -> Feature:
+DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
+
+
+def _outcome(label: str) -> Feature:
     """The column of true outcomes, to read along with the features: 1 for favourable, 0 for not."""
     return Feature(name=label, type=FeatureType.ORDINAL, categories=("0", "1"))
 
@@ -47,19 +54,33 @@ class Table:
     """Line of the file in which each row ends."""
 
 
-def read_reference(path: Path, features: Sequence[Feature]) -> tuple[Float[np.ndarray, "n p"] | None, list[Fault]]:
-    """Raw rows of a file, None if it has faults; pointers are ``/reference/{record}/{column}``."""
+def read_reference(
+    path: Path, features: Sequence[Feature], label: str | None = None
+) -> tuple[Float[np.ndarray, "n p"] | None, list[Fault]]:
+    """Raw rows of a file, None if it has faults; pointers are ``/reference/{record}/{column}``.
+
+    Parameters
+    ----------
+    label : column of true outcomes, which are the last column of the rows then: 1 for favourable, 0 for not
+    """
     if path.suffix != ".csv":
         return None, [Fault("/reference", "must be a .csv file")]
     try:
         table = read_table(path)
-    except (UnicodeDecodeError, csv.Error) as error:
-        return None, [Fault("/reference", f"cannot be read as CSV in UTF-8: {error}")]
+    except UnicodeDecodeError:
+        return None, [Fault("/reference", "is not a text in UTF-8: save it as CSV in UTF-8")]
+    except csv.Error as error:
+        return None, [Fault("/reference", f"cannot be read as CSV: {error}")]
+    features = features if label is None else (*features, _outcome(label))
     faults = _header_faults(table, features)
     ragged = _shape_faults(table)
     if ragged:
         return None, faults + ragged
-    columns = [_column(table, feature) for feature in features if table.header.count(feature.name) == 1]
+    columns = [
+        _column(table, feature, "; write 1 where the outcome was favourable, else 0" if feature.name == label else "")
+        for feature in features
+        if table.header.count(feature.name) == 1
+    ]
     bad = sorted((cell for _, found in columns for cell in _folded(found)), key=lambda cell: cell[0])
     faults += [*(fault for _, fault in bad[:MAX_CELL_FAULTS]), *_count(bad)]
     return (None, faults) if faults else (np.column_stack([values for values, _ in columns]), [])
@@ -78,8 +99,14 @@ def read_table(path: Path) -> Table:
 
 def _header_faults(table: Table, features: Sequence[Feature]) -> list[Fault]:
     known = ", ".join(table.header)[:1_000] or "nothing"
-    if len(table.header) == 1 and (other := next((mark for mark in ";\t|" if mark in known), None)):
-        known += f"; separate the cells by commas, not by {'tabs' if other == chr(9) else other}"
+    if len(features) > 1 and not set(table.header) & {feature.name for feature in features}:
+        # One sentence rather than one for each feature.
+        names = ",".join(feature.name for feature in features if feature.derived is None)[:1_000]
+        other = next((mark for mark in ";\t|" if len(table.header) == 1 and mark in known), None)
+        remedy = (
+            f"write {names}" if other is None else f"separate the cells by commas, not by {MARKS.get(other, other)}"
+        )
+        return [Fault("/reference", f"must begin with a line of the features' names, not with {known}; {remedy}")]
     counts = Counter(table.header)
     faults = [
         Fault("/reference", f'has no column "{feature.name}"; its header has {known}')
@@ -105,12 +132,15 @@ def _shape_faults(table: Table) -> list[Fault]:
     return [*ragged[:MAX_CELL_FAULTS], *_count(ragged)]
 
 
-def _column(table: Table, feature: Feature) -> tuple[Float[np.ndarray, "n"], list[Cell]]:
+def _column(table: Table, feature: Feature, remedy: str) -> tuple[Float[np.ndarray, "n"], list[Cell]]:
+    """The raw numbers of a column, and its cells with faults, in a sentence that ends with what to do."""
     at = table.header.index(feature.name)
     # A level may begin or end in a space, as the model knows it.
     texts = [row[at] if row[at] in feature.categories else row[at].strip() for row in table.rows]
     values, found = parse_column(feature, texts)
-    return values, [Cell(i, feature.name, table.lines[i], text) for i, text in found]
+    if found and feature.is_number and DECIMAL_COMMA.fullmatch(texts[found[0][0]]):
+        remedy = "; write 3.5, not 3,5"
+    return values, [Cell(i, feature.name, table.lines[i], text + remedy) for i, text in found]
 
 
 def _folded(cells: Sequence[Cell]) -> list[tuple[int, Fault]]:

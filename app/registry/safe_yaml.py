@@ -21,6 +21,10 @@ def read_yaml(content: bytes) -> Any:
         raise ValueError(f"has more than {LARGEST:,} bytes")
     try:
         return yaml.load(content, Loader=_Loader)  # noqa: S506 - derived from SafeLoader
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        tab = "; indent with spaces, not with tabs" if "\\t" in (error.problem or "") else ""
+        raise ValueError(f"is not YAML: line {line}: {error.problem}{tab}") from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"is not YAML: {' '.join(str(error).split())}") from None
 

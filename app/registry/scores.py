@@ -3,7 +3,8 @@
 import numpy as np
 from jaxtyping import Bool, Float
 
-from app.recourse.models.black_box import BlackBox, Output, sigmoid
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.score import Output, sigmoid
 
 SCORE_TOLERANCE = 1e-3
 """Largest change of a score since registration, relative to 1 + |score|; single precision changes it less."""

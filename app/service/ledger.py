@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from app.compute import audits
-from app.compute.answers import Json, encoded, identity, plain
+from app.compute.answers import UNREAD, Json, encoded, identity, plain
 from app.compute.entries import personal_data, promised
 from app.errors import (
     Erased,
@@ -149,7 +149,7 @@ class GivenRecourse:
         model = self._models.version(str(record.entry.model), name)
         checks = await self._models.ask(model, audits.verify, records) if records else []
         if not may_read_scores():
-            checks = [{**check, "probability": None, "score": None} for check in checks]
+            checks = [{**check, **UNREAD} for check in checks]
         return {
             "id": recourse_id,
             "model": plain(identity(model)),

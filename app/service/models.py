@@ -6,6 +6,7 @@ from typing import Any
 
 from app.compute import tasks
 from app.compute.answers import Json, identity, plain
+from app.compute.child import Written
 from app.compute.lane import Lane
 from app.compute.messages import ModelRef, Store
 from app.compute.quarantine import Quarantine
@@ -13,7 +14,7 @@ from app.errors import Fault, InsufficientScope, InvalidRequest, UnknownModel
 from app.futures.store import status
 from app.metrics import Metrics
 from app.recourse.features import Change, Feature, Table
-from app.recourse.models.black_box import Output
+from app.recourse.models.score import Output
 from app.registry.version import RegisteredModel
 from app.service.budgets import DailyBudgets
 from app.settings import Settings
@@ -114,7 +115,8 @@ class Models:
         timeout_s = (timeout_ms or self._settings.default_deadline_ms) / 1000.0
         ref = self.ref(model)
         found = await self._lane.run(work, ref, *args, timeout_s=timeout_s, need=tasks.need_of(ref))
-        self._budgets.spend(asking_id(), self._metrics.asked(model.id, found))
+        facts = found.facts if isinstance(found, Written) else found
+        self._budgets.spend(asking_id(), self._metrics.asked(model.id, facts))
         return found
 
     def all(self) -> list[RegisteredModel]:
@@ -170,6 +172,7 @@ def _summary(model: RegisteredModel) -> Json:
         "features": len(manifest.features),
         "output": manifest.output.value,
         "threshold": None if manifest.output is Output.LABEL else manifest.threshold,
+        "better": manifest.better if manifest.output is Output.POINTS else None,
         "futures": status(model),
     }
 

@@ -5,20 +5,22 @@ import json
 import time
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
 from app.access import Access
 from app.compute import tasks, use_cases
-from app.compute.answers import Frame, Json, identity, plain
-from app.compute.entries import entry_of, request_of
+from app.compute.answers import Frame, Json, encoded, identity, plain
+from app.compute.child import Written
+from app.compute.entries import entry_of, entry_of_texts
 from app.compute.lane import Lane
-from app.compute.messages import Case, Question, Store, ValidityQuestion, job_payload
+from app.compute.messages import Case, Question, Store, ValidityQuestion, job_payload, request_of
 from app.compute.quarantine import Quarantine
 from app.compute.turns import long_calls
 from app.compute.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
+from app.compute.written import FULL, REQUEST, sent, written, written_answer
 from app.errors import Fault, LaneTimeout, NotReady, RecourseError
 from app.jobs.batch import lines as batch_lines
 from app.jobs.ids import ids_are_reserved, new_id
@@ -38,11 +40,12 @@ from app.service.queries import Rows, Terms
 from app.service.validation import Check, all_or_faults, checks
 from app.settings import Settings
 from app.store.engine import database_url
-from app.store.keys import Scope, asking_id, may_read_scores, require_own_or
+from app.store.keys import asking_id, may_read_scores, require_own_or
 from app.store.ledger import FILE as LEDGER
 from app.store.ledger import NewRecord
 from app.store.ledger import Record as LedgerRecord
 from app.store.recorder import Recorder
+from app.store.scopes import Scope
 from app.store.timestamps import timestamp
 
 Record = Mapping[str, object]
@@ -115,8 +118,8 @@ class Service:
 
     async def ask(
         self, name: str, question: Case, applicant: Record, terms: Terms, counterfactuals: Sequence[Record] = ()
-    ) -> Json:
-        """The answer of a use case.
+    ) -> bytes:
+        """The answer of a use case as JSON, in the detail of its terms.
 
         Joint bounds of a plan that take too long to wait for are there as a bracket, and a job computes tight ones.
 
@@ -138,13 +141,15 @@ class Service:
         question = await self._excluding(question, terms)
         model, question, frame = self._checked(name, question, applicant, terms, counterfactuals)
         answer = await self._computed(name, model, question, frame, terms)
-        await self._pursue(model, question, answer)
+        if answer.facts["bracket"]:
+            answer = await self._pursued(name, model, question, answer, terms)
         if terms.store:
-            await self.ledger.record(entry_of(answer, self._request(model, question, terms), key=asking_id()))
+            texts = answer.texts
+            await self.ledger.record(entry_of_texts(answer.facts, texts[REQUEST], texts[FULL], key=asking_id()))
             if ids_are_reserved():
                 # Another server may have recorded it and crashed; then that is what was given.
-                return await self.given.recorded(answer["id"])
-        return answer
+                answer = written(name, await self.given.recorded(answer.facts["id"]), terms.detail)
+        return sent(answer)
 
     async def submit(
         self, name: str, question: Case, applicant: Record, terms: Terms, counterfactuals: Sequence[Record] = ()
@@ -158,6 +163,7 @@ class Service:
         """
         question = await self._excluding(question, terms)
         model, question, frame = self._checked(name, question, applicant, terms, counterfactuals)
+        frame = use_cases.with_method(frame, question)
         payload = job_payload(self.models.ref(model), question, plain(frame), asking_id())
         payload["request"] = self._request(model, question, terms) if terms.store else None
         await self.models.admit(model)
@@ -188,9 +194,10 @@ class Service:
         frame = {
             "model": plain(identity(model)),
             "threshold": model.manifest.least_probability,
-            "method": _method(question),
+            "method": use_cases.method_of(question),
             "valid_days": valid_days,
             "scores": may_read_scores(),
+            "points": plain(model.manifest.points),
         }
         return {
             **job_payload(self.models.ref(model), self._valid(question), frame, asking_id()),
@@ -215,12 +222,12 @@ class Service:
             reference=terms.reference,
             model=identity(model),
             threshold=model.manifest.least_probability,
-            method=_method(question) if isinstance(question, Question) else None,
             seed=question.seed,
             stored=terms.store,
             created_at=timestamp(created),
             expires_at=timestamp(created + timedelta(days=self.settings.valid_days)),
             scores=may_read_scores(),
+            points=model.manifest.points,
         )
         question = replace(self._valid(question), **dict(zip(reading, read, strict=False)))
         if isinstance(question, Question) and question.wishes.must_include:
@@ -242,30 +249,38 @@ class Service:
         """The question with the validity of its answer, which is how long the answer may take."""
         return replace(question, valid_months=self.settings.valid_days / DAYS_PER_MONTH)
 
-    async def _computed(self, name: str, model: RegisteredModel, question: Case, frame: Frame, terms: Terms) -> Json:
-        began, stopped = time.perf_counter(), USE_CASES[name].stopped
+    async def _computed(self, name: str, model: RegisteredModel, question: Case, frame: Frame, terms: Terms) -> Written:
+        began, stopped, deadline_ms = time.perf_counter(), USE_CASES[name].stopped, self._deadline_ms(terms)
         try:
-            work = (use_cases.answer, name, question, frame, self._plan_s)
+            work = (written_answer, name, question, frame, self._plan_s, terms.detail, deadline_ms)
             with long_calls(question.takes_long):
-                answer: Json = await self.models.ask(model, *work, timeout_ms=self._deadline_ms(terms))
+                answer: Written = await self.models.ask(model, *work, timeout_ms=deadline_ms)
         except LaneTimeout:
             if stopped is None:
                 raise
-            answer = plain(stopped(frame, 1000.0 * (time.perf_counter() - began)))
+            frame = use_cases.with_method(frame, question)
+            found = plain(stopped(frame, 1000.0 * (time.perf_counter() - began)))
+            request = encoded(self._request(model, question, terms)) if terms.store else None
+            answer = written(name, found, terms.detail, request)
         if name == RECOURSE:
             assert isinstance(question, Question)
-            self.metrics.answer(question.method, answer, time.perf_counter() - began)
+            self.metrics.answer(question.method, answer.facts, time.perf_counter() - began)
         return answer
 
-    async def _pursue(self, model: RegisteredModel, question: Case, answer: Json) -> None:
-        """Have a job compute the joint bounds of an answer, where there is only a bracket of them."""
-        if (plan := answer.get("plan")) and plan["validity"]["status"] == "bracket":
-            frame = Frame(model=identity(model), seed=question.seed, scores=may_read_scores())
-            payload = job_payload(self.models.ref(model), _given(model, question, answer), plain(frame), asking_id())
-            # Without the job store the bracket is the whole answer, and says so.
-            with suppress(NotReady):
-                job = await self.jobs.submit(VALIDITY, payload, timeout_s=BOUNDS_S, about=answer.get("id"))
-                plan["validity"] |= {"status": "pending", "job": job.address}
+    async def _pursued(
+        self, name: str, model: RegisteredModel, question: Case, answer: Written, terms: Terms
+    ) -> Written:
+        """An answer with a bracket of the joint bounds of its plan, and the job that computes tight ones."""
+        found = json.loads(answer.texts[FULL])
+        points = model.manifest.points
+        frame = Frame(model=identity(model), seed=question.seed, scores=may_read_scores(), points=points)
+        payload = job_payload(self.models.ref(model), _given(model, question, found), plain(frame), asking_id())
+        try:
+            job = await self.jobs.submit(VALIDITY, payload, timeout_s=BOUNDS_S, about=found.get("id"))
+        except NotReady:
+            return answer  # without the job store the bracket is the whole answer, and says so
+        found["plan"]["validity"] |= {"status": "pending", "job": job.address}
+        return written(name, found, terms.detail, answer.texts.get(REQUEST))
 
     @property
     def _plan_s(self) -> float:
@@ -373,10 +388,6 @@ async def _problems(check: Awaitable[None]) -> str:
     except NotReady as error:
         return error.detail
     return ""
-
-
-def _method(question: Question) -> Json:
-    return {"name": question.method, **asdict(question.params)}
 
 
 def _given(model: RegisteredModel, question: Case, answer: Json) -> ValidityQuestion:

@@ -50,7 +50,8 @@ def database_url(settings: Settings, file: str) -> str:
 def open_engine(url: str) -> sa.Engine:
     """An engine for an address of `database_url`; its errors and logs do not repeat parameters."""
     if url.startswith("sqlite"):
-        engine = sa.create_engine(url, hide_parameters=True)
+        # Parameters are dicts, as those of psycopg.
+        engine = sa.create_engine(url, hide_parameters=True, paramstyle="named")
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
         return engine

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
 from app.errors import InsufficientScope, UnknownKey
 from app.store.engine import writing
+from app.store.scopes import Scope
 from app.store.tables import keys
 from app.store.timestamps import timestamp
 
@@ -27,18 +27,6 @@ PREFIX = "rk"
 ID_BYTES = 6
 
 SECRET_BYTES = 32
-
-
-class Scope(StrEnum):
-    """What a key may be used for."""
-
-    RECOURSE = "recourse"
-    MODELS = "models"
-    AUDIT = "audit"
-    SCORES = "scores"
-    """Probabilities and scores of records that the caller brings; `MODELS` has them as well."""
-    EVERYONE = "everyone"
-    """What other keys have asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -333,7 +334,7 @@ def _insert(connection: sa.Connection, records: Sequence[NewRecord]) -> None:
         for number, record, salt in zip(numbers, records, salts, strict=True)
     ]
     if rows:
-        connection.execute(_ADD_PERSONAL_DATA, rows)
+        connection.exec_driver_sql(_text(_ADD_PERSONAL_DATA, connection.dialect), rows)
 
 
 def _link(connection: sa.Connection, links: Sequence[dict[str, Any]], keys: Iterable[str | None]) -> list[int]:
@@ -346,8 +347,14 @@ def _link(connection: sa.Connection, links: Sequence[dict[str, Any]], keys: Iter
         before = entry.hash(before)
         rows.append({field: getattr(entry, field) for field in Entry.__slots__} | {"hash": before, "key": key})
     if rows:
-        connection.execute(_ADD_ENTRIES, rows)
+        connection.exec_driver_sql(_text(_ADD_ENTRIES, connection.dialect), rows)
     return [row["number"] for row in rows]
+
+
+@lru_cache(maxsize=8)
+def _text(statement: sa.Insert, dialect: sa.Dialect) -> str:
+    """A statement as its driver takes it, with dicts for parameters: to prepare one takes longer than to run it."""
+    return str(statement.compile(dialect=dialect))
 
 
 def _found(model: str) -> list[sa.ColumnElement[bool]]:

@@ -31,7 +31,7 @@ FEATURES = (
     ),
     Feature(
         name="card_utilisation", type=FeatureType.CONTINUOUS, label="Share of card and overdraft limits in use",
-        unit="%", min=0, max=100, decimals=1, change=Change.DECREASE, cost=0.7, **words_of("card_utilisation"),
+        unit="%", min=0, max=100, decimals=0, change=Change.DECREASE, cost=0.7, **words_of("card_utilisation"),
     ),
     Feature(
         name="late_payments", type=FeatureType.INTEGER, label="Late payments in the last 24 months", min=0, max=6,
@@ -39,11 +39,11 @@ FEATURES = (
     ),
     Feature(
         name="amount", type=FeatureType.INTEGER, label="Loan amount", unit="EUR", min=500, max=30000, step=100,
-        change=Change.DECREASE, noise=False, cost=1.6, **words_of("amount"),
+        change=Change.DECREASE, noise=False, cost=1.6, max_change=MaxChange(relative=0.5), **words_of("amount"),
     ),
     Feature(
         name="term", type=FeatureType.INTEGER, label="Repayment term", unit="months", min=6, max=84, step=6,
-        change=Change.ANY, noise=False, cost=0.7, **words_of("term"),
+        change=Change.ANY, noise=False, cost=0.7, max_change=MaxChange(relative=0.5), **words_of("term"),
     ),
     Feature(
         name="employment", type=FeatureType.ORDINAL, label="Time in the current job", categories=EMPLOYMENT,
@@ -51,7 +51,7 @@ FEATURES = (
     ),
     Feature(
         name="savings", type=FeatureType.ORDINAL, label="Savings", categories=SAVINGS, change=Change.INCREASE, cost=1.2,
-        **words_of("savings"),
+        takes=Takes(months_per_level=2), **words_of("savings"),
     ),
     Feature(
         name="housing", type=FeatureType.CATEGORICAL, label="Housing", categories=HOUSING, change=Change.ANY, cost=6.0,

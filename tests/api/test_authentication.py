@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from app.settings import Settings
-from app.store.keys import Keys, Scope, parts
+from app.store.keys import Keys, parts
 from app.store.migrate import opened
+from app.store.scopes import Scope
 from tests.api.asking import problem, question
 from tests.api.test_large_bodies import head_alone
 from tests.api.test_openapi import OPERATIONS

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from app.settings import Settings
-from app.store.keys import Keys, Scope
+from app.store.keys import Keys
 from app.store.migrate import opened
+from app.store.scopes import Scope
 from tests.conftest import DEMO_STORE, run
 
 EXAMPLES = int(os.environ.get("TEST_CONTRACT_EXAMPLES", "3"))

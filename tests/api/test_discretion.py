@@ -13,8 +13,9 @@ import structlog
 
 from app.observability import configure_logging
 from app.settings import Settings
-from app.store.keys import Keys, Scope, parts
+from app.store.keys import Keys, parts
 from app.store.migrate import opened
+from app.store.scopes import Scope
 from tests.api.asking import APPLICANT, question
 from tests.conftest import NO_TLS, run, until
 

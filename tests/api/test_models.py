@@ -93,7 +93,7 @@ def predict(client: httpx.Client, age: int) -> httpx.Response:
 
 def test_a_model_without_an_opinion_gives_no_number(client: httpx.Client) -> None:
     (decision,) = predict(client, GIVES_NAN).json()["predictions"]
-    assert decision == {"probability": None, "score": None, "favourable": False}
+    assert decision == {"probability": None, "score": None, "points": None, "favourable": False}
 
 
 def test_a_model_that_breaks_its_contract_is_named(client: httpx.Client) -> None:

@@ -192,7 +192,8 @@ def test_a_short_answer_is_a_part_of_the_full_one(client: httpx.Client) -> None:
 def test_numbers_have_the_digits_that_they_carry_and_records_are_exact(client: httpx.Client) -> None:
     (found,) = client.post("/recourse", json=question()).json()["counterfactuals"]
     validity = found["validity"]
-    for number in (found["cost"]["total"], validity["noise"]["closed_form"], *validity["current"].values()):
+    current = [validity["current"][name] for name in ("probability", "score")]
+    for number in (found["cost"]["total"], validity["noise"]["closed_form"], *current):
         assert number == float(f"{number:.6g}")
     (decision,) = client.post("/models/loan/predict", json={"records": [found["applicant"]]}).json()["predictions"]
     assert decision == found["validity"]["current"]
@@ -292,7 +293,7 @@ def test_a_model_without_an_opinion_is_an_answer(client: httpx.Client) -> None:
     answer = ask(client, **odd(GIVES_NAN))
     assert answer["status"] == "not_found"
     assert answer["reason"] == "model_output_invalid"
-    assert answer["factual"] == {"probability": None, "score": None, "favourable": False}
+    assert answer["factual"] == {"probability": None, "score": None, "points": None, "favourable": False}
 
 
 def test_the_service_stays_responsive_while_all_children_are_busy(running: Running, client: httpx.Client) -> None:

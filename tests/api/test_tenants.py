@@ -11,8 +11,9 @@ import pytest
 
 from app.service import budgets
 from app.settings import Settings
-from app.store.keys import Keys, Scope, parts
+from app.store.keys import Keys, parts
 from app.store.migrate import opened
+from app.store.scopes import Scope
 from tests.api.asking import APPLICANT, faults, problem, question
 from tests.api.test_authentication import NOW, asking, let_in
 from tests.conftest import Running, run, until

@@ -233,4 +233,4 @@ def test_a_model_that_dies_or_breaks_its_contract_is_named(client: httpx.Client)
 def test_a_record_without_a_score_is_no_decision(client: httpx.Client) -> None:
     answer = judge(client, {**BETTER, "age": GIVES_NAN}, model="odd")
     (one,) = answer["counterfactuals"]
-    assert one["validity"]["current"] == {"probability": None, "score": None, "favourable": False}
+    assert one["validity"]["current"] == {"probability": None, "score": None, "points": None, "favourable": False}

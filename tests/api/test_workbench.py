@@ -13,7 +13,7 @@ import pytest
 from app.api.routes.methods import DESCRIPTIONS
 from app.api.routes.workbench import FILES, STATIC
 from app.futures.plan import choices_of
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.registry.registry import Registry
 from app.settings import Settings
 from docs.workbench import take
@@ -411,6 +411,21 @@ def test_a_corrected_share_is_told(desk: Open, lender: Running) -> None:
 
 
 @pytest.mark.slow
+def test_what_a_stress_says_is_told_beside_the_share(desk: Open, lender: Running) -> None:
+    def answer(route: Any) -> None:
+        found = httpx.post(f"{lender.url}/recourse", json=json.loads(route.request.post_data), timeout=30).json()
+        future = found["counterfactuals"][0]["validity"]["future"]
+        stressed = {"column": "age", "direction": "down", "probability": 0.7, "interval": [0.568, 0.812], "models": 60}
+        future["stressed"] = stressed
+        route.fulfill(json=found)
+
+    page = desk(prepare=lambda page: stub(page, "/recourse", answer))
+    ask(page)
+    told = "If low values of age become more frequent, 42 of 60 say yes; with 95% certainty at least 56 in 100."
+    assert told in text(page, ".certificate")
+
+
+@pytest.mark.slow
 def test_the_slider_asks_for_a_share_of_future_models(desk: Open) -> None:
     page = desk()
     ask(page)
@@ -486,7 +501,7 @@ def test_the_curve_asks_for_shares_of_future_models(desk: Open) -> None:
 
 FUTURES = {
     "source": None, "search": None, "held_back": None, "agreement": None, "records": None, "labels": None,
-    "dropped": None, "created_at": None, "detail": None,
+    "stress": None, "dropped": None, "created_at": None, "detail": None,
 }  # fmt: skip
 
 
@@ -496,6 +511,7 @@ def test_future_models_are_trained_from_the_page(desk: Open, lender: Running) ->
     ready = {
         **FUTURES, "status": "ready", "source": "retrained", "search": 60, "held_back": 58, "agreement": 0.93,
         "records": "fresh", "labels": "own_decisions", "dropped": 2, "created_at": "2026-11-22T10:00:00Z",
+        "stress": {"column": "age", "direction": "down"},
     }  # fmt: skip
     pending = {**FUTURES, "status": "pending"}
     states = [pending]
@@ -530,6 +546,7 @@ def test_future_models_are_trained_from_the_page(desk: Open, lender: Running) ->
     page.get_by_text("118 retrained models").wait_for()
     assert "Dropped as no better than chance: 2." in text(page, "#futures")
     assert "They learned this model’s decisions, not true outcomes" in text(page, "#futures")
+    assert "if low values of age become more frequent." in text(page, "#futures")
     assert page.locator("#futures-job > *").count() == 0
     assert text(page, "#slider-hint").startswith("A yes now, and from at least 90 in 100 retrained models like it.")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from app.compute.child import Written
 from app.errors import Fault, InvalidRecord, ModelUnusable
 
 prepared: list[str] = []
@@ -53,6 +54,10 @@ def crash() -> None:
 
 def echo(value: Any, *, deadline_s: float) -> Any:
     return value
+
+
+def write(texts: dict[str, bytes], *, deadline_s: float) -> Written:
+    return Written({"texts": len(texts)}, texts)
 
 
 def left(*, deadline_s: float) -> float:

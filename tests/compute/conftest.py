@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.compute.template import template
+from app.compute.child_template import template
 
 
 @pytest.fixture

@@ -10,10 +10,12 @@ from app.api.schemas.recourse import RecourseAnswer
 from app.compute.answers import Frame, ModelVersion, decision, plain
 from app.compute.use_cases import out_of_time, recourse_answer
 from app.recourse.actions.action_set import ActionSet, action_set
-from app.recourse.answer_part import rounded_probability
+from app.recourse.answer_part import rounded_output
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import Feature, FeatureSpace, FeatureType
 from app.recourse.reports import SurrogateReport
-from app.recourse.result import Counterfactual, Diagnostics, Reason, RecourseResult, Relaxation, Status, Verdict
+from app.recourse.result import Diagnostics, RecourseResult, Status
+from app.recourse.verdict import Reason, Relaxation, Verdict
 
 SPACE = FeatureSpace(
     [
@@ -53,7 +55,7 @@ def test_what_takes_longer_than_the_answer_is_valid_is_said(actions: ActionSet, 
 def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> None:
     told = plain(recourse_answer(FRAME, actions, FOUND))
     assert told["status"] == "found"
-    assert told["factual"] == {"probability": 0.31, "score": -0.8, "favourable": False}
+    assert told["factual"] == {"probability": 0.31, "score": -0.8, "points": None, "favourable": False}
     assert told["counterfactuals"] == [
         {
             "rank": 1,
@@ -68,7 +70,7 @@ def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> 
             "takes_months": 0.0,
             "cost": {"total": 3.0, "norm": "l1", "changed_features": 1},
             "validity": {
-                "current": {"favourable": True, "probability": 0.62, "score": 0.5},
+                "current": {"favourable": True, "probability": 0.62, "score": 0.5, "points": None},
                 "noise": None,
                 "shift": None,
                 "joint": None, "future": None,
@@ -104,14 +106,14 @@ def test_an_answer_without_time_has_the_same_fields(actions: ActionSet) -> None:
 
 @pytest.mark.parametrize(("score", "favourable"), [(0.0, True), (-1e-300, False), (None, False)])
 def test_zero_is_favourable_and_nothing_is_not(score: float | None, favourable: bool) -> None:
-    assert decision(score, None).favourable is favourable
+    assert decision(score, None, None).favourable is favourable
 
 
 @pytest.mark.parametrize(
     ("probability", "score", "shown"),
     [(0.3855177136451451, -1.85, 0.385518), (0.79999996, -2.5e-7, 0.79999996), (0.5, None, 0.5), (None, 1.0, None)],
 )
-def test_a_rounded_probability_stays_on_its_side_of_the_threshold(
+def test_a_rounded_output_stays_on_its_side_of_the_threshold(
     probability: float | None, score: float | None, shown: float | None
 ) -> None:
-    assert rounded_probability(probability, score) == shown
+    assert rounded_output(probability, score) == shown

@@ -17,14 +17,14 @@ from app.compute import calibration as computing
 from app.compute import tasks
 from app.compute.answers import Frame, identity
 from app.compute.calibration import calibration
-from app.compute.entries import entry_of, request_of
-from app.compute.messages import ModelRef, Question, Store
+from app.compute.entries import entry_of
+from app.compute.messages import ModelRef, Question, Store, request_of
 from app.compute.replay import replay
 from app.compute.use_cases import answer as answer_of
 from app.errors import LedgerUnavailable
 from app.futures.calibration import read_calibration, write_calibration
 from app.futures.plan import Choices
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.futures.store import load_futures
 from app.recourse.certificate import CertificateParams
 from app.recourse.models.calibration import Calibration

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from app.compute import lane as lane_module
-from app.compute.child import Call, Need
+from app.compute.child import Call, Need, Written
+from app.compute.child_template import template
 from app.compute.lane import GRACE_S, Child, Lane
-from app.compute.template import template
+from app.compute.parent import REMEMBERED
 from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, ModelUnusable, Overloaded
 from app.metrics import LaneState
 from tests.compute import chores
@@ -62,6 +63,27 @@ def test_large_arguments_and_results_pass() -> None:
         async with lane() as one:
             text = "x" * 3_000_000
             assert await one.run(chores.echo, text, timeout_s=20) == text
+
+    run(work())
+
+
+def test_a_child_meets_a_need_again_only_when_it_may_have_forgotten_it() -> None:
+    needs = [Need(f"m{k}", chores.load, (f"m{k}",)) for k in range(REMEMBERED + 1)]
+
+    async def work() -> None:
+        async with lane() as one:
+            for need in (needs[0], needs[0], *needs, needs[0]):
+                met = await one.run(chores.notes, timeout_s=20, need=need)
+            assert met == ["ready", *(need.name for need in needs), "m0"]
+
+    run(work())
+
+
+def test_what_a_child_has_written_passes_byte_for_byte() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            texts = {"é": '{"a": "ü"}\n'.encode(), "empty": b"", "any": bytes(range(256)) * 1000}
+            assert await one.run(chores.write, texts, timeout_s=20) == Written({"texts": 3}, texts)
 
     run(work())
 

@@ -11,8 +11,8 @@ import pytest
 
 from app.compute import lane as lane_module
 from app.compute.child import Need
+from app.compute.child_template import template
 from app.compute.quarantine import STRIKES, Quarantine
-from app.compute.template import template
 from app.errors import LaneCrashed, ModelQuarantined, Overloaded
 from app.metrics import Metrics
 from tests.compute import chores
@@ -64,7 +64,7 @@ def test_a_model_that_ends_its_children_leaves_the_others_in_use(
     async def work() -> None:
         async with lane(needs=lambda: [need, GOOD], load_s=0.5, memory_mb=2000, quarantine=quarantine) as one:
             # The first child is lost at its start; the next one does without.
-            assert await one.run(chores.notes, timeout_s=30, need=GOOD) == ["ready", "good", "good"]
+            assert await one.run(chores.notes, timeout_s=30, need=GOOD) == ["ready", "good"]
             assert (quarantine.doubts("bad@1"), quarantine.names()) == (True, [])
             with pytest.raises(caught):
                 await one.run(chores.echo, 1, timeout_s=30, need=need)

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from app.compute import tasks
-from app.compute.answers import Frame, ModelVersion, plain
+from app.compute.answers import Frame, ModelVersion, encoded, plain
+from app.compute.detail import shown
 from app.compute.messages import ModelRef, Question, Store, job_payload
 from app.compute.use_cases import answer
+from app.compute.written import sent, written_answer
 from app.errors import ModelUnusable, UnknownModel
 from app.jobs import kinds
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
@@ -70,6 +72,23 @@ def test_a_model_is_loaded_once_per_registration(loan: ModelRef) -> None:
 def test_a_model_that_is_gone_is_unknown(loan: ModelRef) -> None:
     with pytest.raises(UnknownModel):
         tasks.predict(replace(loan, name="gone@1"), np.zeros((1, 6)), deadline_s=1.0)
+
+
+@pytest.mark.parametrize("detail", ["short", "full"])
+def test_a_written_answer_has_the_bytes_of_the_answer_and_of_its_request(loan: ModelRef, detail: str) -> None:
+    asked = question(loan)
+    written = written_answer(loan, "recourse", asked, FRAME, math.inf, detail, 1234, deadline_s=math.inf)
+    whole = json.loads(written.texts["full"])
+    assert written.texts["full"] == encoded(whole)
+    again = answer(loan, "recourse", asked, FRAME, math.inf, deadline_s=math.inf)
+    for found in (whole, again):
+        del found["diagnostics"]["elapsed_ms"]
+    assert whole == again
+    assert sent(written) == encoded(shown("recourse", json.loads(written.texts["full"]), detail))
+    assert (len(sent(written)) < len(written.texts["full"])) == (detail == "short")
+    assert json.loads(written.texts["request"]) == {
+        "applicant": APPLICANT, "question": asked.to_json(), "deadline_ms": 1234
+    }  # fmt: skip
 
 
 def test_the_answer_is_found_in_time_or_not_at_all(loan: ModelRef) -> None:

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from app.cli.tryout import share_text, text_of
 from app.compute.tryout import QUESTIONS, Tryout, attempt
 from app.errors import ModelRefused
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import CARRIED
+from tests.registry.adapters.card import by_hand, carded
 from tests.registry.loan import ModelDirectory, make_linear
 
 
@@ -50,9 +52,11 @@ def test_a_few_rejected_records_are_answered_and_nothing_is_registered(
     assert order == sorted(order)
     assert order[-1] < 0
     for one in found.asked:
-        assert one.before == pytest.approx(loaded.black_box.probability_of(scores[one.record]), rel=CARRIED)
+        assert one.before["probability"] == pytest.approx(
+            loaded.black_box.probability_of(scores[one.record]), rel=CARRIED
+        )
         assert one.after is not None
-        assert one.after >= 0.5
+        assert one.after["probability"] >= 0.5
         assert one.changes
     assert found.sound
 
@@ -90,3 +94,45 @@ def test_a_directory_with_faults_is_refused_as_by_a_registration(model: ModelDir
     with pytest.raises(ModelRefused) as registered:
         Registry(settings.models_store).register(model.path)
     assert tried_here.value.faults == registered.value.faults
+
+
+def test_records_without_a_way_are_counted_and_what_is_fixed_is_named(tmp_path: Path, settings: Settings) -> None:
+    model = only(make_linear(tmp_path / "source"), "savings", change="increase")
+    model.manifest["features"][0]["protected"] = True
+    found = tried(model, settings)
+    lost = sum(not one.changes for one in found.asked)
+    assert QUESTIONS / 2 < lost < QUESTIONS
+    assert f"Nothing was found for {lost} of {QUESTIONS} records: do change" in found.findings[0]
+    assert found.findings[0].endswith("Fixed by change: none are income, amount, guarantor, housing")
+
+
+def test_leaps_over_many_levels_are_counted(tmp_path: Path, settings: Settings) -> None:
+    model = only(make_linear(tmp_path / "source"), "savings", change="increase")
+    levels = ["none", "s1", "s2", "s3", "some", "much"]
+    model.manifest["features"][3] |= {"categories": levels, "center": 0.0, "scale": 2.0}
+    for record in model.records:
+        record["savings"] = "none"
+    model.records[0]["savings"] = "much"
+    found = tried(model, settings)
+    (leap,) = (sentence for sentence in found.findings if "levels or more at once" in sentence)
+    count = sum(one.raised.get("savings", 0.0) >= 4 for one in found.asked)
+    assert count
+    assert leap.startswith(f"{count} of {sum(bool(one.changes) for one in found.asked)} answers move savings by 4")
+    model.manifest["features"][3]["takes"] = {"months_per_level": 0.1}
+    assert not any("levels or more" in sentence for sentence in tried(model, settings, version="2").findings)
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.0, "0%"), (0.001, "<1%"), (0.5, "50%"), (0.999, ">99%"), (1.0, "100%")])
+def test_only_nothing_is_no_per_cent(share: float, text: str) -> None:
+    assert share_text(share) == text
+
+
+def test_answers_of_a_scorecard_state_points(tmp_path: Path, settings: Settings) -> None:
+    card = carded(tmp_path / "source")
+    found = attempt(card.write(), settings)
+    for one in found.asked:
+        record = {name: None if value == "" else value for name, value in card.records[one.record].items()}
+        assert one.before["points"] == by_hand(record)
+        assert one.after is None or one.before["points"] < 391.5 <= one.after["points"]
+        assert f"no ({one.before['points']:g} points)" in text_of(one)
+    assert found.sound

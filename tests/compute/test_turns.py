@@ -55,19 +55,32 @@ def test_callers_take_turns_and_each_is_served_in_its_order() -> None:
     run(work)
 
 
-def test_who_comes_late_waits_one_round_behind_a_hundred_calls_of_another() -> None:
+def test_who_asks_now_and_then_waits_for_none_of_a_hundred_calls_of_another() -> None:
     async def work() -> None:
         turns: Turns[Child] = Turns(1)
         child = Child()
-        first = [join(turns, "many") for _ in range(100)]
-        turns.serve([child])
-        late = join(turns, "few")
-        turns.end(child)
-        turns.serve([child])
-        turns.end(child)
-        turns.serve([child])
-        assert late.done()
-        assert sum(one.done() for one in first) == 2
+        many = [join(turns, "many") for _ in range(100)]
+        for k in range(1, 4):
+            turns.serve([child])
+            assert sum(one.done() for one in many) == k
+            late, later = join(turns, "few"), join(turns, "few")
+            turns.serve([child])
+            assert late.done(), "the other caller was served after it"
+            assert not later.done()
+            later.cancel()
+
+
+def test_callers_that_are_new_do_not_keep_one_from_its_turn() -> None:
+    async def work() -> None:
+        turns: Turns[Child] = Turns(1)
+        child = Child()
+        many = [join(turns, "many") for _ in range(9)]
+        for k in range(3):
+            for name in ("x", "y", "z"):
+                join(turns, name)
+            for _ in range(4):
+                turns.serve([child])
+            assert sum(one.done() for one in many) == k + 1
 
     run(work)
 

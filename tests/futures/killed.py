@@ -8,7 +8,7 @@ from typing import Any
 
 from app.futures.linear import LinearRecipe
 from app.futures.plan import Choices
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.registry.registry import Registry
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import RehearsalFailed
 from app.futures.plan import Choices, Material
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.futures.store import load_futures, status
 from app.registry.version import RegisteredModel
 from tests.futures.models import registered

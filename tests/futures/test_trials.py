@@ -9,7 +9,7 @@ import pytest
 
 from app.futures.plan import Choices
 from app.futures.records import PEOPLE_SHARE, Records, halves
-from app.futures.rehearse import rehearse
+from app.futures.rehearsal import rehearse
 from app.futures.store import load_futures
 from app.futures.trials import MODELS, TRIALS
 from app.recourse.models.calibration import Calibration, Retraining
@@ -76,7 +76,7 @@ def test_every_recipe_can_be_tried(tmp_path: Path, fit: str, monkeypatch: pytest
         tried.extend(len(one.told) for one in retrainings)
 
     monkeypatch.setattr("app.futures.trials.PEOPLE", 2)
-    monkeypatch.setattr("app.futures.rehearse.calibrate_trials", counted)
+    monkeypatch.setattr("app.futures.rehearsal.calibrate_trials", counted)
     rehearse(registered(tmp_path, fit, records=600), ENOUGH)
     assert len(tried) == TRIALS
     assert min(tried) >= 3

@@ -16,8 +16,8 @@ import pytest
 from app.api.schemas.ledger import AuditAnswer, VerifyAnswer
 from app.compute import audits, tasks
 from app.compute.answers import identity
-from app.compute.entries import entry_of, request_of
-from app.compute.messages import ModelRef, Store
+from app.compute.entries import entry_of
+from app.compute.messages import ModelRef, Store, request_of
 from app.compute.replay import replay
 from app.compute.use_cases import answer as answer_of
 from app.jobs.ids import new_id

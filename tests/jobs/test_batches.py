@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.jobs.batch.chunks import CHUNK, LAST
-from app.jobs.batch.lines import SEEDS
+from app.jobs.batch.chunks import LEAST
+from app.jobs.batch.lines import GROUP, SEEDS
 from tests.api.asking import APPLICANT, faults, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import until
@@ -36,9 +36,9 @@ def rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def many(chunks: int) -> list[dict[str, Any]]:
-    """Rows for some chunks, or as many as TEST_BATCH_ROWS says: how long a batch is must not matter."""
-    return rows(int(os.environ.get("TEST_BATCH_ROWS", chunks * CHUNK)))
+def many(hundreds: int) -> list[dict[str, Any]]:
+    """Rows for several chunks, or as many as TEST_BATCH_ROWS says: how long a batch is must not matter."""
+    return rows(int(os.environ.get("TEST_BATCH_ROWS", hundreds * 100)))
 
 
 def submit(server: Server, applicants: list[Any], **common: Any) -> str:
@@ -80,11 +80,11 @@ def test_each_row_has_the_answer_that_a_request_of_its_own_would_have_had(server
         "seed": 5, "constraints": {"immutable": ["age"], "bounds": {"amount": {"min": 100}}}, "deadline_ms": 30_000,
         "cost": {"weights": {"income": 2.0}}, "method": {"name": "robust_mpm", "radius_unfavourable": 2.0},
     }  # fmt: skip
-    applicants = rows(2 * CHUNK + 5)
+    applicants = rows(5 * LEAST + 5)
     found = lines(server, submit(server, applicants, **common))
     assert [line["reference"] for line in found] == [row["reference"] for row in applicants]
     assert len({line["id"] for line in found}) == len(found)
-    for i in (0, 1, 19, 20, CHUNK - 1, CHUNK, CHUNK + LAST, 2 * CHUNK + 4):
+    for i in (0, 1, GROUP - 1, GROUP, LEAST - 1, LEAST, 3 * LEAST + GROUP, 5 * LEAST + 4):
         assert same(found[i]) == directly(server, applicants[i], **{**common, "seed": 5 + i})
 
 
@@ -279,11 +279,11 @@ def test_a_batch_has_limits(start: Start) -> None:
 
 def test_progress_is_told_and_a_batch_can_be_cancelled(start: Start, ledger: Path) -> None:
     server = start(TEST_LEDGER=str(ledger)).ready()
-    address = submit(server, rows(6 * CHUNK))
+    address = submit(server, rows(600))
     until(lambda: server.job(address)["progress"]["done"] > 0, within_s=PATIENCE_S)
     job = server.job(address)
-    assert job["progress"]["done"] in range(LAST, 6 * CHUNK, LAST)
-    assert (job["kind"], job["status"], job["progress"]["total"]) == ("batch", "running", 6 * CHUNK)
+    assert job["progress"]["done"] in range(LEAST, 600, GROUP)
+    assert (job["kind"], job["status"], job["progress"]["total"]) == ("batch", "running", 600)
     problem(server.client.get(f"{address}/results"), 409, "job-unfinished")
     assert server.client.delete(address).json()["status"] == "cancelled"
     computed = len(ledger.read_text().splitlines())

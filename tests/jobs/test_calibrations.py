@@ -15,7 +15,7 @@ from app.errors import LedgerUnavailable
 from app.registry.registry import Registry
 from app.service import Service, calibrations, watch
 from app.settings import Settings
-from app.store.keys import Scope
+from app.store.scopes import Scope
 from tests.api.asking import problem
 from tests.conftest import until
 from tests.jobs.conftest import DATABASES, starting

@@ -44,18 +44,24 @@ def test_a_server_makes_future_models_of_a_model_with_a_label(labelled: Server) 
 @pytest.mark.slow
 def test_future_models_on_request(labelled: Server) -> None:
     until(lambda: futures(labelled)["status"] == "ready")
-    asked = {"source": "stand_in", "records": "same", "search": 5, "held_back": 2}
+    stress = {"column": "age", "direction": "down"}
+    asked = {"source": "stand_in", "records": "same", "search": 5, "held_back": 2, "stress": stress}
     accepted = labelled.client.post("/models/loan/futures", json=asked)
     assert accepted.status_code == 202, accepted.text
     job = labelled.ended(accepted.headers["location"])
     assert (job["kind"], job["status"]) == ("futures", "succeeded"), job
-    assert job["progress"] == {"done": 7, "total": 7, "refused": None}
+    assert job["progress"] == {"done": 9, "total": 9, "refused": None}
     result = labelled.client.get(job["result"]).json()
     FuturesAnswer.model_validate(result, strict=False)
     assert result["model"]["version"] == "1"
     assert result["futures"] == futures(labelled)
     assert result["futures"]["source"] == "stand_in"
     assert result["futures"]["search"] == 5
+    assert result["futures"]["stress"] == stress
+    question = {"model": "loan", "applicant": labelled.client.get("/models/loan/schema").json()["sample"]}
+    (one,) = labelled.client.post("/recourse", json=question).json()["counterfactuals"]
+    told = one["validity"]["future"]["stressed"]
+    assert (told["column"], told["direction"], told["models"]) == ("age", "down", 2)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +71,8 @@ def test_future_models_on_request(labelled: Server) -> None:
         ({"source": "command"}, "/source"),
         ({"command": "rm -rf /"}, "/command"),
         ({"records": "all"}, "/records"),
+        ({"stress": {"column": "age", "direction": "left"}}, "/stress/direction"),
+        ({"stress": {"column": "age"}}, "/stress/direction"),
     ],
 )
 def test_nothing_else_can_be_asked_for(client: httpx.Client, body: dict[str, Any], pointer: str) -> None:
@@ -120,7 +128,6 @@ def test_a_cancelled_rehearsal_says_so_and_goes_on_when_it_is_asked_for_again(st
     assert all(seen[name] == stamp for name, stamp in made.items())
 
 
-@on_sqlite
 def test_a_killed_server_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
     model = registered(tmp_path, estimator(forest), records=2_000, futures=THIRTY)
     more = {"RECOURSE_MODELS_STORE": str(tmp_path / "store"), "RECOURSE_EXECUTOR_ID": "only"}

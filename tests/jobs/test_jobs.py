@@ -21,6 +21,7 @@ from app.jobs.database import migrate
 from app.jobs.ids import counting_from, new_number
 from app.jobs.job import Job, JobStatus
 from app.jobs.jobs import Jobs
+from app.jobs.worker import CONNECTIONS
 from app.settings import Settings
 from app.store.engine import writing
 from tests.compute import chores
@@ -34,7 +35,8 @@ ROWS = [{"applicant": {}}] * 3
 async def jobs(directory: Path, url: str | None = None, *, run_jobs: bool = False) -> AsyncIterator[Jobs]:
     settings = Settings.model_validate({"state_dir": directory, "run_jobs": run_jobs, "database_url": url})
     store = Store(root=str(directory), trust_pickle=False)
-    queue = Jobs(settings, Lane("test", 1, chores.prepare), store, KINDS)
+    lane = Lane("test", 1, chores.prepare)
+    queue = Jobs(settings, lane, store, KINDS)
     queue.start()
     try:
         async with asyncio.timeout(30):
@@ -47,6 +49,7 @@ async def jobs(directory: Path, url: str | None = None, *, run_jobs: bool = Fals
         yield queue
     finally:
         await queue.close()
+        await lane.close()
 
 
 def test_jobs_of_all_kinds_that_have_not_ended_are_counted(tmp_path: Path) -> None:
@@ -232,7 +235,7 @@ def test_who_waits_is_let_go_when_the_service_stops(tmp_path: Path) -> None:
     async def work() -> None:
         async with jobs(tmp_path) as queue:
             job = await queue.submit("hold", {}, timeout_s=1.0)
-            waiting = asyncio.create_task(queue.wait(job.id, 60.0))
+            waiting = asyncio.create_task(queue.wait(job.id, 200.0))
             followed = queue.watch(job)
             assert await anext(followed) == job
             queue.stop_waiting()
@@ -285,3 +288,27 @@ def test_a_role_that_may_not_change_tables_has_jobs_once_they_were_migrated(tmp_
         migrate(url)
         with role_that_changes_no_tables(url) as restricted:
             asyncio.run(work(restricted))
+
+
+@pytest.mark.skipif(bool(postgres_missing()), reason=postgres_missing())
+def test_a_process_that_computes_jobs_leaves_connections_to_others(tmp_path: Path) -> None:
+    """PostgreSQL allows a hundred by default, and many processes share them."""
+    payload = {"ledger": str(tmp_path / "ledger"), "while": str(tmp_path / "nothing")}
+    query = sa.text("select count(*) from pg_stat_activity where datname = current_database()")
+
+    async def work(url: str) -> int:
+        async with jobs(tmp_path, url, run_jobs=True) as queue:
+            held = [await queue.submit("hold", payload, timeout_s=30.0) for _ in range(6)]
+            ended = await asyncio.gather(*(queue.wait(job.id, 200.0) for job in held))
+            assert {job.status for job in ended} == {JobStatus.SUCCEEDED}
+            connection = queue._connection
+            assert connection.worker is not None
+            pool = connection.worker._dbos._sys_db.engine.pool
+            assert isinstance(pool, sa.QueuePool)
+            assert (pool.size(), pool._max_overflow) == (CONNECTIONS, 0)
+            with connection.engine.connect() as own:
+                # Besides: one that listens, our pool, that of the client, and the lock of the slot.
+                return own.scalar(query) or 0
+
+    with database() as url:
+        assert asyncio.run(work(url)) <= CONNECTIONS + 1 + 5 + 5 + 1

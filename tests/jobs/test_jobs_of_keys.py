@@ -7,8 +7,9 @@ import httpx
 
 from app.settings import Settings
 from app.store.budgets import Budgets
-from app.store.keys import Keys, Scope, parts
+from app.store.keys import Keys, parts
 from app.store.migrate import opened
+from app.store.scopes import Scope
 from tests.api.asking import problem
 from tests.conftest import until
 from tests.jobs.conftest import Start, on_sqlite

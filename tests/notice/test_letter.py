@@ -9,7 +9,7 @@ import yaml
 
 from app.errors import TemplateFaulty
 from app.notice import Facts, Lender, Notice, Templates, notice_of
-from app.notice.files import SHIPPED, preferred
+from app.notice.regime import SHIPPED, preferred
 from app.recourse.features import Feature, FeatureType, Missing, ReasonWords, Sentence, Words
 
 FEATURES = (

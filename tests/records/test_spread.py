@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 import yaml
 
+from app.futures.plan import Choices
+from app.futures.rehearsal import rehearse
+from app.futures.store import load_futures
 from app.recourse import CertificateParams, RecourseProblem, action_set, solve
 from app.recourse.features import Feature, FeatureType, fit_spread
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
-from app.registry.version import LoadedModel
+from app.registry.version import RegisteredModel
 from tests.optional import library
 
 xgboost = library("xgboost")
@@ -50,7 +53,7 @@ def test_states_take_no_part_in_a_spread() -> None:
     assert (with_codes.center, with_codes.scale) == (without.center, without.scale)
 
 
-def registered(directory: Path, scaled: bool) -> LoadedModel:
+def registered(directory: Path, scaled: bool) -> RegisteredModel:
     """The same trees on numbers as they are, or behind a scaler."""
     rows = people(3_000, 0)
     logit = (rows[:, 0] - 45_000) / 12_000 + np.minimum(rows[:, 1], 8_000) / 4_000 + (rows[:, 2] - 40) / 15
@@ -62,20 +65,22 @@ def registered(directory: Path, scaled: bool) -> LoadedModel:
     directory.mkdir()
     (directory / "model.json").write_bytes(content)
     with (directory / "reference.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([NAMES, *rows.tolist()])
+        writer = csv.writer(file)
+        writer.writerow([*NAMES, "repaid"])
+        writer.writerows([*row, int(yes)] for row, yes in zip(rows.tolist(), repaid, strict=True))
     manifest = {
         "id": "trees", "version": "1", "title": "Trees",
         "artifact": {"format": "xgboost", "path": "model.json", "sha256": hashlib.sha256(content).hexdigest()},
         "input": "encoded", "output": "probability", "encoding": {"continuous": "standard" if scaled else "none"},
         "features": [{"name": name, "type": "continuous", "min": 0, "decimals": 0} for name in NAMES],
-        "reference": "reference.csv",
+        "reference": "reference.csv", "label": "repaid",
     }  # fmt: skip
     (directory / "model.yaml").write_text(yaml.safe_dump(manifest))
-    return Registry(directory.parent / f"store-{scaled}").register(directory).load()
+    return Registry(directory.parent / f"store-{scaled}").register(directory)
 
 
 def test_trees_on_unscaled_numbers_are_answered_as_those_behind_a_scaler(tmp_path: Path) -> None:
-    plain, scaled = (registered(tmp_path / name, scaled=name == "scaled") for name in ("plain", "scaled"))
+    plain, scaled = (registered(tmp_path / name, scaled=name == "scaled").load() for name in ("plain", "scaled"))
     np.testing.assert_allclose(plain.reference.scores, scaled.reference.scores, atol=1e-4)
     costs: list[list[float]] = []
     method = METHODS["robust_mpm"]
@@ -91,3 +96,28 @@ def test_trees_on_unscaled_numbers_are_answered_as_those_behind_a_scaler(tmp_pat
         costs.append(both)
     without, behind = np.array(costs).T
     assert without.mean() == pytest.approx(behind.mean(), rel=0.05)
+
+
+def test_future_models_of_trees_on_unscaled_numbers_say_the_same(tmp_path: Path) -> None:
+    models = [registered(tmp_path / name, scaled=name == "scaled") for name in ("plain", "scaled")]
+    for model in models:
+        rehearse(model, Choices(search=8, held_back=8, records="same"))
+    method = METHODS["robust_mpm"]
+    measured: list[list[tuple[float, float]]] = []
+    loaded = [(model.load(), load_futures(model)) for model in models]
+    refused = [row for row in people(300, 5) if loaded[0][0].black_box.score_raw(row[None])[0] < -0.2][:8]
+    for row_raw in refused:
+        for share in (None, 0.7):
+            both = []
+            for one, futures in loaded:
+                problem = RecourseProblem(
+                    black_box=one.black_box, reference=one.reference, futures=futures, future_validity=share,
+                    action_set=action_set(one.black_box.space, row_raw),
+                )  # fmt: skip
+                (found,) = solve(problem, method, method.params(), CertificateParams(), plan_s=1.0).counterfactuals
+                assert found.future is not None
+                both.append((found.cost, found.future.probability))
+            measured.append(both)
+    without, behind = np.array(measured).mean(axis=0)
+    assert without == pytest.approx(behind, rel=0.05)
+    assert 0.3 < without[1] < 1.0

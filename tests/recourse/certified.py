@@ -10,7 +10,8 @@ import pytest
 from jaxtyping import Float
 
 from app.recourse.features import Feature, FeatureSpace, FeatureType
-from app.recourse.models.black_box import Meter, Output
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, sample_boundary, survey
 from tests.recourse.toys import Spy, ask

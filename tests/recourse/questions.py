@@ -207,6 +207,27 @@ def questions(draw: st.DrawFn, *, with_rules: bool = False, bounded: bool = Fals
     )
 
 
+@st.composite
+def ruled_questions(draw: st.DrawFn, *, max_size: int = 5, bounded: bool = False) -> Question:
+    """An applicant with one to three rules between numbers, most of which their own record keeps."""
+    space = draw(spaces(max_size=max_size, bounded=bounded).filter(lambda s: any(f.is_number for f in s.features)))
+    factual_raw, found = draw(rows(space)), list[LinearRule]()
+    numeric = [j for j, feature in enumerate(space.features) if feature.is_number]
+    for _ in range(draw(st.integers(1, 3))):
+        steep = [draw(st.sampled_from([-1.0, 0.0, 1.0, 2.0])) if j in numeric else 0.0 for j in range(space.p)]
+        equality = draw(st.integers(0, 3)) == 0
+        kept = float(np.dot(steep, factual_raw)) + (0.0 if equality else draw(eighths(0, 4)))
+        limit = kept if draw(st.integers(0, 9)) else draw(eighths(-10, 10))
+        found.append(LinearRule("a rule", tuple(steep), limit, equality=equality))
+    return Question(
+        space=space,
+        factual_raw=factual_raw,
+        constraints=Constraints(max_changes=draw(st.sampled_from([None, None, 1, 2, 3]))),
+        rules=tuple(found),
+        model=LinearModel(np.array([draw(eighths(-3, 3)) for _ in range(space.d)]), draw(eighths(-6, 2))),
+    )
+
+
 def without(question: Question, constraint: str, name: str | None) -> Question:
     """The same question without one constraint."""
     c = question.constraints

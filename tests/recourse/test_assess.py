@@ -13,11 +13,11 @@ from app.errors import DeadlineExceeded
 from app.recourse.actions.rules import LinearRule
 from app.recourse.assess import assess
 from app.recourse.certificate import CertificateParams
+from app.recourse.counterfactual import AssessedCounterfactual
 from app.recourse.features import Change, FeatureSpace
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import AssessedCounterfactual
-from app.recourse.robustness.gelbrich import plan_bounds
+from app.recourse.robustness.validity_under_shift import plan_bounds
 from app.recourse.solve import METHODS, solve
 from app.recourse.surrogate.weight_moments import surrogate
 from tests.recourse import oracle

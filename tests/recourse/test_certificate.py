@@ -11,11 +11,12 @@ from jaxtyping import Float
 
 from app.errors import InvalidRequest
 from app.recourse.certificate import CertificateParams, certify, check_noise, local_model
+from app.recourse.counterfactual import Certificate, Counterfactual
 from app.recourse.features import FeatureSpace
 from app.recourse.methods.robust_mpm import RobustMpmParams
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Certificate, Counterfactual, RecourseResult, Status
+from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import MAX_CALLS, METHODS, solve
 from app.recourse.surrogate.weight_moments import surrogate
 from tests.recourse.certified import (

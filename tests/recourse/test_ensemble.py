@@ -10,7 +10,8 @@ from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
 from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding
 from app.recourse.methods.robust_mpm import RobustMpmParams
-from app.recourse.models.black_box import BlackBox, Output
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.solve import METHODS, solve
 

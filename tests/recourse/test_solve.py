@@ -17,14 +17,16 @@ from app.errors import ModelOutputInvalid, SolverFailed
 from app.recourse.actions.constraints import Bounds, Direction
 from app.recourse.actions.rules import LinearRule
 from app.recourse.candidates import Candidates
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.fallback import FALLBACK_WARNING
 from app.recourse.features import Change, FeatureSpace
 from app.recourse.methods.robust_mpm import METHOD, RobustMpmParams
-from app.recourse.models.black_box import Output
+from app.recourse.models.score import Output
 from app.recourse.models.tree_boxes import Boxes
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Counterfactual, Reason, RecourseResult, Status
+from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import MAX_CALLS, METHODS, solve
+from app.recourse.verdict import Reason
 from tests.recourse import oracle
 from tests.recourse.certified import Clock
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions, rows

@@ -15,9 +15,10 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.method import Yields
 from app.recourse.methods import METHODS
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Reason, RecourseResult, Status
+from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import MAX_CALLS, solve
 from app.recourse.solve_many import Outcome, solve_many
+from app.recourse.verdict import Reason
 from tests.recourse.toys import LOAN, Spy, ask, loan_rows, loan_score
 
 PARAMS = METHODS["robust_mpm"].params()

@@ -17,15 +17,16 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.wishes import ChangeTo, Exclude, Wishes
 from app.recourse.certificate import CertificateParams
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import MISSING, Change, Feature, FeatureSpace, FeatureType, Missing
 from app.recourse.frontier import frontier
 from app.recourse.method import Yields
 from app.recourse.methods import METHODS
 from app.recourse.methods.probe import ProbeParams
-from app.recourse.models.black_box import Meter
 from app.recourse.models.linear import LinearModel
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Counterfactual, RecourseResult, Status
+from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import solve
 from app.recourse.steps import with_steps
 from tests.recourse import oracle

@@ -13,7 +13,8 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.timing import Timing
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
-from app.recourse.models.black_box import BlackBox, Input, Output
+from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem, Reference
 
 Predict: TypeAlias = Callable[[Any], Any]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from app.errors import ModelExists, ModelRefused, ModelUnusable
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from app.recourse.surrogate.refits import refit_moments
 from app.registry.install import STALE_S
 from app.registry.registry import Registry
@@ -93,7 +93,7 @@ def test_bad_outcomes_are_named_among_the_other_faults(model: ModelDirectory, re
     model.records[3]["age"] = 5
     assert refusal(model.write(rules=["age <= hat"])) == {
         "/rules/0": "names hat (column 8), which is not a feature of this model",
-        "/reference/1/repaid": 'line 3: must be one of "0", "1"',
+        "/reference/1/repaid": 'line 3: must be one of "0", "1"; write 1 where the outcome was favourable, else 0',
         "/reference/3/age": "line 5: must be at least 18",
     }
 
@@ -238,7 +238,7 @@ def test_numbers_too_large_to_encode_are_refused(model: ModelDirectory, refusal:
 
 
 def test_without_a_manifest_there_is_no_model(tmp_path: Path, store: Registry) -> None:
-    with pytest.raises(ModelRefused, match=r"model.yaml cannot be read: No such file"):
+    with pytest.raises(ModelRefused, match=r"has no model.yaml, the manifest"):
         store.register(tmp_path)
     assert not store.root.exists()
 

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from app.recourse.features import Change, FeatureType
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry.form_sentences import EXAMPLES
 from app.registry.manifest import Manifest
 from app.registry.parsed_manifest import ParsedManifest, read_manifest

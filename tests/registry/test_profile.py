@@ -8,7 +8,8 @@ from scipy.spatial.distance import pdist
 from app.errors import ModelRefused
 from app.recourse.actions.rules import LinearRule
 from app.recourse.features import Feature, FeatureSpace, FeatureType
-from app.recourse.models.black_box import BlackBox, Output, sigmoid
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.score import Output, sigmoid
 from app.recourse.surrogate.refits import refit_moments
 from app.registry import profile
 from app.registry.profile import Outcomes, Profile, largest_distance, pack, unpack

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -199,6 +200,100 @@ def scores_in_another_order(model: ModelDirectory) -> None:
         record["score"] = score
 
 
+def scaled_records(model: ModelDirectory) -> None:
+    """The reference is what the model takes; fitted again, the scales are 0 and 1 and the scores agree."""
+    for feature in model.manifest["features"]:
+        for key in ("min", "max", "decimals"):
+            feature.pop(key, None)
+    values = np.array([float(str(record["income"])) for record in model.records])
+    each(model, "income", lambda record: float((float(str(record["income"])) - values.mean()) / values.std()))
+
+
+def unmarked_codes(model: ModelDirectory) -> None:
+    without_scores(model)
+    model.manifest["features"][2].pop("min", None)
+    for record in model.records[::6]:
+        record["amount"] = -999
+
+
+def nothing_may_change(model: ModelDirectory) -> None:
+    for feature in model.manifest["features"]:
+        feature["change"] = "none"
+
+
+def missing_for_a_linear_model(model: ModelDirectory) -> None:
+    model.manifest["features"][1]["missing"] = "nan"
+
+
+def decimal_commas(model: ModelDirectory) -> None:
+    each(model, "income", lambda record: str(record["income"]).replace(".", ","))
+
+
+def other_levels(model: ModelDirectory) -> None:
+    model.manifest["features"][3]["categories"].reverse()
+
+
+def estimator(of: Callable[[np.ndarray, np.ndarray], tuple[bytes, str, str]], **changes: object) -> Wrong:
+    """A model of income and amount alone, without scores."""
+
+    def wrong(model: ModelDirectory) -> None:
+        without_scores(model)
+        model.manifest["features"] = [f for f in model.manifest["features"] if f["name"] in ("income", "amount")]
+        X = np.array([[float(str(record[name])) for name in ("income", "amount")] for record in model.records])
+        content, kind, path = of((X - X.mean(axis=0)) / X.std(axis=0), np.array([r["repaid"] for r in model.records]))
+        del model.manifest["refits"]
+        model.manifest |= changes
+        model.set_artifact(content, format=kind, path=path)
+
+    return wrong
+
+
+def words_as_classes(Z: np.ndarray, y: np.ndarray) -> tuple[bytes, str, str]:
+    from sklearn.linear_model import LogisticRegression
+
+    fitted = LogisticRegression().fit(Z, np.where(y == 1, "good", "bad"))
+    return library("skops.io").dumps(fitted), "sklearn", "model.skops"
+
+
+def no_probabilities(Z: np.ndarray, y: np.ndarray) -> tuple[bytes, str, str]:
+    from sklearn.svm import LinearSVC
+
+    return library("skops.io").dumps(LinearSVC().fit(Z, y)), "sklearn", "model.skops"
+
+
+def pickled(Z: np.ndarray, y: np.ndarray) -> tuple[bytes, str, str]:
+    from sklearn.linear_model import LogisticRegression
+
+    return pickle.dumps(LogisticRegression().fit(Z, y)), "sklearn", "model.joblib"
+
+
+def boosted(Z: np.ndarray, y: np.ndarray, **params: object) -> tuple[bytes, str, str]:
+    xgboost = library("xgboost")
+    params = {"objective": "binary:logistic"} | params
+    booster = xgboost.train(params, xgboost.DMatrix(Z, y), num_boost_round=3)
+    return bytes(booster.save_raw("json")), "xgboost", "model.json"
+
+
+def boosted_and_cut_off(Z: np.ndarray, y: np.ndarray) -> tuple[bytes, str, str]:
+    content, *rest = boosted(Z, y)
+    return content[:2_000], rest[0], rest[1]
+
+
+def boosted_regression(Z: np.ndarray, y: np.ndarray) -> tuple[bytes, str, str]:
+    return boosted(Z, y, objective="reg:squarederror")
+
+
+def boosted_for_three(Z: np.ndarray, y: np.ndarray) -> tuple[bytes, str, str]:
+    return boosted(Z, np.arange(len(y)) % 3, objective="multi:softprob", num_class=3)
+
+
+def steep(Z: np.ndarray, y: np.ndarray) -> tuple[bytes, str, str]:
+    """Of scaled numbers."""
+    from sklearn.linear_model import LogisticRegression
+
+    return library("skops.io").dumps(LogisticRegression().fit(Z, y)), "sklearn", "model.skops"
+
+
 @dataclass(frozen=True)
 class Case:
     wrong: Wrong
@@ -211,9 +306,9 @@ REFUSED = (
     Case(shuffled_columns, r"differ from the model's own in 200 of 200 records, by up to 0\.\d+ .* record \d+: 0"),
     Case(wrong_scaler, r"With encoding: \{continuous: standard\} they agree"),
     Case(no_scaler, r"With encoding: \{continuous: standard\} they agree"),
-    Case(other_center, "Are center and scale of each number those of the training"),
+    Case(other_center, "and are center and scale of each number those of it"),
     Case(class_order, "They are those of the other class: change favourable"),
-    Case(label_in_words, 'lines 2, 3, 4, 5, 6 and 195 more: must be one of "0", "1"'),
+    Case(label_in_words, 'lines 2, 3, 4, 5, 6 and 195 more: must be one of "0", "1"; write 1 where the outcome was'),
     Case(threshold_in_percent, "above 0 and below 1 .* for 60 % write 0.6"),
     Case(text_in_numbers, r"lines 2, 5, 8, 11, 14 and 62 more: must be a number"),
     Case(unknown_category, 'line 7: must be one of "rented", "owned", "free"'),
@@ -230,6 +325,15 @@ REFUSED = (
     Case(scores_of_the_other_class, "They are those of the other class"),
     Case(scores_as_logits, "They are logits: give probabilities, or say output: logit"),
     Case(scores_in_another_order, "The same scores in another order"),
+    Case(other_levels, "Are the columns, and the levels of ordinal features, in the order of the training"),
+    Case(decimal_commas, r"must be a number; write 3\.5, not 3,5"),
+    Case(missing_for_a_linear_model, "cannot take null: it gives no finite output; say missing: indicator or fill"),
+    Case(estimator(words_as_classes), 'must be one of the classes of the estimator: "bad", "good"'),
+    Case(estimator(no_probabilities), "needs predict_proba, which this LinearSVC does not have; say output: label"),
+    Case(estimator(pickled), "can run any code when it is read; save it with skops, or pass --trust-pickle"),
+    Case(estimator(boosted_and_cut_off), "is no JSON, or cut off"),
+    Case(estimator(boosted_regression), "must be 'binary:logistic' or 'binary:logitraw': train a classifier of two"),
+    Case(estimator(boosted_for_three), "must be 'binary:logistic' or 'binary:logitraw': train a classifier of two"),
 )
 WARNED = (
     Case(shuffled_without_scores, "far below 0.5: is the label turned round"),
@@ -239,12 +343,18 @@ WARNED = (
     Case(threshold_of_a_probability, "The threshold 0.5 of a logit is a probability of 62%"),
     Case(threshold_for_none, r"accepts none .* outputs lie between 0\.\d+ and 0\.\d+, the threshold is 0.9999"),
     Case(threshold_for_all, r"accepts all .* the threshold is 0.0001. Is it in their unit"),
+    Case(
+        scaled_records, "mean of 0 and a standard deviation of 1, as if they were scaled: income. Give the records in"
+    ),
+    Case(unmarked_codes, r'"amount" is -999 in 17% .* if that is a code, say special: \{-999: "what it means"\}'),
+    Case(nothing_may_change, "No feature may change, so that nothing can be advised: which can people change"),
+    Case(estimator(steep, encoding={"continuous": "none"}), "probabilities are 0 or 1: are these labels"),
     Case(constant_column, "The same in all reference records, so that nothing is known about it: age"),
 )
 
 
 def name_of(case: Case) -> str:
-    return getattr(case.wrong, "__name__", "")
+    return f"{getattr(case.wrong, '__name__', '')}: {case.sentence[:30]}"
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=name_of)
@@ -271,11 +381,12 @@ def test_it_registers_with_a_warning(model: ModelDirectory, tmp_path: Path, case
         (None, 'there is no file "reference.csv"'),
         (lambda text: text[: len(text) * 2 // 3 - 40], r"line \d+: has \d cells, the header 8"),
         (lambda text: text.replace(",", ";"), "separate the cells by commas, not by ;"),
-        (lambda text: text.split("\n", 1)[1], 'has no column "age"'),
-        (lambda text: text.encode("utf-16"), "UTF-8"),
+        (lambda text: text.replace(",", "\t"), "separate the cells by commas, not by tabs"),
+        (lambda text: text.split("\n", 1)[1], "features' names, not with 79, .*; write age,income,amount"),
+        (lambda text: text.encode("utf-16"), "is not a text in UTF-8: save it as CSV in UTF-8"),
         (lambda text: text.split("\n")[0] + "\n", "needs at least two records"),
     ],
-    ids=["none", "cut off", "semicolons", "no header", "utf-16", "only a header"],
+    ids=["none", "cut off", "semicolons", "tabs", "no header", "utf-16", "only a header"],
 )
 def test_a_reference_that_is_none_is_refused(
     model: ModelDirectory, tmp_path: Path, content: Callable[[str], str | bytes] | None, sentence: str
@@ -291,6 +402,23 @@ def test_a_reference_that_is_none_is_refused(
     said = str(caught.value)
     assert re.search(sentence, said), said
     assert not LIBRARY_WORDS.search(said), said
+    assert len(said.splitlines()) == 2, said
+
+
+def test_a_manifest_that_is_none_is_refused(model: ModelDirectory, tmp_path: Path) -> None:
+    manifest = model.write() / "model.yaml"
+    manifest.write_text(manifest.read_text().replace("\n  ", "\n\t", 1))
+    with pytest.raises(ModelRefused, match=r"is not YAML: line \d+: .* indent with spaces, not with tabs"):
+        Registry(tmp_path / "store").register(model.path)
+    manifest.rename(model.path / "model.yml")
+    with pytest.raises(ModelRefused, match=r"has no model\.yaml, the manifest; recourse models draft writes one"):
+        Registry(tmp_path / "store").register(model.path)
+
+
+def test_a_directory_without_scores_says_how_it_could_be_checked(model: ModelDirectory, tmp_path: Path) -> None:
+    without_scores(model)
+    notes = Registry(tmp_path / "store").register(model.write()).registration.notes
+    assert notes[0].startswith("The model was compared with no scores of your own: a column score in the reference, or")
 
 
 def test_a_model_that_is_not_there_is_named(model: ModelDirectory, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import sqlalchemy as sa
 
 from app.errors import UnknownKey
 from app.store.engine import open_engine, writing
-from app.store.keys import NOBODY, Keys, Scope, parts
+from app.store.keys import NOBODY, Keys, parts
 from app.store.migrate import upgrade
+from app.store.scopes import Scope
 from app.store.tables import keys
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from app.api.table_rows import CsvTable
 from app.compute.messages import Question
 from app.errors import BodyTooLarge, InvalidRequest
 from app.service import Rows, Service, Terms
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 

@@ -10,7 +10,7 @@ from app.api.deps import ServiceDep
 from app.api.error_docs import LANE, refusals
 from app.api.schemas.calibration import CalibrationAnswer
 from app.api.strict_route import guarded
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.MODELS, Scope.AUDIT))
 

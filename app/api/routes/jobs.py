@@ -24,7 +24,7 @@ from app.compute.detail import shown
 from app.compute.use_cases import RECOURSE
 from app.jobs.batch.lines import REFUSED, line_of, refusal
 from app.jobs.job import BATCH, JOB_ID, Job
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 deleting = APIRouter(route_class=guarded(Scope.RECOURSE))

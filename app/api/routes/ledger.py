@@ -18,7 +18,7 @@ from app.api.schemas.recourse import RecourseAnswer, Reference
 from app.api.strict_route import guarded
 from app.jobs.ids import RECOURSE_ID
 from app.service import AuditQuery
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 erasing = APIRouter(route_class=guarded(Scope.RECOURSE))

@@ -9,7 +9,7 @@ from app.api.etag import UNCHANGED, IfNoneMatch, if_changed
 from app.api.schemas.methods import CHOICES, Methods
 from app.api.strict_route import guarded
 from app.recourse.solve import DEFAULT_METHOD, METHODS
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 

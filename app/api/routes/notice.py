@@ -12,7 +12,7 @@ from app.api.schemas.notice import Notice
 from app.api.strict_route import guarded
 from app.compute.answers import plain
 from app.notice import policy, preferred
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 

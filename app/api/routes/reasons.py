@@ -2,18 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body
-from starlette.responses import JSONResponse
+from fastapi import APIRouter, Body, Response
 
 from app.api.deps import ServiceDep
 from app.api.error_docs import BODY, QUESTION, refusals
+from app.api.media_type import JSON
 from app.api.schemas.reasons import REASONS_EXAMPLES, ReasonsAnswer, ReasonsRequest, reasons_question_of
 from app.api.schemas.recourse import terms_of
-from app.api.strict_route import guarded
+from app.api.strict_route import DirectRoute, guarded
 from app.compute.use_cases import REASONS
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
-router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
+router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE, kind=DirectRoute))
 
 
 @router.post(
@@ -25,11 +25,11 @@ router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 )
 async def reasons(
     request: Annotated[ReasonsRequest, Body(openapi_examples=REASONS_EXAMPLES)], service: ServiceDep
-) -> JSONResponse:
+) -> Response:
     """The features that lowered the applicant's score most, compared with reference records of the model.
 
     Reasons are not recourse: a feature that nobody can change is a reason where it lowered the score, and what would
     help need not be a reason. Protected features are never named; the answer says which share they have.
     """
     asked = (REASONS, reasons_question_of(request), request.applicant, terms_of(request))
-    return JSONResponse(await service.ask(*asked))
+    return Response(await service.ask(*asked), media_type=JSON)

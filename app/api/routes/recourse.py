@@ -3,27 +3,26 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Body
-from starlette.responses import JSONResponse
+from fastapi import APIRouter, Body, Response
 
 from app import errors
 from app.api.deps import ServiceDep
 from app.api.error_docs import BODY, QUESTION, refusals
 from app.api.examples import RECOURSE_EXAMPLES
 from app.api.job_responses import ACCEPTED, VARY, answer_later
+from app.api.media_type import JSON
 from app.api.prefer import Prefer, PreferDep
 from app.api.schemas.corrections import CORRECT_EXAMPLES, CorrectAnswer, CorrectRequest, correction_question_of
 from app.api.schemas.frontier import FRONTIER_EXAMPLES, FrontierAnswer, FrontierRequest, frontier_question_of
 from app.api.schemas.models import Record
 from app.api.schemas.recourse import RecourseAnswer, RecourseRequest, question_of, terms_of
 from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityAnswer, ValidityRequest, validity_question_of
-from app.api.strict_route import guarded
-from app.compute.detail import shown
+from app.api.strict_route import DirectRoute, guarded
 from app.compute.messages import Case
 from app.service import Service
-from app.store.keys import Scope
+from app.store.scopes import Scope
 
-router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
+router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE, kind=DirectRoute))
 
 
 @router.post(
@@ -45,7 +44,7 @@ async def recourse(
     request: Annotated[RecourseRequest, Body(openapi_examples=RECOURSE_EXAMPLES)],
     service: ServiceDep,
     prefer: PreferDep,
-) -> JSONResponse:
+) -> Response:
     """What the applicant could change; the model itself accepted every record in `counterfactuals` as shown.
 
     If nothing is found, that is an answer (`status: not_found`, with the reason), not an error. The same request with
@@ -74,7 +73,7 @@ async def frontier(
     request: Annotated[FrontierRequest, Body(openapi_examples=FRONTIER_EXAMPLES)],
     service: ServiceDep,
     prefer: PreferDep,
-) -> JSONResponse:
+) -> Response:
     """The same question at several values of a parameter that trades cost for robustness.
 
     The points share model calls, so a curve takes little more than its slowest point or two. A less robust point never
@@ -102,7 +101,7 @@ async def validity(
     request: Annotated[ValidityRequest, Body(openapi_examples=VALIDITY_EXAMPLES)],
     service: ServiceDep,
     prefer: PreferDep,
-) -> JSONResponse:
+) -> Response:
     """The certificate of each record, for exactly the values given, and the joint bounds of all of them as a plan.
 
     The counterfactuals may come from any source: nothing is changed or searched. Joint bounds of many members can take
@@ -132,7 +131,7 @@ async def correct(
     request: Annotated[CorrectRequest, Body(openapi_examples=CORRECT_EXAMPLES)],
     service: ServiceDep,
     prefer: PreferDep,
-) -> JSONResponse:
+) -> Response:
     """The plan with some records moved, so that the lower bound of its joint validity rises.
 
     Moved records respect the constraints, and the model accepts them. A record moves only if that raises the joint
@@ -150,11 +149,11 @@ async def _answer(
     service: Service,
     prefer: Prefer,
     counterfactuals: Sequence[Record] = (),
-) -> JSONResponse:
+) -> Response:
     """The answer of a use case, or its job where the client prefers that."""
     terms = terms_of(request)
     asked = (name, question, request.applicant, terms, counterfactuals)
     if prefer.wants_job:
         return await answer_later(await service.submit(*asked), prefer, service)
     # A finished response: checking our own answer against its schema again would cost more than making it. A test does.
-    return JSONResponse(shown(name, await service.ask(*asked), terms.detail), headers=VARY)
+    return Response(await service.ask(*asked), media_type=JSON, headers=VARY)

@@ -59,6 +59,7 @@ class Check(Described):
     favourable: bool
     probability: float | None
     score: float | None
+    points: float | None
     reason: Literal["refused", "does_not_fit"] | None
     """`refused`: the model refuses the record; `does_not_fit`: the record does not fit its schema; null where it is
     favourable."""

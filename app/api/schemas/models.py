@@ -28,6 +28,16 @@ ChangeTime: Any = describe(Takes)
 LargestChange: Any = describe(MaxChange, "LargestChange")
 
 
+class Stress(Strict):
+    """A stress: further future models of records among which high or low values of a column are more frequent."""
+
+    column: Annotated[str, Field(min_length=1, max_length=200)]
+    """A number, an ordered category or a yes and no of the schema, or another column of the reference records, of
+    numbers or dates."""
+    direction: Literal["up", "down"]
+    """`up`: high values become more frequent; `down`: low ones."""
+
+
 class FuturesStatus(Described):
     """Future models of a version: models that the lender might have after the next training."""
 
@@ -46,6 +56,8 @@ class FuturesStatus(Described):
     """Bootstraps of half the records, or of the full size."""
     labels: Literal["outcomes", "own_decisions"] | None
     """What they were trained to predict; the model's own decisions understate the effect of retraining."""
+    stress: Stress | None
+    """What `validity.future.stressed` of answers is about; null where no stress was rehearsed."""
     dropped: int | None
     """Number of models that were made and dropped as no better than chance."""
     created_at: datetime | None
@@ -60,6 +72,8 @@ class FuturesRequest(Strict):
     records: Literal["fresh", "same"] | None = None
     search: Annotated[int, Field(ge=2, le=1_000)] | None = None
     held_back: Annotated[int, Field(ge=2, le=1_000)] | None = None
+    stress: Stress | None = None
+    """Makes as many models as are held back once more, under this stress."""
 
 
 class FuturesAnswer(Described):
@@ -80,9 +94,12 @@ class ModelSummary(ModelVersion):  # type: ignore[misc]
     features: int
     """Number of features."""
     threshold: float | None
-    """Smallest favourable output; null for a model that answers with labels."""
+    """Smallest favourable output, the largest where fewer points are better; null for a model that answers with
+    labels."""
+    better: Literal["higher", "lower"] | None
+    """Whether more points are better, or fewer; null for a model that gives no points."""
     output: str
-    """`probability`, `logit` or `label` of the favourable class."""
+    """`probability`, `logit` or `label` of the favourable class, or `points`."""
     futures: FuturesStatus
 
 

@@ -5,6 +5,7 @@ are SQLAlchemy's `DBAPIError`.
 """
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,13 +14,17 @@ import sqlalchemy as sa
 
 from app.compute.answers import Json
 from app.errors import Erased, UnknownJob
-from app.jobs.batch.lines import refused
+from app.jobs.batch.lines import GROUP, refused
 
-CHUNK = 100
-"""Rows of one chunk: at most about a second of work to repeat after a crash."""
+CHUNK = 240
+"""Most rows of one chunk: about a second of work to repeat after a crash. A chunk costs 30 ms of its own, which is
+little beside so many rows."""
 
-LAST = 50
-"""Rows of the last chunks of a batch: smaller, so that all processes finish at about the same time."""
+LEAST = 40
+"""Least rows of a chunk that is not the last: as long as a worker takes to look for the next one."""
+
+SHARES = 4
+"""Chunks into which the rows that are left are split for each child."""
 
 _metadata = sa.MetaData()
 
@@ -56,17 +61,21 @@ class Chunks:
         """Create the table, if it does not exist."""
         _metadata.create_all(self._engine)
 
-    def add(self, job: str, rows: Iterable[Json]) -> int:
+    def add(self, job: str, rows: Iterable[Json], *, children: int = 1) -> int:
         """Store the rows of a batch, all or none, with a few chunks in memory at a time; returns the number of chunks.
 
         A batch that has rows keeps them: an earlier attempt with the same id stored the same rows.
+
+        Parameters
+        ----------
+        children : how many are expected to compute the chunks
         """
         if stored := self.count(job):
             return stored
         count = 0
         with self._engine.begin() as connection:
-            for part in _parts(rows):
-                values = {"job": job, "number": count, "size": len(part), "rows": _text(part)}
+            for part in _parts(map(_text, rows), SHARES * children):
+                values = {"job": job, "number": count, "size": len(part), "rows": _joined(part)}
                 connection.execute(sa.insert(_chunks).values(values))
                 count += 1
         return count
@@ -92,7 +101,7 @@ class Chunks:
     def finish(self, job: str, number: int) -> None:
         """Delete the rows of a chunk whose results are stored and recorded."""
         with self._engine.begin() as connection:
-            connection.execute(sa.update(_chunks).where(_is(job, number)).values(rows=_text([])))
+            connection.execute(sa.update(_chunks).where(_is(job, number)).values(rows=_joined([])))
 
     def lines(self, job: str, number: int) -> str:
         """The results of a computed chunk, each line with its end. Raises `UnknownJob` if the chunk was deleted."""
@@ -132,7 +141,7 @@ class Chunks:
                         # An unfinished chunk, such as one of a cancelled batch, still has its rows.
                         if sources:
                             sources[i] = {"refused": Erased().to_dict()}
-                values = {"lines": "".join(f"{line}\n" for line in results), "rows": _text(sources)}
+                values = {"lines": "".join(f"{line}\n" for line in results), "rows": _joined(map(_text, sources))}
                 connection.execute(sa.update(_chunks).where(_is(job, number)).values(values))
         return self.count(job) > 0
 
@@ -154,15 +163,21 @@ class Chunks:
             connection.execute(sa.delete(_chunks).where(_chunks.c.job.in_(jobs)))
 
 
-def _parts(rows: Iterable[Json]) -> Iterator[list[Json]]:
-    """The rows in chunks."""
+def _parts(rows: Iterable[str], shares: int) -> Iterator[list[str]]:
+    """The rows in chunks that become smaller towards the end, so that all children finish at about the same time.
+
+    Each chunk is one of so many `shares` of the rows that are left.
+    """
     coming = iter(rows)
-    held = list(islice(coming, 2 * CHUNK))
+    # Where there are more than these, a share is more than a chunk.
+    held = list(islice(coming, shares * CHUNK))
     while more := list(islice(coming, CHUNK)):
         yield held[:CHUNK]
         held = held[CHUNK:] + more
-    for start in range(0, len(held), LAST):
-        yield held[start : start + LAST]
+    while held:
+        size = min(max(LEAST, GROUP * math.ceil(len(held) / (shares * GROUP))), CHUNK)
+        yield held[:size]
+        held = held[size:]
 
 
 def _mark(recourse_id: str) -> str:
@@ -174,9 +189,12 @@ def _is(job: str, number: int) -> sa.ColumnElement[bool]:
     return (_chunks.c.job == job) & (_chunks.c.number == number)
 
 
-def _text(rows: Sequence[Json]) -> str:
-    # Row by row: other threads wait while one text is written.
-    return f"[{','.join(json.dumps(row, ensure_ascii=False, separators=(',', ':')) for row in rows)}]"
+def _text(row: Json) -> str:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+
+
+def _joined(rows: Iterable[str]) -> str:
+    return f"[{','.join(rows)}]"
 
 
 def _split(text: str) -> list[str]:

@@ -7,6 +7,7 @@ from app.compute.answers import Frame, Json, ModelVersion, encoded, plain, witho
 from app.compute.use_cases import RecourseAnswer, out_of_time
 from app.errors import RecourseError
 from app.jobs.ids import new_id
+from app.recourse.models.score import PointScale
 from app.store.timestamps import timestamp
 
 GROUP = 20
@@ -61,6 +62,7 @@ def frame(payload: Json, offset: int) -> Frame:
         stored=payload["store"],
         created_at=timestamp(created),
         expires_at=timestamp(created + timedelta(days=common["valid_days"])),
+        points=common.get("points") and PointScale(**common["points"]),
     )
 
 

@@ -82,6 +82,8 @@ class Feature:
     """Verb for the sentence that describes a change, e.g. `Pay back`."""
     categories: tuple[Annotated[str, Len(1, 100)], ...] = ()
     """Legal values; from lowest to highest for ordinal features; two for a binary one (`false`, `true` when absent)."""
+    dummies: bool = False
+    """Whether the model takes a column of 0 and 1 for each level of an ordinal feature, and not its place."""
     min: float | None = None
     """Smallest legal raw number."""
     max: float | None = None

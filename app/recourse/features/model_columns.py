@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features.feature import MISSING, Feature, Missing
+from app.recourse.features.feature import MISSING, Feature, FeatureType, Missing
 from app.recourse.features.space import FeatureSpace
 
 
 class ModelSpace(FeatureSpace):
     """The columns of a model: every feature of the manifest, derived ones too, in its order and with its scales.
+
+    An ordinal feature with `dummies` is a categorical one here, whose raw numbers are the same.
 
     In its raw rows a missing number is NaN (`missing: nan`), `fill` (`missing: fill`) or `MISSING`
     (`missing: indicator`: encoded as `fill`, and 1 in a column of its own); a special code is a number like others.
@@ -19,7 +22,10 @@ class ModelSpace(FeatureSpace):
 
     @staticmethod
     def _own(features: Sequence[Feature]) -> tuple[Feature, ...]:
-        return tuple(features)
+        return tuple(
+            replace(feature, type=FeatureType.CATEGORICAL, center=None, scale=None) if feature.dummies else feature
+            for feature in features
+        )
 
     @staticmethod
     def _states(feature: Feature) -> tuple[float, ...]:
@@ -47,7 +53,8 @@ class ModelColumns:
         ]
         self.has_nan = any(math.isnan(seen) for _, seen in self._seen)
         """Whether the model sees missing numbers as NaN."""
-        self.affine = space.derived is None and not self.has_nan
+        dummies = any(feature.dummies for feature in model.features)
+        self.affine = space.derived is None and not self.has_nan and not dummies
         """Whether points that are no legal record can be translated too, each column by a linear function."""
         if self.affine:
             self._scales()

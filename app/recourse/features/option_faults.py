@@ -23,12 +23,24 @@ def option_faults(feature: "Feature") -> list[str]:
     if infinite:
         return infinite
     return [
+        *_dummy_faults(feature),
         *_advice_faults(feature),
         *_time_faults(feature),
         *_change_faults(feature),
         *_useless(feature),
         *_word_faults(feature),
     ]
+
+
+def _dummy_faults(feature: "Feature") -> Iterator[str]:
+    if not feature.dummies:
+        return
+    if feature.type != "ordinal":
+        yield "dummies belongs to ordinal features; of a categorical one, the model takes a column for each category"
+    elif feature.missing is not None:
+        yield "dummies and missing do not go together: let a level say that it is missing"
+    elif feature.center is not None:
+        yield "dummies are 0 and 1, without center and scale"
 
 
 def _advice_faults(feature: "Feature") -> Iterator[str]:

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from app.recourse.candidates import Candidates
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
-from app.recourse.models.black_box import favourable
+from app.recourse.models.score import favourable
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.local_moves import SingleMoves
 from app.recourse.surrogate.boundary import SamplerParams

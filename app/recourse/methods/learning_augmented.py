@@ -23,7 +23,7 @@ from app.recourse.methods.loss_and_cost import minimising
 from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import TradeOffReport
-from app.recourse.robustness.adversarial_loss import LossAndCost
+from app.recourse.robustness.consistency_and_robustness import LossAndCost
 from app.recourse.search.branching import QUICK
 from app.recourse.search.trade_off import TradeOff
 from app.recourse.surrogate.linear_fits import SurrogateParams

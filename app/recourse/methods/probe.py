@@ -35,8 +35,8 @@ from app.errors import DegenerateSurrogate, Fault
 from app.recourse.candidates import HAIR, Candidates
 from app.recourse.features import FeatureSpace
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
-from app.recourse.models.black_box import Meter
 from app.recourse.models.linear import LinearModel
+from app.recourse.models.meter import Meter
 from app.recourse.models.tree_boxes import Boxes
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.invalidation import NoiseLaw, linear_margin, noise_cdf, noise_faults

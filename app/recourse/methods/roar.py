@@ -1,7 +1,7 @@
 """ROAR: recourse for the worst linear model within a radius. A baseline of papers 1 and 2.
 
-The authors descend by gradients; the problem is convex (`app.recourse.robustness.adversarial_loss`), so it is solved
-exactly here.
+The authors descend by gradients; the problem is convex (`app.recourse.robustness.consistency_and_robustness`), so it is
+solved exactly here.
 
 References
 ----------
@@ -17,7 +17,7 @@ from app.recourse.candidates import Candidates
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.methods.loss_and_cost import minimising
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.adversarial_loss import LossAndCost
+from app.recourse.robustness.consistency_and_robustness import LossAndCost
 from app.recourse.search.trade_off import TradeOff
 from app.recourse.surrogate.linear_fits import SurrogateKind, SurrogateParams
 from app.recourse.surrogate.local import logit_model

@@ -23,7 +23,7 @@ from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.methods.loss_and_cost import minimising
 from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.adversarial_loss import LossAndCost, loss
+from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss
 from app.recourse.search.branching import EXACT
 from app.recourse.search.responses import legal
 from app.recourse.search.trade_off import TradeOff

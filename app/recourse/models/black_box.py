@@ -5,7 +5,6 @@ probabilities. A model that gives only labels scores +1 or -1, one that gives po
 """
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,17 +12,13 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import expit
 
-from app.errors import BudgetExceeded, DeadlineExceeded, ModelOutputInvalid
+from app.errors import ModelOutputInvalid
 from app.recourse.features import FeatureSpace, ModelColumns
+from app.recourse.models.score import LOGIT_LIMIT, Output, PointScale, favourable, logit, sigmoid
 from app.recourse.models.tree_boxes import Boxes
 
 Predict: TypeAlias = Callable[[np.ndarray], np.ndarray]
-
-LOGIT_LIMIT = 40.0
-"""Scores are clipped here: a probability of exactly 0 or 1 has a finite score."""
-
 
 LAST_BITS = 1e-9
 """Scores of a smooth model nearer to 0 than this may change sign when they are computed again."""
@@ -36,42 +31,6 @@ class Input(StrEnum):
 
     ENCODED = "encoded"
     RAW = "raw"
-
-
-class Output(StrEnum):
-    """What the model gives, for the favourable class."""
-
-    PROBABILITY = "probability"
-    LOGIT = "logit"
-    LABEL = "label"
-    POINTS = "points"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointScale:
-    """How points become a score: so many of them double the odds of the favourable class."""
-
-    pdo: float
-    """Points that double the odds; negative where fewer points are better."""
-    offset: float | None = None
-    """Logit of the favourable class at the threshold; None where points state no probability."""
-
-    @property
-    def slope(self) -> float:
-        """Score of one point."""
-        return math.log(2.0) / self.pdo
-
-
-def logit(probability: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
-    """log(p / (1 - p)), clipped to +-`LOGIT_LIMIT`; NaN stays NaN."""
-    p = np.asarray(probability, dtype=float)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.minimum(np.maximum(np.log(p) - np.log1p(-p), -LOGIT_LIMIT), LOGIT_LIMIT))
-
-
-def sigmoid(value: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
-    """Inverse of `logit`."""
-    return np.asarray(expit(value))
 
 
 @runtime_checkable
@@ -91,28 +50,6 @@ class Remote(Protocol):
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
         """As `BlackBox.predict`, but raises DeadlineExceeded at a `time.monotonic()`."""
-
-
-class _Spent(Remote):
-    """A remote model of whose budget a part is spent."""
-
-    def __init__(self, remote: Remote, *, calls: int, rows: int) -> None:
-        self._remote = remote
-        self._calls, self._rows = calls, rows
-
-    @property
-    def max_calls(self) -> int:
-        return self._remote.max_calls - self._calls
-
-    @property
-    def max_rows(self) -> int:
-        return self._remote.max_rows - self._rows
-
-    def price(self, rows: int) -> tuple[int, int]:
-        return self._remote.price(rows)
-
-    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        return self._remote.predict_by(rows, deadline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +180,7 @@ class BlackBox:
                     beyond = (output - self.threshold) * (1.0 if self.points is None else self.points.slope)
                 score = np.minimum(np.maximum(beyond, -LOGIT_LIMIT), LOGIT_LIMIT)
             # Rounding in the logit must not change a decision, so the model's own comparison decides.
-            fewer = self.points is not None and self.points.pdo < 0.0
+            fewer = self.points is not None and self.points.fewer
             accepted = output <= self.threshold if fewer else output >= self.threshold
             turned = (score >= 0.0) != accepted
             if turned.any():
@@ -287,81 +224,3 @@ def input_of_rows(model: TakesInput, rows_raw: Float[np.ndarray, "n p"]) -> np.n
     if model.columns is not None:
         return model.columns.encode(rows_raw) if model.input is Input.ENCODED else model.columns.rows(rows_raw)
     return model.space.encode(rows_raw) if model.input is Input.ENCODED else rows_raw
-
-
-class Meter:
-    """A black box with counters, a deadline, and the budget of a remote model.
-
-    Parameters
-    ----------
-    deadline : `time.monotonic()` after which no call starts; None for no deadline
-    """
-
-    def __init__(self, black_box: BlackBox, deadline: float | None = None) -> None:
-        self._asked = black_box
-        self.black_box = black_box.by(deadline)
-        self.deadline = deadline
-        self.calls = 0
-        self.rows = 0
-        self.silent = 0
-        """Rows for which the model gave no finite answer."""
-        self._sent_calls = self._sent_rows = 0
-
-    def score(self, X: Float[np.ndarray, "n d"], *, further: bool = False) -> Float[np.ndarray, "n"]:
-        """As `BlackBox.score`; raises DeadlineExceeded, BudgetExceeded.
-
-        Parameters
-        ----------
-        further : whether these points continue the previous call; for models that are not remote
-        """
-        assert not (further and self.black_box.remote)
-        return self._count(self.black_box.score, X, calls=0 if further else 1)
-
-    def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """As `BlackBox.score_raw`; raises DeadlineExceeded, BudgetExceeded."""
-        return self._count(self.black_box.score_raw, rows_raw)
-
-    def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """The gradient of the score, counted as a call; for models that offer one. Raises DeadlineExceeded."""
-        assert self.black_box.gradient is not None
-        self.check()
-        self.calls += 1
-        self.rows += len(X)
-        return self.black_box.gradient(X)
-
-    def rest(self) -> BlackBox:
-        """The same model for another meter, with the budget that this one leaves."""
-        remote = self._asked.remote
-        if remote is None:
-            return self._asked
-        return replace(self._asked, remote=_Spent(remote, calls=self._sent_calls, rows=self._sent_rows))
-
-    def check(self) -> None:
-        """Raise DeadlineExceeded when the deadline has passed."""
-        if self.deadline is not None and time.monotonic() >= self.deadline:
-            raise DeadlineExceeded
-
-    def _count(self, score: Predict, rows: np.ndarray, *, calls: int = 1) -> Float[np.ndarray, "n"]:
-        self.check()
-        self._spend(len(rows))
-        self.calls += calls
-        self.rows += len(rows)
-        scores = score(rows)
-        self.silent += int(np.isnan(scores).sum())
-        return scores
-
-    def _spend(self, rows: int) -> None:
-        """Raise BudgetExceeded if the call would exceed the budget; nothing is sent then."""
-        remote = self.black_box.remote
-        if remote is None:
-            return
-        calls, sent = remote.price(rows)
-        if self._sent_calls + calls > remote.max_calls or self._sent_rows + sent > remote.max_rows:
-            raise BudgetExceeded
-        self._sent_calls += calls
-        self._sent_rows += sent
-
-
-def favourable(scores: Float[np.ndarray, "*n"]) -> Bool[np.ndarray, "*n"]:
-    """Decisions of scores; a NaN is never favourable."""
-    return np.asarray(scores >= 0.0)

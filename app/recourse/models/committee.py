@@ -6,7 +6,7 @@ search, so the share of it that accepts a record is an unbiased estimate, with a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -46,6 +46,15 @@ class FutureModels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StressedModels:
+    """Future models of records among which high values of a column are more frequent, or low ones."""
+
+    column: str
+    direction: Literal["up", "down"]
+    models: FutureModels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Futures:
     """The future models of one registered model."""
 
@@ -58,6 +67,8 @@ class Futures:
     trials: Calibration | None = None
     """Correction of the measured validity, from trials on halves of the records; None where they call for none. It
     belongs to the models, so searches aim at what is left after it."""
+    stressed: StressedModels | None = None
+    """Take part in no search, and in no share that the others tell."""
     calibration: Calibration | None = None
     """The same from earlier versions; it changes with what later versions keep, so no search depends on it."""
 

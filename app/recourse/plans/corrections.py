@@ -30,15 +30,15 @@ from jaxtyping import Bool, Float, Int
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LinearRule
+from app.recourse.correction_outcomes import MemberOutcome
 from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.numerics.linalg import project
 from app.recourse.numerics.solvers import cone_program
-from app.recourse.outcomes import MemberOutcome
-from app.recourse.result import Relaxation
-from app.recourse.robustness.gelbrich import PlanBounds, plan_bounds, validity_bounds
+from app.recourse.robustness.validity_under_shift import PlanBounds, plan_bounds, validity_bounds
 from app.recourse.search.cheapest import Search
 from app.recourse.search.legal_rows import nearest_legal
 from app.recourse.search.local_moves import SingleMoves
+from app.recourse.verdict import Relaxation
 
 CorrectionKind: TypeAlias = Literal["requirement", "mahalanobis"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.features import Feature
-from app.recourse.models.black_box import favourable
+from app.recourse.models.score import favourable
 from app.recourse.problem import Reference
 
 NEAR_SHARE = 0.1

@@ -14,7 +14,7 @@ import numpy as np
 from annotated_types import Interval
 
 from app.errors import BudgetExceeded, DeadlineExceeded
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.reasons.comparison import Against, Comparison, usual_raw
 from app.recourse.reasons.shapley import Contributions, contributions

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.errors import BudgetExceeded, DeadlineExceeded, ModelOutputInvalid
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.reasons.comparison import Comparison
 
 MOST_RECORDS = 200

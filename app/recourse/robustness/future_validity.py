@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
+from app.recourse.counterfactual import Basis, CorrectedFuture, Counterfactual, FutureCertificate, StressedFuture
 from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import Futures
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Basis, CorrectedFuture, Counterfactual, FutureCertificate, PlanFutureCertificate
+from app.recourse.result import PlanFutureCertificate
 from app.recourse.robustness.invalidation import clopper_pearson
 
 
@@ -20,6 +21,7 @@ def future_certificates(
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
     futures, models = problem.futures, problem.futures.held_back.count
+    counts = problem.held_back.about(rows_raw).sum(axis=1).tolist()
     return [
         FutureCertificate(
             probability=count / models,
@@ -28,8 +30,26 @@ def future_certificates(
             source=futures.source,
             asked=problem.future_validity,
             corrected=_corrected(futures, count / models),
+            stressed=under_stress,
         )
-        for count in problem.held_back.about(rows_raw).sum(axis=1).tolist()
+        for count, under_stress in zip(counts, _stressed(futures, rows_raw), strict=True)
+    ]
+
+
+def _stressed(futures: Futures, rows_raw: Float[np.ndarray, "n p"]) -> list[StressedFuture] | list[None]:
+    stress = futures.stressed
+    if stress is None:
+        return [None] * len(rows_raw)
+    models = stress.models.count
+    return [
+        StressedFuture(
+            column=stress.column,
+            direction=stress.direction,
+            probability=count / models,
+            interval=clopper_pearson(count, models),
+            models=models,
+        )
+        for count in (stress.models.scores_raw(rows_raw) >= 0.0).sum(axis=1).tolist()
     ]
 
 

@@ -20,7 +20,7 @@ from scipy.special import betaincinv, ndtr, ndtri
 
 from app.errors import Fault
 from app.recourse.features import FeatureSpace, escape
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 
 NoiseLaw: TypeAlias = Literal["gaussian", "laplace", "uniform"]
 

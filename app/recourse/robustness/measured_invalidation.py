@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from app.recourse.models.black_box import Meter
 from app.recourse.models.linear import LinearModel
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import InvalidationReport
 from app.recourse.robustness.invalidation import (

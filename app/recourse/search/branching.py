@@ -47,12 +47,16 @@ class Branching:
         self.best_row: Float[np.ndarray, p] | None = None
         self.best_value = math.inf
         self.order = count()
+        self.slopes = 0.5 * responses.share, 0.5 * (1.0 - responses.share)
+        """Of the losses, to begin with."""
+        self.lost = False
+        """Whether a node was given up, so that nothing is proven."""
 
     def result(self) -> Optimum | None:
         """Branch until no open node can be better, or the effort is spent."""
         open_nodes: list[tuple[float, int, Node, tuple[float, float]]] = []
         root = self.responses.root(self.weight)
-        self._open(open_nodes, root, -math.inf, (0.5 * self.responses.share, 0.5 * (1.0 - self.responses.share)))
+        self._open(open_nodes, root, -math.inf, self.slopes)
         nodes = 0
         while open_nodes and open_nodes[0][0] < self._cutoff() and nodes < self.effort.nodes and not self._late():
             _, _, node, slopes = heapq.heappop(open_nodes)
@@ -60,7 +64,7 @@ class Branching:
             self._settle(open_nodes, node, slopes)
         if self.best_row is None:
             return None
-        settled = not open_nodes or open_nodes[0][0] >= self._cutoff()
+        settled = not self.lost and (not open_nodes or open_nodes[0][0] >= self._cutoff())
         return Optimum(self.best_row, self.best_value, settled)
 
     def _cutoff(self) -> float:
@@ -82,6 +86,19 @@ class Branching:
         slopes: tuple[float, float],
     ) -> None:  # fmt: skip
         """Solve the relaxation of a node, and branch where that is no legal row."""
+        mixture = self._relaxation(node, slopes)
+        if mixture is None or mixture.bound >= self._cutoff():
+            return
+        rows_raw, branch = self._rows(node, mixture)
+        self._note(rows_raw)
+        if branch is not None:
+            for child in self._children(node, mixture, branch):
+                self._open(open_nodes, child, mixture.bound, mixture.slopes)
+        elif not self.actions.contains(rows_raw).any():  # because of what ties features
+            self.lost = True
+
+    def _relaxation(self, node: Node, slopes: tuple[float, float]) -> Mixture | None:
+        """The optimum of the relaxation of a node, or a bound that is as good; None where nothing is legal."""
         share = self.responses.share
 
         def respond(a: float, b: float) -> Point:
@@ -92,19 +109,16 @@ class Branching:
 
         first = respond(*slopes)
         tolerance = 0.1 * self.effort.gap * self.best_value
-        mixture = minimise(first, respond, share, tolerance=tolerance, cutoff=self._cutoff())
-        if mixture.bound >= self._cutoff():
-            return
-        rows_raw, branch = self._rows(node, mixture)
-        legal_rows = rows_raw[self.actions.contains(rows_raw)]
-        if len(legal_rows):
-            values = self.responses.weighted(legal_rows, self.weight)
-            k = int(values.argmin())
-            if values[k] < self.best_value:
-                self.best_row, self.best_value = legal_rows[k], float(values[k])
-        if branch is not None:
-            for child in self._children(node, mixture, branch):
-                self._open(open_nodes, child, mixture.bound, mixture.slopes)
+        return minimise(first, respond, share, tolerance=tolerance, cutoff=self._cutoff())
+
+    def _note(self, rows_raw: Float[np.ndarray, "n p"]) -> None:
+        """Remember the best legal row of some that is better than all before."""
+        values = self.responses.weighted(rows_raw, self.weight)
+        better = np.flatnonzero(values < self.best_value)
+        better = better[self.actions.contains(rows_raw[better])] if len(better) else better
+        if len(better):
+            k = better[values[better].argmin()]
+            self.best_row, self.best_value = rows_raw[k], float(values[k])
 
     def _rows(self, node: Node, mixture: Mixture) -> tuple[Float[np.ndarray, "n p"], int | None]:
         """Rows at and around a mixture, and the feature to branch on where the mixture itself is none."""

@@ -24,14 +24,17 @@ from typing import Literal, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from app.errors import SolverFailed
+from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import without_inclusion
 from app.recourse.models.linear import LinearModel
-from app.recourse.result import Relaxation
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
 from app.recourse.search.knapsack_amounts import SLACK, Item
 from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.search.tied_items import NotCovered
+from app.recourse.search.tied_knapsack import THOROUGH as TIED
+from app.recourse.search.tied_moves import TiedMoves
+from app.recourse.verdict import Relaxation
 
 SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
 
@@ -165,7 +168,7 @@ class Search:
             return rows
         # As long as no row is known, a failure of the solver is the answer.
         try:
-            solved = self._rows_by_program(needs[illegal])
+            solved = self._tied(needs[illegal], exact[illegal])
         except SolverFailed:
             if not illegal[0]:
                 raise
@@ -215,14 +218,44 @@ class Search:
         rows = np.clip(rows, A.lower_raw, A.upper_raw)
         return A.round(rows, toward_raw=np.where(rows > fact, np.inf, np.where(rows < fact, -np.inf, rows)))
 
-    # --- by the general solver ---------------------------------------------------------------------------------------
+    # --- what ties several features ----------------------------------------------------------------------------------
+
+    def _tied(self, needs: Float[np.ndarray, "k"], exact: Bool[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
+        """The cheapest rows under linear rules, a cap and shared time; by the general solver where this fails."""
+        A = self.action_set
+        try:
+            moves = TiedMoves(A, self.model.w, reach=self._far(needs))
+        except NotCovered:
+            return self._rows_by_program(needs)
+        rows: list[np.ndarray] = []
+        for i, (need, thorough) in enumerate(zip(needs.tolist(), exact.tolist(), strict=True)):
+            amounts, settled = moves.knapsack.cover(need, TIED if thorough else QUICK, deadline=self.deadline)
+            if amounts is None and settled:
+                break
+            row_raw = None if amounts is None or (thorough and not settled) else moves.row(amounts)
+            # What is left out, such as rules with conditions, may forbid the row.
+            if row_raw is None or not A.contains(A.clock.settled(row_raw[None]))[0]:
+                try:
+                    solved = self._rows_by_program(needs[i : i + 1])
+                except SolverFailed:
+                    if not rows:
+                        raise
+                    break
+                if not len(solved):
+                    break
+                row_raw = solved[0]
+            rows.append(row_raw)
+        return np.array(rows).reshape(-1, A.space.p)
+
+    def _far(self, needs: Float[np.ndarray, "k"]) -> float:
+        """How far a number without limit may go; too large a limit becomes a coefficient below tolerances."""
+        far = FAR + 4.0 * float(np.abs(needs).max(initial=0.0)) / max(float(np.abs(self.model.w).max()), 1e-6)
+        return far * float(self.action_set.weights.max())
 
     def _rows_by_program(self, needs: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
         """The same search as a mixed-integer program, which also knows what ties several features."""
         A, w = self.action_set, self.model.w
-        # Too large a limit becomes a coefficient below the solver's tolerances.
-        far = FAR + 4.0 * float(np.abs(needs).max(initial=0.0)) / max(float(np.abs(w).max()), 1e-6)
-        program = ActionProgram(A, reach=far * float(A.weights.max()))
+        program = ActionProgram(A, reach=self._far(needs))
         gain = (w @ program.effect)[None]
         rows: list[np.ndarray] = []
         for need in needs:
@@ -239,16 +272,35 @@ class Search:
             rows.append(solved.row_raw)
         return np.array(rows).reshape(-1, A.space.p)
 
+    def _legal_reach(self) -> float:
+        """`reach`, with rules and time that changes share; -inf where no row is legal.
+
+        Without them where the solver fails, or runs out of time.
+        """
+        if not self.action_set.is_coupled:
+            return self.reach
+        program = ActionProgram(self.action_set, reach=FAR * float(self.action_set.weights.max()))
+        gain = self.model.w @ program.effect
+        time_limit_s = None if self.deadline is None else self.deadline - time.monotonic()
+        try:
+            solved = program.solve(-gain, np.empty((0, program.size)), np.empty(0), time_limit_s=time_limit_s)
+        except (SolverFailed, DeadlineExceeded):
+            return self.reach
+        if solved is None:
+            return -math.inf
+        return float(self.model.score(self.action_set.space.encode(solved.row_raw[None]))[0])
+
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def relaxation(self, margin: float) -> Relaxation | None:
-        """The single constraint of the request whose removal raises the reachable score most; None where none helps.
-
-        Ignores rules, and that changes share time.
-        """
+        """The single constraint of the request whose removal raises the reachable score most; None where none helps."""
         relaxed = [*self.action_set.relaxed(), *without_inclusion(self.action_set)]
-        options = [(Search(self.model, one.actions).reach, one) for one in relaxed]
-        options = [option for option in options if option[0] > self.reach and not _close(option[0], self.reach)]
+        searches = [(Search(self.model, one.actions, deadline=self.deadline), one) for one in relaxed]
+        # What ties several features takes a program for each, so those that could not help without it are left out.
+        wider = [(search, one) for search, one in searches if self.action_set.is_coupled or search.reach > self.reach]
+        now = self._legal_reach() if wider else self.reach
+        options = [(search._legal_reach(), one) for search, one in wider if search.reach > now]
+        options = [option for option in options if option[0] > now and not _close(option[0], now)]
         if not options:
             return None
         reach, best = max(options, key=lambda option: option[0])

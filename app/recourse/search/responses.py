@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.advice_ranges import lattice_point, tick_slack
-from app.recourse.robustness.adversarial_loss import LossAndCost
+from app.recourse.robustness.consistency_and_robustness import LossAndCost
 from app.recourse.search.simplicial import Point
 
 
@@ -55,12 +55,28 @@ class Responses:
         return replace(self.objective, cost_weight=weight, share=self.share).value(X, cost)
 
     @cached_property
+    def rows(self) -> Int[np.ndarray, "p"]:
+        """Where the values of each feature begin in a flat array of a node."""
+        return np.arange(self.space.p) * self._width
+
+    @cached_property
     def _width(self) -> int:
         levels = max((len(self.space.features[g].levels) for g in self.space.groups), default=0)
         return max(levels + 1, 11)
 
     def root(self, weight: float) -> Node:
         """All that the action set allows."""
+        A = self.action_set
+        if np.isfinite(A.lower_raw[A.movable]).all() and np.isfinite(A.upper_raw[A.movable]).all():
+            return self._bounded
+        return self._root(weight)
+
+    @cached_property
+    def _bounded(self) -> Node:
+        """The root where every range ends, whatever the weight."""
+        return self._root(1.0)
+
+    def _root(self, weight: float) -> Node:
         A, p = self.action_set, self.space.p
         low, high = A.lower_raw.copy(), A.upper_raw.copy()
         # An action that costs more than the whole objective at the start cannot be optimal.
@@ -126,20 +142,27 @@ class Responses:
         node.cost[j, 1:m] = 0.0
         node.cost[j, 0] = 0.0 if still else np.inf
 
-    def respond(self, node: Node, weight: float, a: float, b: float) -> Point:
-        """The values, one per feature, that minimise ``weight cost - a r - b p``."""
-        reduced = weight * node.cost - a * node.r - b * node.p
-        every = np.arange(len(reduced))
+    def respond(
+        self, node: Node, weight: float, a: float, b: float, prices: Float[np.ndarray, "p"] | None = None
+    ) -> Point:
+        """The values, one per feature, that minimise ``weight cost - a r - b p + prices.row``."""
+        reduced = weight * node.cost - a * node.r
+        if b != 0.0:
+            reduced -= b * node.p
+        if prices is not None:
+            reduced += prices[:, None] * (node.values_raw - self.action_set.factual_raw[:, None])
         if self.cap is None:
             choice = reduced.argmin(axis=1)
         else:
+            every = np.arange(len(reduced))
             moved = reduced[:, 1:].argmin(axis=1) + 1
             gain = reduced[:, 0] - reduced[every, moved]
             most = np.argsort(-gain, kind="stable")[: self.cap]
             choice = np.zeros(len(reduced), dtype=np.intp)
             chosen = most[gain[most] > 0.0]
             choice[chosen] = moved[chosen]
-        r, p, cost = (float(terms[every, choice].sum()) for terms in (node.r, node.p, node.cost))
+        at = self.rows + choice
+        r, p, cost = (float(np.add.reduce(terms.take(at))) for terms in (node.r, node.p, node.cost))
         return Point(self.base_r + r, self.base_p + p, weight * cost, choice)
 
 

@@ -88,6 +88,8 @@ def minimise(
         if better[2] > lowest - 1e-3 * tolerance:  # within rounding
             break
         points, found = [*points, new], better
+    else:
+        points = [points[i] for i in found[0]]
     return Mixture(points, list(found[1]), found[2], bound, (a, b))
 
 
@@ -135,6 +137,8 @@ def _weighted(indices: tuple[int, ...], weights: tuple[float, ...], points: list
 def _on_edge(one: Point, other: Point, share: float) -> float:
     """How far from `one` to `other` the value is least, in [0, 1]: Newton steps kept inside a bracket."""
     dr, dp, dk = other.r - one.r, other.p - one.p, other.cost - one.cost
+    if dk <= share * _falling(other.r) * dr + (1.0 - share) * _falling(other.p) * dp:
+        return 1.0
     low, high, t = 0.0, 1.0, 0.5
     for _ in range(NEWTON_STEPS):
         fr, fp = _falling(one.r + t * dr), _falling(one.p + t * dp)

@@ -14,16 +14,18 @@ mixed-integer solver is given tangents of the losses until they fit.
 import math
 import time
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.robustness.adversarial_loss import LossAndCost, loss, optimum_in_box
+from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss, optimum_in_box
 from app.recourse.search.branching import EXACT, Branching, Effort, Optimum
 from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.responses import Responses
+from app.recourse.search.tied_branching import TiedTradeOff, is_tied_by_rules
 
 HALVINGS = 60
 LEAST_WEIGHT = 1e-3
@@ -48,6 +50,9 @@ class TradeOff:
         self.action_set, self.objective, self.deadline = action_set, objective, deadline
         self.space = action_set.space
         self.responses = Responses(action_set, objective)
+        self._known: dict[tuple[float, Effort], Optimum | None] = {}
+        self._rules_bind = False
+        """Whether rules forbade an optimum without them; then others are not looked for without them."""
 
     def value(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """The objective of raw rows."""
@@ -65,11 +70,34 @@ class TradeOff:
         DeadlineExceeded, SolverFailed : as `mixed_integer_program`, with nothing legal known
         """
         weight = self.objective.cost_weight if cost_weight is None else cost_weight
-        found = self._uncoupled(weight, effort)
+        if (weight, effort) not in self._known:
+            self._known[weight, effort] = self._best(weight, effort)
+        return self._known[weight, effort]
+
+    def _best(self, weight: float, effort: Effort) -> Optimum | None:
         A = self.action_set
-        if not A.is_coupled or (found is not None and A.contains(A.clock.settled(found.row_raw[None]))[0]):
-            return found
+        if not self._rules_bind:
+            found = self._uncoupled(weight, effort)
+            if not A.is_coupled or self._is_legal(found, effort):
+                return found
+        if self._tied is not None:
+            self._rules_bind = True
+            found = self._tied.best(weight, effort, self.deadline)
+            if self._is_legal(found, effort):
+                return found
         return self._by_program(weight)
+
+    def _is_legal(self, found: Optimum | None, effort: Effort) -> bool:
+        """Whether what ties features allows a row, and the search without it has not dropped better ones for it."""
+        A = self.action_set
+        if found is None or not (found.settled or effort.gap > EXACT.gap):
+            return False
+        return bool(A.contains(A.clock.settled(found.row_raw[None]))[0])
+
+    @cached_property
+    def _tied(self) -> TiedTradeOff | None:
+        """The search under linear rules; None where other things tie features too."""
+        return TiedTradeOff(self.responses) if is_tied_by_rules(self.action_set) else None
 
     def _uncoupled(self, weight: float, effort: Effort) -> Optimum | None:
         """The optimum without what ties several features."""

@@ -30,7 +30,8 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import BoundaryNotFound, DegenerateSurrogate
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.models.black_box import Meter, favourable
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import favourable
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.surrogate.class_moments import Classes, class_moments
 

@@ -22,8 +22,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate
-from app.recourse.models.black_box import BlackBox, Meter, sigmoid
+from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import LinearModel
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import sigmoid
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, ask
 from app.recourse.surrogate.mpm import fit_sample

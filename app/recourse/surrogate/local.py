@@ -7,8 +7,10 @@ from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 
 from app.errors import DegenerateSurrogate
-from app.recourse.models.black_box import LOGIT_LIMIT, BlackBox, Meter, Output, favourable, input_of_points
+from app.recourse.models.black_box import BlackBox, input_of_points
 from app.recourse.models.linear import LinearModel
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import LOGIT_LIMIT, Output, favourable
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import SurrogateReport
 from app.recourse.surrogate.boundary import BoundarySample

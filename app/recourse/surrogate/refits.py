@@ -25,8 +25,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate, SolverFailed
-from app.recourse.models.black_box import sigmoid
 from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.models.score import sigmoid
 
 RIDGE = 1.0
 """Penalty on each squared weight, halved, beside the sum of the log-losses; the intercept has none."""

@@ -28,9 +28,10 @@ from jaxtyping import Float
 
 from app.errors import DegenerateSurrogate
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import BlackBox, favourable
+from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import FutureModels
 from app.recourse.models.linear import LinearModel, WeightMoments
+from app.recourse.models.score import favourable
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import Classes, class_moments
 from app.recourse.surrogate.mpm import fit

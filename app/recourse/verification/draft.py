@@ -6,11 +6,12 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.candidates import Candidates, PlanCandidates
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.fallback import FALLBACK_WARNING, NEAREST_WARNING, fallback_rows
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Counterfactual, Relaxation
 from app.recourse.surrogate.boundary import BoundarySample
+from app.recourse.verdict import Relaxation
 
 
 class Draft:

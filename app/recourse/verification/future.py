@@ -8,11 +8,12 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.candidates import Candidates, PlanCandidates
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import LAST_BITS
 from app.recourse.models.committee import FutureModels, Futures
-from app.recourse.result import Counterfactual, Reason
 from app.recourse.search.committee import CommitteeSearch, Reached
+from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
 
 PROMISE_ROUNDS = 8

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.candidates import PlanCandidates
-from app.recourse.result import Reason
+from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
 
 

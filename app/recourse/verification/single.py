@@ -7,7 +7,8 @@ from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import HAIR, Candidates
-from app.recourse.result import Counterfactual, Reason
+from app.recourse.counterfactual import Counterfactual
+from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
 
 LADDER = np.array([0.0, HAIR, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0])

@@ -9,9 +9,16 @@ import zipfile
 import zlib
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from app.errors import Fault, ModelRefused
+from app.recourse.features import escape
 from app.registry.files import inside
+from app.registry.form_sentences import sentence_of
 from app.registry.manifest import Manifest
+
+FAULTS = 20
+"""Largest number of faults listed; a damaged array has one for each of its numbers."""
 
 
 def read_artifact(manifest: Manifest, directory: Path) -> bytes:
@@ -34,6 +41,16 @@ def read_artifact(manifest: Manifest, directory: Path) -> bytes:
 def digest_fault(found: str) -> Fault:
     """The artifact is not the file that the manifest describes."""
     return Fault("/artifact/sha256", f"is not the digest of the file, which is {found}")
+
+
+def form_refusal(error: ValidationError) -> ModelRefused:
+    """The refusal of a file whose content has another form than its format says; the first of many faults."""
+    return ModelRefused(
+        faults=[
+            Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), sentence_of(details))
+            for details in error.errors()[:FAULTS]
+        ]
+    )
 
 
 UNREADABLE = (

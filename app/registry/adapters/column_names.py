@@ -71,7 +71,8 @@ def _by_name(
         )
         return None, [Fault("/features", detail)]
     indices = np.array([found[name] for name in names], dtype=np.intp)
-    if (np.diff(indices) < 0).any() and not named:
+    # Of the columns of one feature the names say enough.
+    if (np.diff(space.feature_of_column[indices]) < 0).any() and not named:
         order = listed(names)
         detail = (
             f"are in another order than the columns of the model: {order}; order them so, or list all in artifact.map"

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from app.errors import ModelOutputInvalid
 from app.recourse.features import Feature, FeatureType, Missing
-from app.recourse.models.black_box import Output
+from app.recourse.models.score import Output
 from app.registry.manifest import Manifest
 
 SINGLE_ROUNDING = 1e-6

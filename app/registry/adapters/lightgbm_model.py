@@ -20,7 +20,8 @@ from jaxtyping import Float
 
 from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import BlackBox, Input, Output, Predict
+from app.recourse.models.black_box import BlackBox, Input, Predict
+from app.recourse.models.score import Output
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.estimator_members import MEMBERS, Member
 from app.registry.adapters.lightgbm_categories import Bitsets, named_categories, pandas_categories

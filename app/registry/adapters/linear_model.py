@@ -26,11 +26,11 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, StringConstraints, Vali
 
 from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
-from app.recourse.models.black_box import BlackBox, Output, Predict, sigmoid
-from app.registry.adapters.artifact import read_artifact
+from app.recourse.models.black_box import BlackBox, Predict
+from app.recourse.models.score import Output, sigmoid
+from app.registry.adapters.artifact import form_refusal, read_artifact
 from app.registry.adapters.column_names import listed, owners_of
 from app.registry.adapters.unique_keys import refuse_repeated_keys
-from app.registry.form_sentences import sentence_of
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
@@ -83,11 +83,7 @@ def parse_file(content: bytes) -> LinearFile:
     try:
         return LinearFile.model_validate_json(content)
     except ValidationError as error:
-        faults = [
-            Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), sentence_of(details))
-            for details in error.errors()
-        ]
-        raise ModelRefused(faults=faults) from error
+        raise form_refusal(error) from error
 
 
 def _named(file: LinearFile, space: FeatureSpace, named: Mapping[str, str | None] | None) -> LinearFile:

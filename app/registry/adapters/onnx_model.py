@@ -20,7 +20,8 @@ from jaxtyping import Float
 
 from app.errors import Fault, ModelOutputInvalid, ModelRefused
 from app.recourse.features import Feature, FeatureSpace, FeatureType, Missing
-from app.recourse.models.black_box import BlackBox, Input, Output
+from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.score import Output
 from app.registry.adapters.artifact import read_artifact
 from app.registry.adapters.column_names import chosen_columns, listed, raw_names
 from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column, rounded, whole_levels

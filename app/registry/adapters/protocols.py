@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import Fault, ModelOutputInvalid
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry import artifact
 from app.registry.adapters.column_names import listed
 from app.registry.adapters.columns import as_json, labels_to_output, numbers_to_output, raw_column

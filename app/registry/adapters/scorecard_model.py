@@ -30,18 +30,15 @@ from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from app.errors import Fault, ModelRefused
-from app.recourse.features import Feature, FeatureSpace, escape
+from app.recourse.features import Feature, FeatureSpace
 from app.recourse.models.black_box import BlackBox
-from app.registry.adapters.artifact import read_artifact
+from app.registry.adapters.artifact import FAULTS, form_refusal, read_artifact
 from app.registry.adapters.column_names import level_texts, listed
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
 LARGEST_BYTES = 5_000_000
 """Largest file."""
-
-FAULTS = 20
-"""Largest number of faults listed."""
 
 COLUMNS = ("feature", "from", "to", "category", "points")
 
@@ -110,12 +107,7 @@ def _valid(data: Any) -> Scorecard:
     try:
         return Scorecard.model_validate(data)
     except ValidationError as error:
-        raise ModelRefused(
-            faults=[
-                Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), details["msg"])
-                for details in error.errors()[:FAULTS]
-            ]
-        ) from error
+        raise form_refusal(error) from error
 
 
 def _of_csv(content: bytes, space: FeatureSpace) -> Scorecard:

@@ -9,6 +9,7 @@ With ``input: encoded``, it receives an array in the order of the encoded column
 fitted on named columns.
 """
 
+import json
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +22,8 @@ from jaxtyping import Float
 
 from app.errors import Fault, ModelOutputInvalid, ModelRefused
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import BlackBox, Input, Output, Predict
+from app.recourse.models.black_box import BlackBox, Input, Predict
+from app.recourse.models.score import Output
 from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.column_names import chosen_columns, listed, notes_on_dropped, raw_names
@@ -180,7 +182,9 @@ def _method_faults(estimator: Any, manifest: Manifest) -> list[Fault]:
     faults: list[Fault] = []
     method = _METHODS[manifest.output]
     if not hasattr(estimator, method):
-        faults.append(Fault("/output", f"needs {method}, which this {type(estimator).__name__} does not have"))
+        remedy = "; say output: label" if manifest.output is not Output.LABEL and hasattr(estimator, "classes_") else ""
+        detail = f"needs {method}, which this {type(estimator).__name__} does not have{remedy}"
+        faults.append(Fault("/output", detail))
     if manifest.output is Output.POINTS:
         if hasattr(estimator, "classes_"):
             faults.append(Fault("/output", "must be probability, logit or label: the estimator is a classifier"))
@@ -190,7 +194,9 @@ def _method_faults(estimator: Any, manifest: Manifest) -> list[Fault]:
         return [*faults, Fault("/artifact", f"is not a fitted classifier but {type(estimator).__name__}")]
     known = classes.tolist()
     if manifest.favourable not in known:
-        faults.append(Fault("/favourable", f"must be one of the classes of the estimator: {known!r}"))
+        faults.append(
+            Fault("/favourable", f"must be one of the classes of the estimator: {', '.join(map(json.dumps, known))}")
+        )
     if manifest.output is Output.LOGIT and len(known) != 2:
         faults.append(Fault("/output", f"must be probability or label for a model of {len(known)} classes"))
     return faults

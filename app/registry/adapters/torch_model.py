@@ -15,7 +15,8 @@ from jaxtyping import Float
 
 from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
-from app.recourse.models.black_box import BlackBox, Output, sigmoid
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.score import Output, sigmoid
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
 from app.registry.adapters.optional_import import library
 from app.registry.artifact import Activation, Architecture

@@ -18,10 +18,11 @@ from jaxtyping import Float
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
 
 from app.errors import Fault, ModelRefused
-from app.recourse.features import FeatureSpace, escape
-from app.recourse.models.black_box import BlackBox, Input, Output, Predict, logit, sigmoid
+from app.recourse.features import FeatureSpace
+from app.recourse.models.black_box import BlackBox, Input, Predict
+from app.recourse.models.score import Output, logit, sigmoid
 from app.recourse.models.tree_boxes import single_precision_edge
-from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
+from app.registry.adapters.artifact import FAULTS, UNREADABLE, form_refusal, read_artifact, unreadable
 from app.registry.adapters.estimator_members import MEMBERS, Member
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.tree_input import TreeInput, note_on_unnamed, tree_input, with_codes
@@ -40,9 +41,6 @@ from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
 LARGEST = float(np.finfo(np.float32).max)
-
-FAULTS = 20
-"""Largest number of faults listed; a damaged array has one for each of its numbers."""
 
 ROOT = 2**31 - 1
 """XGBoost's parent of a node without one."""
@@ -202,11 +200,11 @@ def _validated(document: Any) -> _File:
             return _File.model_validate_json(document)
         return _File.model_validate(document)
     except ValidationError as error:
-        faults = [
-            Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), details["msg"])
-            for details in error.errors()[:FAULTS]
-        ]
-        raise ModelRefused(faults=faults) from error
+        refusal = form_refusal(error)
+        if other := [one for one in refusal.faults if "/objective/" in one.pointer]:  # explains all others
+            detail = f"{other[0].detail}: train a classifier of two classes"
+            raise ModelRefused(faults=[Fault(other[0].pointer, detail)]) from error
+        raise refusal from error
 
 
 def _trees(parts: Sequence[_TreePart], columns: int) -> tuple[list[Tree], list[Fault]]:

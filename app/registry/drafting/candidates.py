@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry.artifact import Format, Protocol
 from app.registry.drafting.columns import Column
 from app.registry.drafting.facts import ModelFacts

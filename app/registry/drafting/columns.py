@@ -140,7 +140,7 @@ def describe(name: str, texts: Sequence[str], known: Collection[str] = (), codes
         numbers = _numbers(exact)
         if numbers is not None:
             kept = tuple("" if math.isnan(number) else text for number, text in zip(numbers, exact, strict=True))
-            return Column(name=name, texts=kept, numbers=numbers, codes=tuple(sorted({*codes, *_codes(numbers)})))
+            return Column(name=name, texts=kept, numbers=numbers, codes=tuple(sorted({*codes, *codes_among(numbers)})))
     kept = tuple("" if text in ABSENT and text not in known else text for text in exact)
     return Column(name=name, texts=kept, numbers=None)
 
@@ -178,7 +178,7 @@ def _number(text: str) -> float | None:
     return value if abs(value) <= LARGEST and "_" not in text else None
 
 
-def _codes(numbers: Float[np.ndarray, "n"]) -> tuple[float, ...]:
+def codes_among(numbers: Float[np.ndarray, "n"]) -> tuple[float, ...]:
     """Numbers that stand apart: negative ones where all others are at least 0, or far above the others."""
     values = numbers[~np.isnan(numbers)]
     counts = Counter(values.tolist())

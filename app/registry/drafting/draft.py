@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from app.errors import ModelRefused
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry.artifact import Format
 from app.registry.drafting import served_model
 from app.registry.drafting.artifacts import read_facts
@@ -122,7 +123,7 @@ class _Drafting:
         columns = self._columns(records, facts)
         sources = self._sources(facts, columns)
         features = [feature_of(source, columns[source.column], facts or NO_MODEL) for source in sources]
-        derive(features, columns, (facts or NO_MODEL).input)
+        derive(features, columns, facts or NO_MODEL)
         for feature in features:
             advise(feature, columns[feature.name])
         if facts is not None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.errors import ModelRefused
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry.artifact import Format
 
 

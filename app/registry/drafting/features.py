@@ -12,7 +12,7 @@ from app.recourse.features.encoding import TAIL
 from app.recourse.models.black_box import Input
 from app.registry.drafting.columns import Column
 from app.registry.drafting.facts import ModelFacts
-from app.registry.drafting.hints import NOT_PROPOSED, Hint, hint_of, scale_of
+from app.registry.drafting.hints import Hint, hint_of, proposed, scale_of
 from app.registry.drafting.matching import Source, listed
 
 MOST_LEVELS = 200
@@ -48,6 +48,8 @@ def feature_of(source: Source, column: Column, facts: ModelFacts) -> FeatureDraf
     found = FeatureDraft({"name": column.name} | _words(column.name))
     if source.levels is not None:
         _categorical(found, column, source.levels)
+        if scale := _scale([level for level in source.levels if level is not None]):
+            order(found, scale, facts)
     elif column.numbers is not None and not column.flag:
         _number(found, column)
     elif column.flag:
@@ -76,6 +78,21 @@ def _categorical(found: FeatureDraft, column: Column, levels: tuple[str | None, 
     if len(known) > MOST_LEVELS:
         raise ModelRefused(f'"{column.name}" has {len(known)} different texts, which are no categories of a feature')
     found.keys |= {"type": "categorical", "categories": known}
+
+
+def order(feature: FeatureDraft, levels: Sequence[str], facts: ModelFacts) -> None:
+    """Say that the levels of a category rise in this order, where the model does not care in which they stand."""
+    if feature.keys["type"] != "categorical":
+        return
+    if facts.input is Input.RAW:  # it takes texts
+        feature.keys |= {"type": "ordinal", "categories": list(levels)}
+    elif facts.names is not None and not feature.keys.get("missing"):
+        feature.keys |= {"type": "ordinal", "dummies": True, "categories": list(levels)}
+
+
+def _scale(levels: Sequence[str]) -> tuple[str, ...] | None:
+    """The order that words give to three levels or more; that of plain numbers, codes of groups, says nothing."""
+    return None if len(levels) < 3 or all(level.isdecimal() for level in levels) else scale_of(tuple(levels))
 
 
 def _table_levels(found: FeatureDraft, column: Column, facts: ModelFacts) -> None:
@@ -155,7 +172,7 @@ def advise(found: FeatureDraft, column: Column) -> None:
     if kind in ("integer", "continuous"):
         _advise_number(found, column, hint)
     elif kind in ("categorical", "ordinal"):
-        kept = [level for level in found.keys["categories"] if level.strip().lower() not in NOT_PROPOSED]
+        kept = [level for level in found.keys["categories"] if proposed(level)]
         if 0 < len(kept) < len(found.keys["categories"]):
             found.keys["advice"] = {"categories": kept}
 

@@ -112,13 +112,18 @@ HINTS = (
     ),
     _hint(
         _SCHOOLING,
-        "change: none, as its levels have no order here and nobody can lower it; is any change of it possible?",
+        "change: none, as nobody can lower it and its levels have no order here; type: ordinal would let it rise",
         types=frozenset({"categorical"}), change="none",
     ),
     _hint(
         "cow|occp|code|codes|cd|naics|isco|soc",
         "change: none, as numbers that are codes have no order; give the model texts, and it is a category",
         types=NUMBERS, change="none",
+    ),
+    _hint(
+        "occupation|occp|job|profession|employer|workclass|cow|industry|sector",
+        "another job takes time: takes: {months: 12} and cost: 2 say so; is it advice that people can follow?",
+        types=frozenset({"categorical"}),
     ),
     _hint("loss|losses", "change: none, as a loss is no matter of advice; is that so?", change="none"),
     _hint(
@@ -138,11 +143,15 @@ HINTS = (
     ),
 )  # fmt: skip
 
-NOT_PROPOSED = frozenset({
-    "?", "unknown", "missing", "not available", "not stated", "n/a", "without-pay", "without pay", "never-worked",
-    "never worked", "unemployed", "retired", "deceased",
-})  # fmt: skip
-"""Levels that say nothing, or that nobody is advised to move to, in lower case."""
+_NOT_PROPOSED = re.compile(
+    r"\?|n/a|.*\b(unknown|missing|not available|not stated|unpaid|without.pay|never.worked|unemployed|retired|"
+    r"deceased)\b.*"
+)
+
+
+def proposed(level: str) -> bool:
+    """Whether a level says something, and is one that people are advised to move to."""
+    return _NOT_PROPOSED.fullmatch(level.strip().lower()) is None
 
 
 def hint_of(name: str, type: str) -> Hint | None:
@@ -158,10 +167,28 @@ def scale_of(levels: tuple[str, ...]) -> tuple[str, ...] | None:
     for scale in SCALES:
         if len(plain) == len(levels) and set(plain) <= set(scale):
             return tuple(plain[level] for level in scale if level in plain)
-    places = {level: _place(text) for text, level in plain.items()}
-    if len(levels) < 3 or None in places.values() or len(set(places.values())) < len(levels):
-        return None
-    return tuple(sorted(levels, key=lambda level: places[level] or 0.0))
+    for place_of in (_place, _schooling):
+        places = {level: place_of(text) for text, level in plain.items()}
+        if len(levels) > 2 and None not in places.values() and len(set(places.values())) == len(levels):
+            return tuple(sorted(levels, key=lambda level: places[level] or 0.0))
+    return None
+
+
+SCHOOLS = (
+    (r"no school\w*", 0.0), (r"nursery|pre ?school", 0.3), (r"kindergarten", 0.5), (r"ged", 12.4),
+    (r"(regular )?high|hs", 12.5), (r"(some )?college( but)? (under|less than) 1 year", 12.8),
+    (r"some college|1 or more years of college", 13.0), (r"assoc\w* voc\w*", 14.0), (r"assoc\w*", 14.5),
+    (r"bachelor\w*", 16.0), (r"master\w*", 18.0), (r"prof\w* (school|degree)", 19.0), (r"doctor\w*|phd", 20.0),
+)  # fmt: skip
+"""Beginnings of the names of schools and degrees, in plain words, and about how many years lead there."""
+
+
+def _schooling(text: str) -> float | None:
+    """Where a level of education lies, such as "9th", "HS-grad" or "Bachelors"; None for other words."""
+    words = re.sub(r"[^a-z0-9]+", " ", text)
+    if grade := re.match(r"(?:grade (\d+)|(\d+)(?:st|nd|rd|th))\b", words):
+        return float(grade[1] or grade[2])
+    return next((years for begins, years in SCHOOLS if re.match(rf"({begins})\b", words)), None)
 
 
 def _place(text: str) -> float | None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.errors import ModelRefused
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry.adapters.optional_import import library
 from app.registry.artifact import Format
 from app.registry.drafting.facts import ModelFacts, unreadable

@@ -34,4 +34,5 @@ def own_names(
     indices, faults = chosen_columns(facts.names, len(facts.names), space, None)
     right = [named[column] for column in space.columns if column in named and named[column] is not None]
     taken = facts.names if indices is None else [named.get(space.columns[j]) for j in indices]
-    return None if not faults and right == list(taken) == list(facts.names) else named
+    known = not faults and list(taken) == list(facts.names) and sorted(map(str, right)) == sorted(facts.names)
+    return None if known else named

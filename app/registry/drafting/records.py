@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from app.errors import ModelRefused
 
 DELIMITERS = ",;\t|"
@@ -99,8 +101,16 @@ def _parquet(path: Path) -> Records:
         raise ModelRefused(f"{path} is not a Parquet file, or cut off") from error
     if table.num_rows < LEAST:
         raise ModelRefused(f"{path} has {table.num_rows} records; at least {LEAST} are needed")
-    columns = {name: [_text(value) for value in table.column(name).to_pylist()] for name in table.column_names}
+    columns = {name: _texts(table.column(name)) for name in table.column_names}
     return Records(columns=columns, file=path.name)
+
+
+def _texts(column: Any) -> list[str]:
+    """The values of a column of Arrow."""
+    values = column.to_pylist()
+    if str(column.type) == "float":  # of single precision: 0.1 is not 0.10000000149011612
+        values = [value if value is None or value != value else np.float32(value) for value in values]
+    return [_text(value) for value in values]
 
 
 def _text(value: Any) -> str:

@@ -3,7 +3,8 @@
 import csv
 import io
 
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry.artifact import Format
 from app.registry.drafting.facts import ModelFacts, unreadable
 

@@ -6,7 +6,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.errors import ModelRefused
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry.adapters.http_model import description
 from app.registry.adapters.protocols import DescribedTensor, Description
 from app.registry.artifact import Endpoint, Format, Protocol

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from app.errors import ModelRefused
-from app.recourse.models.black_box import Input, Output
+from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry.adapters.artifact import UNREADABLE
 from app.registry.adapters.encoders import encoded, is_code, plain, selection, steps
 from app.registry.adapters.sklearn_model import read_content

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.recourse.models.black_box import Input
 from app.registry.drafting.columns import Column
-from app.registry.drafting.features import FeatureDraft
+from app.registry.drafting.facts import ModelFacts
+from app.registry.drafting.features import FeatureDraft, order
 
 LEAST_LEVELS, LEAST_RECORDS = 3, 50
 """Fewest levels and records that show a rule; with fewer it may be chance."""
 
 
-def derive(features: Sequence[FeatureDraft], columns: Mapping[str, Column], takes: Input) -> None:
+def derive(features: Sequence[FeatureDraft], columns: Mapping[str, Column], facts: ModelFacts) -> None:
     """Mark numbers that are another way to write a level as derived from it; its levels get their order."""
     levelled = [feature for feature in features if feature.keys["type"] in ("categorical", "ordinal")]
     for number in features:
@@ -23,9 +23,7 @@ def derive(features: Sequence[FeatureDraft], columns: Mapping[str, Column], take
             number.keys = {key: number.keys[key] for key in ("name", "label", "unit", "type") if key in number.keys}
             number.keys["derived"] = {"from": of.name, "table": table}
             number.comments = [f"follows from {of.name} in all records"]
-            if takes is Input.RAW and of.keys["type"] == "categorical":
-                # The model takes texts, so their order is free; distances are along it.
-                of.keys |= {"type": "ordinal", "categories": sorted(table, key=lambda level: table[level])}
+            order(of, sorted(table, key=lambda level: table[level]), facts)
             break
 
 

@@ -3,13 +3,14 @@
 import json
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from app.jobs.batch import chunks as module
-from app.jobs.batch.chunks import CHUNK, LAST, Chunks
-from app.jobs.batch.lines import refusal, refused
+from app.jobs.batch.chunks import CHUNK, LEAST, SHARES, Chunks
+from app.jobs.batch.lines import GROUP, refusal, refused
 from app.store.engine import open_engine
 from tests.store.conftest import url
 
@@ -25,18 +26,27 @@ def chunks(url: str) -> Iterator[Chunks]:
     engine.dispose()
 
 
-@pytest.mark.parametrize("count", [1, LAST, LAST + 1, CHUNK, 2 * CHUNK, 2 * CHUNK + 1, 3 * CHUNK, 1234])
-def test_chunks_are_all_rows_in_order_and_small_towards_the_end(chunks: Chunks, count: int) -> None:
+@pytest.mark.parametrize("children", [1, 3, 16])
+@pytest.mark.parametrize("count", [1, LEAST, LEAST + 1, CHUNK, 4 * CHUNK, 4 * CHUNK + 1, 1234, 5000])
+def test_chunks_are_all_rows_in_order_and_small_towards_the_end(chunks: Chunks, count: int, children: int) -> None:
     rows = [{"reference": str(i)} for i in range(count)]
     chunks.add("another", rows)
-    number = chunks.add("job", iter(rows))
+    number = chunks.add("job", iter(rows), children=children)
     taken = [chunks.take("job", i) for i in range(number)]
     assert [row for chunk in taken for row in chunk.rows] == rows
-    for chunk in taken:
+    for chunk, after in pairwise([*taken, None]):
+        assert chunk is not None
         assert chunk.rows[0]["reference"] == str(chunk.first)
-        assert len(chunk.rows) <= (LAST if chunk.first >= count - CHUNK else CHUNK)
-    assert number == chunks.count("job") <= count / CHUNK + 2 * CHUNK / LAST
+        # A child that has just begun it is not waited for longer than for a fair share of what was left.
+        fair = (count - chunk.first) / children / SHARES
+        assert len(chunk.rows) <= min(max(LEAST, fair + GROUP), CHUNK)
+        assert after is None or LEAST <= len(chunk.rows) >= len(after.rows)
+    assert number == chunks.count("job")
     assert chunks.progress(["job"]) == {"job": (0, count)}
+
+
+def test_every_child_has_a_chunk_where_there_are_rows_enough(chunks: Chunks) -> None:
+    assert chunks.add("job", [{}] * (16 * LEAST), children=16) == 16
 
 
 def test_rows_that_fail_on_the_way_leave_nothing(chunks: Chunks) -> None:

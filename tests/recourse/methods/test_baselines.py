@@ -12,8 +12,8 @@ from app.recourse.features import FeatureSpace, FeatureType
 from app.recourse.frontier import frontier
 from app.recourse.methods.robust_bayesian import Odds, RobustBayesianParams
 from app.recourse.methods.robust_projection import RobustProjectionParams, project, worst_score
-from app.recourse.models.black_box import Meter
 from app.recourse.models.linear import LinearModel
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Status
 from app.recourse.search.mixed_integer import ActionProgram

@@ -16,7 +16,7 @@ from app.recourse.methods.learning_augmented import (
 )
 from app.recourse.models.linear import LinearModel
 from app.recourse.reports import TradeOffReport
-from app.recourse.robustness.adversarial_loss import LossAndCost
+from app.recourse.robustness.consistency_and_robustness import LossAndCost
 from app.recourse.search.trade_off import TradeOff
 from app.recourse.solve import solve
 from tests.recourse.test_solve import TOYS, check

@@ -21,16 +21,18 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
 from app.recourse.method import MethodContext
 from app.recourse.methods.probe import METHOD, ProbeParams, _Probe
-from app.recourse.models.black_box import Meter, Output, sigmoid
 from app.recourse.models.linear import LinearModel
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import Output, sigmoid
 from app.recourse.models.tree_boxes import Boxes
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import InvalidationReport
-from app.recourse.result import Reason, RecourseResult, Status
+from app.recourse.result import RecourseResult, Status
 from app.recourse.robustness.invalidation import NoiseLaw, linear_margin, noise_columns, noise_faults
 from app.recourse.solve import solve
 from app.recourse.surrogate.boundary import sample_boundary, survey
 from app.recourse.surrogate.tree import distil
+from app.recourse.verdict import Reason
 from tests.recourse import certified, oracle
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions, rows
 from tests.recourse.toys import LOAN, Predict, ask, loan_rows, loan_score, plane

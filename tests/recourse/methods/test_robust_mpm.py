@@ -8,7 +8,7 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.method import MethodContext
 from app.recourse.methods import METHODS
 from app.recourse.methods.robust_mpm import RobustMpmParams, generate
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import sample_boundary, survey
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score, plane

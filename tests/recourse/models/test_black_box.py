@@ -12,7 +12,9 @@ from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, ModelOutputInvalid
 from app.recourse.features import Feature, FeatureSpace, FeatureType
-from app.recourse.models.black_box import LOGIT_LIMIT, BlackBox, Input, Meter, Output, favourable, logit, sigmoid
+from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import LOGIT_LIMIT, Output, favourable, logit, sigmoid
 from tests.recourse.questions import PROPERTY, examples
 
 SPACE = FeatureSpace(

@@ -13,6 +13,7 @@ from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.advice_ranges import LEAST_SHARE
 from app.recourse.actions.constraints import Constraints
 from app.recourse.certificate import CertificateParams
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import MaxChange
 from app.recourse.methods.copa import Guarantee
 from app.recourse.methods.dice import Hinge
@@ -28,8 +29,8 @@ from app.recourse.plans.objective import (
 )
 from app.recourse.plans.people import PeopleSearch
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Counterfactual, RecourseResult, Status
-from app.recourse.robustness.gelbrich import validity_bounds
+from app.recourse.result import RecourseResult, Status
+from app.recourse.robustness.validity_under_shift import validity_bounds
 from app.recourse.solve import METHODS, solve
 from app.registry.registry import Registry
 from tests.recourse.test_solve import TOYS, Points

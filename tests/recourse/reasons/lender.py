@@ -9,7 +9,8 @@ import numpy as np
 
 from app.recourse.actions.action_set import action_set
 from app.recourse.features import Feature, FeatureSpace, FeatureType, ModelColumns, ModelSpace
-from app.recourse.models.black_box import BlackBox, Input, Output
+from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem, Reference
 
 FEATURES = (

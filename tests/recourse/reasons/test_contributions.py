@@ -9,7 +9,9 @@ import pytest
 from app.errors import ModelOutputInvalid
 from app.recourse.actions.action_set import action_set
 from app.recourse.features import MISSING, Feature, FeatureSpace, FeatureType, Missing, Table
-from app.recourse.models.black_box import BlackBox, Input, Meter, Output
+from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.reasons import Against, Comparison, ReasonsParams, ReasonsStatus, explain
 from app.recourse.reasons.shapley import CALL_ROWS, contributions

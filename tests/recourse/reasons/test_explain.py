@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.recourse.features import Change, Feature
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.reasons import Against, Comparison, NoReasons, ReasonsParams, ReasonsStatus, explain
 from tests.recourse.reasons.lender import FEATURES, curved, problem, rows
 

@@ -9,7 +9,9 @@ from scipy.signal import fftconvolve
 from scipy.stats import binomtest, chi2, irwinhall, kstest, laplace, ncx2, norm, uniform
 
 from app.recourse.features import Feature, FeatureSpace, FeatureType
-from app.recourse.models.black_box import BlackBox, Input, Meter, Output
+from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import Output
 from app.recourse.robustness import invalidation
 from app.recourse.robustness.invalidation import (
     NoiseLaw,

@@ -15,10 +15,19 @@ from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.timing import Timing
 from app.recourse.features import Advice, Feature, FeatureSpace, FeatureType, Takes
 from app.recourse.models.linear import LinearModel
-from app.recourse.result import Relaxation
 from app.recourse.search.cheapest import Search
+from app.recourse.verdict import Relaxation
 from tests.recourse import oracle
-from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, eighths, examples, questions, without
+from tests.recourse.questions import (
+    CHECKED_AT_RANDOM,
+    PROPERTY,
+    Question,
+    eighths,
+    examples,
+    questions,
+    ruled_questions,
+    without,
+)
 
 pytestmark = CHECKED_AT_RANDOM
 
@@ -63,6 +72,27 @@ def test_the_row_is_legal_meets_the_margin_and_is_the_cheapest(question: Questio
 @given(question=questions(with_rules=True).filter(lambda q: bool(q.rules)), margin=eighths(-2, 4))
 def test_rules_between_numbers_are_kept_at_least_cost(question: Question, margin: float) -> None:
     check(question, margin)
+
+
+@settings(PROPERTY, max_examples=examples(300))
+@given(question=ruled_questions(), margin=eighths(-2, 4))
+def test_several_rules_that_bind_are_kept_at_least_cost(question: Question, margin: float) -> None:
+    check(question, margin)
+
+
+def test_a_rule_that_binds_costs_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = numeric_space((0, 10), (0, 10), (0, 10))
+    rule = LinearRule("f0 >= 2 f1", (-1.0, 2.0, 0.0), 0.0)
+    question = Question(
+        space,
+        np.array([8.0, 4.0, 5.0]),
+        Constraints(max_changes=2),
+        (rule,),
+        LinearModel(np.array([-2.0, 0.0, 1.0]), 4.0),
+    )
+    monkeypatch.setattr(Search, "_rows_by_program", lambda *_: pytest.fail("the general solver was asked"))
+    rows = Search(question.model, question.action_set).rows(np.array([-6.0, -3.0, 0.0]))
+    np.testing.assert_allclose(rows, [[7.5, 3.75, 5.0], [6.0, 3.0, 5.0], [4.5, 2.25, 5.0]], rtol=1e-8)
 
 
 def test_a_tie_counts_where_a_rule_forces_the_score_down() -> None:
@@ -312,9 +342,8 @@ def relaxation(question: Question, margin: float) -> Relaxation | None:
 
 
 @settings(PROPERTY, max_examples=examples(120))
-@given(questions(bounded=True))
+@given(questions(bounded=True, with_rules=True))
 def test_the_relaxation_is_the_one_constraint_whose_removal_helps_most(question: Question) -> None:
-    question = replace(question, timing=replace(question.timing, sequential=False))
     reach = program(question).highest()
     margin = max(reach, 0.0) + 0.5
     reaches = {one: program(without(question, *one)).highest() for one in single_constraints(question)}
@@ -322,8 +351,31 @@ def test_the_relaxation_is_the_one_constraint_whose_removal_helps_most(question:
     named = relaxation(question, margin)
     assert (named is None) == (best <= reach + 1e-6)
     if named is not None:
-        assert reaches[named.constraint, named.feature] == pytest.approx(best, abs=1e-6)
+        assert reaches[named.constraint, named.feature] == pytest.approx(best, abs=1e-5)
         assert named.sufficient == (best >= margin)
+
+
+def test_what_a_rule_forbids_is_not_named_as_the_constraint_to_relax() -> None:
+    """Without the limit on f0, its rule with f1 would stop it; f2 is free once it may change."""
+    space = numeric_space((0, 10), (0, 1), (0, 3))
+    model = LinearModel(np.array([2.0, 0.0, 1.0]), -2.5)
+    rules = (LinearRule("f0 <= f1", (1.0, -1.0, 0.0), 0.0),)
+    constraints = Constraints(immutable=("f2",), bounds={"f0": Bounds(max=0)})
+    named = relaxation(Question(space, np.zeros(3), constraints, rules, model), 0.0)
+    assert named is not None
+    assert (named.constraint, named.feature, named.sufficient) == ("immutable", "f2", True)
+
+
+def test_time_that_changes_share_counts_for_the_constraint_to_relax() -> None:
+    """In turn, each unit takes a month: more of f1 beside f0 does not help, a longer time does."""
+    takes = Takes(months_per_unit=1.0)
+    space = FeatureSpace([replace(feature, takes=takes) for feature in numeric_space((0, 9), (0, 9)).features])
+    constraints = Constraints(bounds={"f1": Bounds(max=1)})
+    timing = Timing(horizon_months=4.0, sequential=True)
+    question = Question(space, np.zeros(2), constraints, (), LinearModel(np.array([1.0, 1.0]), -6.0), timing)
+    named = relaxation(question, 0.0)
+    assert named is not None
+    assert (named.constraint, named.feature, named.sufficient) == ("horizon_months", None, True)
 
 
 def test_constraints_that_exclude_each_other_are_the_ones_to_relax() -> None:
@@ -331,6 +383,17 @@ def test_constraints_that_exclude_each_other_are_the_ones_to_relax() -> None:
     model = LinearModel(np.array([1.0, 5.0]), -10.0)
     constraints = Constraints(immutable=("f0", "f1"), bounds={"f0": Bounds(min=4)})
     named = relaxation(Question(space, np.array([2.0, 2.0]), constraints, (), model), 0.0)
+    assert named is not None
+    assert (named.constraint, named.feature, named.sufficient) == ("immutable", "f1", True)
+
+
+def test_nothing_is_named_where_a_rule_forbids_what_each_constraint_does() -> None:
+    space = numeric_space((0, 10), (0, 10))
+    rule = LinearRule("f0 <= f1", (1.0, -1.0), 0.0)
+    constraints = Constraints(immutable=("f1",), bounds={"f0": Bounds(max=4)})
+    question = Question(space, np.array([1.0, 4.0]), constraints, (rule,), LinearModel(np.array([1.0, 0.0]), -5.0))
+    assert relaxation(question, 0.0) is None  # f0 and f1 would both have to be free
+    named = relaxation(replace(question, constraints=Constraints(immutable=("f1",))), 0.0)
     assert named is not None
     assert (named.constraint, named.feature, named.sufficient) == ("immutable", "f1", True)
 

@@ -11,10 +11,11 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.features import Feature, FeatureSpace
 from app.recourse.models.linear import LinearModel
-from app.recourse.robustness.adversarial_loss import LossAndCost
+from app.recourse.robustness.consistency_and_robustness import LossAndCost
+from app.recourse.search.branching import QUICK
 from app.recourse.search.trade_off import TradeOff
 from tests.recourse import oracle
-from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions
+from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions, ruled_questions
 
 pytestmark = CHECKED_AT_RANDOM
 
@@ -106,6 +107,33 @@ def test_the_general_solver_finds_nothing_better(data: st.DataObject) -> None:
         assert best.value <= other.value * (1.0 + 1e-5) + 1e-7
         if question.action_set.contains(other.row_raw[None])[0]:
             assert other.value <= best.value * (1.0 + 1e-4) + 1e-5
+
+
+@given(data=st.data())
+@settings(PROPERTY, max_examples=examples(200))
+def test_under_rules_that_bind_nothing_legal_is_better(data: st.DataObject) -> None:
+    question = data.draw(ruled_questions(bounded=True))
+    objective = data.draw(objectives(question))
+    problem = TradeOff(question.action_set, objective)
+    best, quick = problem.best(), problem.best(effort=QUICK)
+    options = [
+        values(feature, float(fact), question.constraints, question.timing)
+        for feature, fact in zip(question.space.features, question.factual_raw, strict=True)
+    ]
+    rows = np.array(list(itertools.islice(itertools.product(*options), 5000)))
+    rows = rows[question.action_set.contains(rows)]
+    if best is None or quick is None or not question.action_set.contains(best.row_raw[None])[0]:
+        assert not len(rows)
+        return
+    assert oracle.row_is_legal(
+        question.space, question.factual_raw, best.row_raw, question.constraints, question.rules
+    )  # fmt: skip
+    value = by_definition(objective, question.space, best.row_raw, question.factual_raw)
+    assert best.value == pytest.approx(value, rel=1e-9, abs=1e-9)
+    others = problem.value(rows) if len(rows) else np.array([np.inf])
+    assert value <= others.min() * (1.0 + 1e-5) + 1e-7
+    assert question.action_set.contains(quick.row_raw[None])[0]
+    assert quick.value <= value * 1.25 + 1e-9
 
 
 @given(data=st.data())

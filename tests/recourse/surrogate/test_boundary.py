@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from app.errors import BoundaryNotFound, DegenerateSurrogate
 from app.recourse.features import FeatureSpace
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.surrogate.boundary import (
     GRID,

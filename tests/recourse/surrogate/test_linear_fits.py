@@ -8,7 +8,8 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
-from app.recourse.models.black_box import Meter, Output
+from app.recourse.models.meter import Meter
+from app.recourse.models.score import Output
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 from app.recourse.surrogate.linear_fits import SurrogateKind, ridge, svm
 from app.recourse.surrogate.local import in_space, local_linear, logit_model, other_logit_model

@@ -5,8 +5,8 @@ import pytest
 from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate, SolverFailed
-from app.recourse.models.black_box import sigmoid
 from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.models.score import sigmoid
 from app.recourse.surrogate.refits import RIDGE, fit, refit_moments
 
 

@@ -55,9 +55,11 @@ def zipped_mutants(content: bytes, rng: np.random.Generator, scale: float) -> It
     yield from mutants(content, rng, scale / 2)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    # The first member is the schema, which says what is built; the others are arrays.
-    for k, (name, member) in enumerate(sorted(members.items(), key=lambda item: item[0] != "schema.json")):
-        for damaged in mutants(member, rng, scale / 4 if k == 0 else scale / 4 / (len(members) - 1)):
+    # The schema says what is built; the others are arrays, hundreds of them in a forest.
+    arrays = sorted(members.keys() - {"schema.json"})
+    some = rng.permutation(arrays)[: _count(200, scale)].tolist()
+    for name, share in [("schema.json", scale / 4), *((array, scale / 4 / len(some)) for array in some)]:
+        for damaged in mutants(members[name], rng, share):
             buffer = io.BytesIO()
             with zipfile.ZipFile(buffer, "w") as archive:
                 for other, intact in members.items():

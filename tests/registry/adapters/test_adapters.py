@@ -36,7 +36,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from app.recourse.models.black_box import LOGIT_LIMIT
+from app.recourse.models.score import LOGIT_LIMIT
 from app.registry.artifact import Format
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel

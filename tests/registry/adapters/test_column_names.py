@@ -12,8 +12,10 @@ import skops.io
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
+from app.recourse import CertificateParams, RecourseProblem, action_set, solve
 from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
+from app.recourse.solve import DEFAULT_METHOD, METHODS
 from app.registry.adapters.column_names import chosen_columns
 from app.registry.registry import Registry
 from tests.optional import library
@@ -161,6 +163,69 @@ def test_dummies_of_pandas_are_scored_as_by_the_library(
         assert box.boxes is not None
         X_new = box.space.encode(box.space.read_many(FRESH, pointer=""))
         np.testing.assert_array_equal(box.boxes.score(X_new), box.score(X_new))
+
+
+@pytest.mark.parametrize("format_", ["xgboost", "lightgbm", "sklearn", "linear"])
+def test_levels_with_an_order_may_be_dummies(tmp_path: Path, store: Registry, format_: str) -> None:
+    """The model sees columns in the order of the alphabet, and advice moves along the levels."""
+
+    def encoded(records: list[dict[str, Any]]) -> pd.DataFrame:
+        frame = pd.DataFrame(records).assign(guarantor=lambda table: table.guarantor.astype(int))
+        return pd.get_dummies(frame, columns=["savings", "housing"]).astype(float)[[
+            "age", "income", "amount", "savings_much", "savings_none", "savings_some", "guarantor", "housing_free",
+            "housing_owned", "housing_rented",
+        ]]  # fmt: skip
+
+    X, fresh = encoded(RECORDS), encoded(FRESH)
+    y = truth(RECORDS) | np.array([record["savings"] == "much" for record in RECORDS])
+    fitted = LogisticRegression(max_iter=10_000).fit(X, y)
+    expected = fitted.predict_proba(fresh)[:, 1]
+    if format_ == "xgboost":
+        xgboost = library("xgboost")
+        booster = xgboost.train({"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(X, y), 5)
+        content, file, expected = bytes(booster.save_raw("json")), "m.json", booster.predict(xgboost.DMatrix(fresh))
+    elif format_ == "lightgbm":
+        lightgbm = library("lightgbm")
+        booster = lightgbm.train({"objective": "binary", "verbose": -1, "num_threads": 1}, lightgbm.Dataset(X, y), 5)
+        content, file, expected = booster.model_to_string().encode(), "m.txt", booster.predict(fresh)
+    elif format_ == "linear":
+        weights = dict(zip(X.columns, fitted.coef_[0].tolist(), strict=True))
+        document = {"intercept": float(fitted.intercept_[0]), "weights": weights, "space": "raw"}
+        content, file = json.dumps(document).encode(), "m.json"
+    else:
+        content, file = skops.io.dumps(fitted), "m.skops"
+    model = described(tmp_path / "source", content, format=format_, path=file)
+    model.manifest["features"][3] |= {"dummies": True, "change": "increase"}
+    loaded = store.register(model.write()).load()
+    box = loaded.black_box
+    rows_raw = box.space.read_many(FRESH, pointer="")
+    found = sigmoid(box.score_raw(rows_raw) + box.offset)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    method = METHODS[DEFAULT_METHOD]
+    raised = 0
+    for row_raw in rows_raw[found < 0.4][:8]:
+        actions = action_set(box.space, row_raw)
+        problem = RecourseProblem(black_box=box, reference=loaded.reference, action_set=actions)
+        for one in solve(problem, method, method.params(), CertificateParams()).counterfactuals:
+            assert one.row_raw[3] >= row_raw[3]
+            raised += one.row_raw[3] > row_raw[3]
+    assert raised
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"type": "categorical", "change": "any"}, "dummies belongs to ordinal features"),
+        ({"missing": "fill", "fill": "none"}, "dummies and missing do not go together"),
+        ({"center": 0.0, "scale": 1.0}, "dummies are 0 and 1, without center and scale"),
+    ],
+)
+def test_dummies_of_other_features_are_refused(
+    tmp_path: Path, refusal: Refusal, keys: dict[str, Any], sentence: str
+) -> None:
+    model = make_linear(tmp_path / "source")
+    model.manifest["features"][3] |= {"dummies": True, **keys}
+    assert any(sentence in said for said in refusal(model.write()).values())
 
 
 def test_a_network_takes_every_column(tmp_path: Path, refusal: Refusal) -> None:

@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from app.futures.estimator import EstimatorRecipe
 from app.futures.records import reference_records, samples
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from app.registry.registry import Registry
 from tests.optional import library
 from tests.registry.adapters.boosted import try_mutants

@@ -21,7 +21,8 @@ from app.errors import (
     RecourseError,
 )
 from app.recourse.actions.action_set import action_set
-from app.recourse.models.black_box import BlackBox, Meter
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import MAX_CALLS, METHODS

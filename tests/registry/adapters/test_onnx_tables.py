@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from app.registry.registry import Registry
 from tests.optional import library
 from tests.registry.adapters.table import FEATURES, PURPOSE, frame, make, outcomes, records

@@ -15,55 +15,16 @@ from sklearn.linear_model import LinearRegression
 
 from app.futures.plan import Choices, Material, planned
 from app.futures.records import reference_records
-from app.recourse.models.black_box import Output
+from app.recourse.models.score import Output
 from app.registry.manifest import PARTIAL
 from app.registry.registry import Registry
 from tests.optional import library
 from tests.registry.adapters.boosted import try_mutants
-from tests.registry.adapters.table import FEATURES, frame, make, records
+from tests.registry.adapters.card import CARD, by_hand, carded
+from tests.registry.adapters.table import frame, records
 from tests.registry.loan import ModelDirectory, loan_records, make_linear
 
 Refusal = Callable[[Path], dict[str, str]]
-
-CARD = """\
-feature,from,to,category,points
-,,,,300
-income,,1500,,0
-income,1500,4000.5,,35
-income,4000.5,,,60
-income,,,missing,10
-housing,,,owned|free,40
-housing,,,rented,5
-housing,,,missing,-7
-purpose,,,1|2|5,12
-purpose,,,10|11,3
-savings,,,none,0
-savings,,,some|much,22.5
-guarantor,,,true,15
-guarantor,,,false,0
-months,,12,,1
-months,12,-1,,2
-"""
-CARD = CARD.replace("months,12,-1,,2", "months,12,,,2").replace("months,,12,,1", "months,,12,,1\nmonths,,,-9,4")
-MONTHS = FEATURES[2] | {"special": {-9: "no record"}}
-
-
-def by_hand(record: dict[str, Any]) -> float:
-    """The same card in Python."""
-    income, months = record["income"], record["months"]
-    found = 300 + (10 if income is None else 0 if income < 1500 else 35 if income < 4000.5 else 60)
-    found += {"owned": 40, "free": 40, "rented": 5, None: -7}[record["housing"]]
-    found += 12 if record["purpose"] in ("1", "2", "5") else 3
-    found += 0 if record["savings"] == "none" else 22.5
-    return found + 15 * record["guarantor"] + (4 if months == -9 else 1 if months < 12 else 2)
-
-
-def carded(path: Path, card: str = CARD, suffix: str = "csv", **changes: Any) -> ModelDirectory:
-    model = make(path, card.encode(), {"format": "scorecard", "path": f"card.{suffix}"})
-    model.manifest["features"] = [*FEATURES[:2], MONTHS, *FEATURES[3:]]
-    model.manifest |= {"output": "points", "threshold": 391.5, **changes}
-    del model.manifest["favourable"]
-    return model
 
 
 def fresh() -> list[dict[str, Any]]:
@@ -134,7 +95,7 @@ def test_odds_state_a_probability(path: Path, store: Registry, better: str, sign
         ("months,,,-9,4", "months,,,-8,4", "/attributes/14", "one of its special codes, which are -9"),
         ("months,,,-9,4", "months,,,missing,4", "/attributes/14", "never leaves missing"),
         ("housing,,,rented,5", "housing,1,,rented,5", "/attributes/5", "name them in categories"),
-        ("housing,,,rented,5", "housing,,,rented,x", "/attributes/5/points", "valid number"),
+        ("housing,,,rented,5", "housing,,,rented,x", "/attributes/5/points", "must be a number"),
         ("housing,,,rented,5", "housing,,,rented", "", "has 4 cells in row 8, and 5 in its header"),
         ("feature,from", "name,from", "", "must have the columns feature, from, to, category, points; it has"),
         (",,,,300", ",,,,300\n,,,,20", "", "has several rows without a feature"),

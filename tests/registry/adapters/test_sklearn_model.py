@@ -252,7 +252,7 @@ def test_sound_boosting_is_read(model: ModelDirectory, store: Registry, classes:
         (LogisticRegression(), {}, "/artifact", "is not a fitted classifier"),
         (LinearSVC().fit(X, Y), {}, "/output", "needs predict_proba"),
         (DecisionTreeClassifier().fit(X, Y), {"output": "logit", "threshold": 0}, "/output", "needs decision_function"),
-        (LogisticRegression().fit(X, Y), {"favourable": "good"}, "/favourable", "[0, 1]"),
+        (LogisticRegression().fit(X, Y), {"favourable": "good"}, "/favourable", "classes of the estimator: 0, 1"),
         (LogisticRegression().fit(X[:, :5], Y), {}, "/features", "but the model was trained on 5"),
         (LogisticRegression().fit(X, Y), {"input": "raw"}, "/input", "fitted on a DataFrame"),
         (

@@ -165,7 +165,7 @@ LEARNER = "/artifact/learner"
         ({"objective": "reg:squarederror"}, f"{LEARNER}/objective/name", "'binary:logistic' or 'binary:logitraw'"),
         (
             {"objective": "multi:softprob", "num_class": 3, "labels": np.arange(600) % 3},
-            f"{LEARNER}/learner_model_param/num_class", "less than or equal to 1",
+            f"{LEARNER}/objective/name", "'binary:logistic' or 'binary:logitraw': train a classifier of two classes",
         ),
         ({"booster": "dart"}, f"{LEARNER}/gradient_booster/name", "'gbtree'"),
         ({"booster": "gblinear", "max_depth": None}, f"{LEARNER}/gradient_booster/name", "'gbtree'"),

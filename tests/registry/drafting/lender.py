@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from tests.optional import library
 
 RECORDS = 1_000
@@ -322,6 +322,21 @@ def trained_dummies() -> Trained:
     return Trained(records, saved("model.json", bytes(booster.save_raw("json"))), booster.predict(data))
 
 
+def trained_levels() -> Trained:
+    """Dummies of an education, beside its years: `get_dummies` orders them by the alphabet."""
+    xgboost = library("xgboost")
+    records = lender()
+    education = np.array(records.columns["education"])
+    years = np.array(records.columns["education_years"], dtype=float)
+    columns = {"education_years": years, **records.numbers}
+    columns |= {f"education_{level}": education == level for level in sorted(YEARS)}
+    good = records.good | (years > 15.0)
+    X = np.column_stack(list(columns.values())).astype(float)
+    data = xgboost.DMatrix(X, good, feature_names=list(columns))
+    booster = xgboost.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 20)
+    return Trained(records, saved("model.json", bytes(booster.save_raw("json"))), booster.predict(data))
+
+
 def trained_scorecard() -> Trained:
     """Points of attributes, one of them for the code -9."""
     records = lender()
@@ -414,6 +429,7 @@ TRAINED: Mapping[str, Callable[[], Trained]] = {
     "xgboost with categories": trained_xgboost_categories,
     "lightgbm with categories": trained_lightgbm_categories,
     "dummies": trained_dummies,
+    "dummies of levels": trained_levels,
     "scorecard": trained_scorecard,
     "points": trained_points,
     "pipeline with codes": trained_codes,

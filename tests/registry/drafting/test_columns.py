@@ -10,7 +10,7 @@ from app.registry.artifact import Format
 from app.registry.drafting.columns import describe
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import advise, feature_of
-from app.registry.drafting.hints import favourable_of, hint_of, scale_of
+from app.registry.drafting.hints import favourable_of, hint_of, proposed, scale_of
 from app.registry.drafting.matching import Source, match
 
 
@@ -95,13 +95,24 @@ def test_names_hint_at_what_people_can_change(name: str, keys: dict[str, object]
 
 def test_words_give_levels_an_order_and_outcomes_a_side() -> None:
     assert scale_of(("high", "low", "medium")) == ("low", "medium", "high")
+    assert scale_of(("Bachelors", "HS-grad", "9th", "Some-college", "Doctorate")) == (
+        "9th", "HS-grad", "Some-college", "Bachelors", "Doctorate",
+    )  # fmt: skip
+    census = (
+        "No schooling completed", "Nursery school, preschool", "Kindergarten", "Grade 9", "12th grade - no diploma",
+        "GED or alternative credential", "Regular high school diploma", "Some college, but less than 1 year",
+        "1 or more years of college credit, no degree", "Associate's degree", "Bachelor's degree", "Master's degree",
+        "Professional degree beyond a bachelor's degree", "Doctorate degree",
+    )  # fmt: skip
+    assert scale_of(tuple(sorted(census))) == census
+    assert scale_of(("Bachelors", "HS-grad", "Sales")) is None
     assert scale_of(("Yes", "No")) == ("No", "Yes")
     assert scale_of(("red", "blue")) is None
     tenure = ("1 to 3 years", "over 7 years", "under 1 year", "3 to 7 years")
     assert scale_of(tenure) == ("under 1 year", "1 to 3 years", "3 to 7 years", "over 7 years")
     assert scale_of(("1,000-5,000", "none", "<1,000", "5,000+")) == ("none", "<1,000", "1,000-5,000", "5,000+")
     assert scale_of(("A11", "A12", "A13")) is None
-    assert scale_of(("10th", "11th", "Bachelors")) is None
+    assert scale_of(("10th", "11th", "Trade")) is None
     assert favourable_of(("bad", "good")) == "good"
     assert favourable_of(("<=50K", ">50K")) == ">50K"
     assert favourable_of(("Charged Off", "Fully Paid")) == "Fully Paid"
@@ -126,7 +137,9 @@ def test_groups_without_an_order_are_never_lowered() -> None:
     """An education that the model takes apart could go either way."""
     assert (hint := hint_of("education", "categorical")) is not None
     assert hint.keys == {"change": "none"}
-    assert hint_of("cow", "categorical") is None
+    assert (hint := hint_of("cow", "categorical")) is not None
+    assert hint.keys == {}
+    assert "another job takes time" in hint.comment
 
 
 def advised(name: str, texts: list[str], facts: ModelFacts) -> dict[str, Any]:
@@ -155,3 +168,9 @@ def test_codes_that_are_plain_numbers_have_no_order() -> None:
     keys = feature_of(Source(column="group"), column, facts).keys
     assert (keys["type"], keys["categories"]) == ("categorical", list(levels))
     assert column.texts == ("1", "10", "2", "1")
+
+
+@pytest.mark.parametrize("level", ["?", "Unknown", "Without-pay", "family business, unpaid", "Never-worked", "n/a"])
+def test_levels_that_nobody_is_advised_to_have_are_not_proposed(level: str) -> None:
+    assert not proposed(level)
+    assert all(map(proposed, ("Private", "paid monthly", "retirement home", "self-employed")))

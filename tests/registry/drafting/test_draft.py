@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from app.errors import ModelRefused
-from app.recourse.models.black_box import sigmoid
+from app.recourse.models.score import sigmoid
 from app.registry.drafting.draft import Drafted, Wish, draft
 from app.registry.lender_scores import outputs_of
 from app.registry.registry import Registry
@@ -89,6 +89,18 @@ def test_a_draft_of_a_pipeline_says_all_that_can_be_seen(tmp_path: Path) -> None
     reference = (tmp_path / "loan" / "reference.csv").read_text()
     assert "customer_id" not in reference
     assert set(reference.splitlines()[0].split(",")) == {*features, "outcome", "score"}
+
+
+def test_dummies_get_the_order_that_a_number_beside_them_shows(tmp_path: Path) -> None:
+    drafted(TRAINED["dummies of levels"](), tmp_path, scores=True)
+    manifest = manifest_of(tmp_path)
+    features = {feature.pop("name"): feature for feature in manifest["features"]}
+    assert features["education"] == {
+        "type": "ordinal", "dummies": True, "change": "increase",
+        "categories": ["school", "apprenticeship", "college", "university"],
+    }  # fmt: skip
+    assert features["education_years"]["derived"]["from"] == "education"
+    assert "map" not in manifest["artifact"]
 
 
 def test_only_what_a_person_must_decide_is_commented(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 
 import { chance, outcome } from "./decision.js";
 import { h } from "./dom.js";
-import { counted, inHundred } from "./format.js";
+import { counted, rating } from "./format.js";
 import { countOf } from "./future.js";
 import { featureNamed } from "./state.js";
 
@@ -88,7 +88,7 @@ function row(answer, i) {
       "td",
       {},
       factual && outcome(factual.favourable),
-      factual?.probability != null && `, ${inHundred(factual.probability)}`,
+      factual && rating(factual) !== null && `, ${rating(factual)}`,
     ),
     h("td", {}, ...(way ? changes(way, others.length) : [withoutWay(answer)])),
     h("td", {}, then && chance(then)),
@@ -119,9 +119,11 @@ const COLUMNS = [
   "reference",
   "result",
   "probability_now",
+  "points_now",
   "way",
   "changes",
   "probability_then",
+  "points_then",
   "retrained_models_yes",
   "cost",
   "takes_months",
@@ -131,18 +133,20 @@ const COLUMNS = [
 /** One line for each way, and for each applicant without one. @param {any[]} answers */
 function csvOf(answers) {
   const lines = answers.flatMap((answer, i) => {
-    const start = [i + 2, answer.reference ?? "", resultOf(answer), answer.factual?.probability ?? ""];
+    const now = answer.factual;
+    const start = [i + 2, answer.reference ?? "", resultOf(answer), now?.probability ?? "", now?.points ?? ""];
     const ways = (answer.counterfactuals ?? []).map((/** @type {any} */ way) => [
       ...start,
       way.rank,
       way.changes.map((/** @type {any} */ { text }) => text).join(" "),
       way.validity.current.probability ?? "",
+      way.validity.current.points ?? "",
       way.validity.future?.probability ?? "",
       way.cost.total,
       way.takes_months,
       "",
     ]);
-    return ways.length > 0 ? ways : [[...start, "", "", "", "", "", "", withoutWay(answer)]];
+    return ways.length > 0 ? ways : [[...start, "", "", "", "", "", "", "", withoutWay(answer)]];
   });
   return [COLUMNS, ...lines].map((cells) => `${cells.map(quoted).join(",")}\r\n`).join("");
 }

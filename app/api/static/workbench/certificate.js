@@ -3,7 +3,7 @@
 
 import { h } from "./dom.js";
 import { confidence, formatNumber, formatShort, inHundred, lowerBound } from "./format.js";
-import { correctedText, futureSource, futureText } from "./future.js";
+import { correctedText, futureSource, futureText, stressedText } from "./future.js";
 
 /** @import { FutureCertificate } from "./types.d.ts" */
 
@@ -60,7 +60,7 @@ export const futureEntry = (future, agreement) =>
     "If the lender trains its model again",
     future.corrected?.probability ?? future.probability,
     futureText(future, agreement),
-    correctedText(future),
+    [correctedText(future), stressedText(future)].filter(Boolean).join(" "),
     { interval: future.corrected ? undefined : future.interval, asked: future.asked },
   );
 

@@ -4,9 +4,9 @@
 import { fetchJson, isAborted } from "./api.js";
 import { applicant, faultText, faultyFeatures } from "./applicant.js";
 import { $, debounce, fill, h } from "./dom.js";
-import { formatValue, inHundred } from "./format.js";
+import { counted, formatValue, inHundred, rating } from "./format.js";
 import { problemNote } from "./problem.js";
-import { baseFeatures, derivedFeatures, state, threshold } from "./state.js";
+import { baseFeatures, derivedFeatures, pointsNeeded, state, threshold } from "./state.js";
 
 /** @import { Applicant } from "./types.d.ts" */
 
@@ -48,20 +48,20 @@ function showDerived(whole) {
 export const decideSoon = debounce(decide, 150);
 
 /** @param {any} decision */
-function verdict({ favourable, probability }) {
+function verdict({ favourable, probability, points }) {
   const at = threshold();
   const needed = at === null ? "" : `; a yes needs ${Math.round(100 * at)}`;
   const predicted =
     probability !== null && `${inHundred(probability)} is the predicted chance of a good outcome${needed}.`;
-  return ["The model says ", outcome(favourable), ". ", h("span.hint", {}, predicted)];
+  const given = points !== null && `It gives ${counted(points, "point")}; a yes needs ${pointsNeeded()}. `;
+  return ["The model says ", outcome(favourable), ". ", h("span.hint", {}, given, predicted)];
 }
 
 /** @param {boolean} favourable */
 export const outcome = (favourable) => h(favourable ? "b.yes" : "b.no", {}, favourable ? "yes" : "no");
 
 /** A decision in a few words. @param {any} decision */
-export const chance = ({ favourable, probability }) =>
-  probability === null ? (favourable ? "yes" : "no") : inHundred(probability);
+export const chance = (decision) => rating(decision) ?? (decision.favourable ? "yes" : "no");
 
 /** A chance on a scale from 0 to 1, with the threshold. @param {number | null} share */
 export function scale(share) {

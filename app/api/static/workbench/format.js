@@ -27,6 +27,10 @@ export function inHundred(share) {
   return `${count} in 100`;
 }
 
+/** What the model gives: points, else a chance; null of one that only says yes or no. @param {any} decision */
+export const rating = ({ points, probability }) =>
+  points != null ? counted(points, "point") : probability != null ? inHundred(probability) : null;
+
 /** @param {number} share from 0 to 1 @returns {string} the same where the unit stands above it */
 export const outOfHundred = (share) =>
   inHundred(share).replace("fewer than ", "< ").replace("more than ", "> ").replace(" in 100", "");

@@ -65,5 +65,15 @@ const BROKEN = {
 export const correctedText = ({ corrected }) =>
   corrected ? `${BROKEN[corrected.basis]}, so count on ${inHundred(corrected.probability)}.` : "";
 
+/** What a stress is about. @param {{ column: string, direction: "up" | "down" }} stress */
+export const stressName = ({ column, direction }) => `${direction === "up" ? "high" : "low"} values of ${column}`;
+
+/** What models of a stress say; empty where none was rehearsed. @param {FutureCertificate} future */
+export function stressedText({ stressed }) {
+  if (!stressed) return "";
+  const { probability, models, interval } = stressed;
+  return `If ${stressName(stressed)} become more frequent, ${countOf(probability, models)} say yes; with ${boundText(interval)}.`;
+}
+
 /** @param {number} share from 0 to 1 */
 const percent = (share) => `${Math.round(share * 100)}%`;

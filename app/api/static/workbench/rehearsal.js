@@ -4,7 +4,7 @@
 import { fetchJson } from "./api.js";
 import { $, fill, h } from "./dom.js";
 import { formatDate } from "./format.js";
-import { futureNoun } from "./future.js";
+import { futureNoun, stressName } from "./future.js";
 import { runJob } from "./jobs.js";
 import { problemNote } from "./problem.js";
 import { chosenModel, fullName, state } from "./state.js";
@@ -47,7 +47,7 @@ function statusParts(futures) {
 }
 
 /** @param {Futures} futures that are ready */
-function readyParts({ source, search, held_back: held, agreement, labels, dropped, created_at: created }) {
+function readyParts({ source, search, held_back: held, agreement, labels, stress, dropped, created_at: created }) {
   const noun = futureNoun(source);
   const total = Number(search) + Number(held);
   const roles = `${search} guide the search for an answer, and ${held} others measure how many still say yes.`;
@@ -60,6 +60,7 @@ function readyParts({ source, search, held_back: held, agreement, labels, droppe
       `${ORIGINS[/** @type {"retrained"} */ (source)]}, on ${formatDate(created ?? "")}. ${agree}.`,
       labels === "own_decisions" &&
         " They learned this model’s decisions, not true outcomes, which understates the effect of retraining.",
+      stress && ` Others show what answers are worth if ${stressName(stress)} become more frequent.`,
       Number(dropped) > 0 && ` Dropped as no better than chance: ${dropped}.`,
     ),
   ];

@@ -36,6 +36,12 @@ export const derivedFeatures = () => state.features.filter((feature) => feature.
 /** @param {string | null} name @returns {Feature | undefined} */
 export const featureNamed = (name) => state.features.find((feature) => feature.name === name);
 
+/** How many points a yes needs, of a model that gives points. */
+export function pointsNeeded() {
+  const { better, threshold: at } = chosenModel();
+  return better === "lower" ? `${at} or fewer` : `${at} or more`;
+}
+
 /** The least favourable probability for a yes; null where it is not known, as of a model that gives points. */
 export function threshold() {
   const { output, threshold: at } = chosenModel();

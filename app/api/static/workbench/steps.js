@@ -1,10 +1,10 @@
 // @ts-check
-/** A way as a path: what to change, and where each change moves the model's probability, from the no to the yes. */
+/** A way as a path: what to change, and where each change moves the model's probability or points, from the no to the yes. */
 
 import { outcome } from "./decision.js";
 import { h } from "./dom.js";
-import { formatMonths, inHundred } from "./format.js";
-import { featureNamed, threshold } from "./state.js";
+import { formatMonths, rating } from "./format.js";
+import { chosenModel, featureNamed, pointsNeeded, threshold } from "./state.js";
 import { wishButtons } from "./wishes.js";
 
 /** @import { Wish } from "./types.d.ts" */
@@ -29,7 +29,7 @@ export function path({ changes, steps, validity }, factual, onWish = null) {
   return h(
     "div.path",
     { style: at === null ? {} : { "--at": `${100 * at}%` } },
-    factual.probability !== null && start(factual, at),
+    rating(factual) !== null && start(factual, at),
     h(
       "ol.changes",
       {},
@@ -62,9 +62,10 @@ const start = (factual, at) =>
   h(
     "div.leg-start",
     {},
-    h("span", {}, "Now ", h("b", {}, inHundred(factual.probability)), " "),
+    h("span", {}, "Now ", h("b", {}, rating(factual)), " "),
     at !== null && h("span.from", {}, `yes from ${Math.round(100 * at)}`),
-    rail(factual, factual),
+    chosenModel().output === "points" && h("span.from", {}, `yes with ${pointsNeeded()}`),
+    factual.probability !== null && rail(factual, factual),
   );
 
 /**
@@ -90,7 +91,7 @@ const ending = (decision, before) => [
     "p.after",
     {},
     "Then ",
-    decision.probability !== null && h("b", {}, inHundred(decision.probability), ", "),
+    rating(decision) !== null && h("b", {}, rating(decision), ", "),
     outcome(decision.favourable),
   ),
 ];

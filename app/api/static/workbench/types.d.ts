@@ -50,6 +50,7 @@ export interface Model {
   registered_at: string;
   output: string;
   threshold: number | null;
+  better: "higher" | "lower" | null;
   futures: Futures;
 }
 
@@ -60,6 +61,7 @@ export interface Futures {
   held_back: number | null;
   agreement: number | null;
   labels: string | null;
+  stress: { column: string; direction: "up" | "down" } | null;
   dropped: number | null;
   created_at: string | null;
   detail: string | null;
@@ -74,6 +76,16 @@ export interface FutureCertificate {
   asked: number | null;
   /** Where earlier versions kept fewer promises than their answers told. */
   corrected?: { probability: number; basis: "versions" | "trials" } | null;
+  /** Of models of a population that has moved along a column. */
+  stressed?: Stressed | null;
+}
+
+export interface Stressed {
+  column: string;
+  direction: "up" | "down";
+  probability: number;
+  interval: [number, number];
+  models: number;
 }
 
 export interface Method {

@@ -2,7 +2,7 @@
 
 It can be interrupted at any moment, by a signal that cannot be caught too. Every model is written when it is made,
 next to a plan that holds all that chance decides; the next rehearsal with the same choices goes on behind the last
-one. The two sets are installed together, at the end, in one step; until then what was there before is in use.
+one. All sets are installed together, at the end, in one step; until then what was there before is in use.
 """
 
 import fcntl
@@ -10,13 +10,13 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -28,12 +28,13 @@ from app.futures.plan import Choices, Material, Plan, asked_for, planned, read_p
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, samples
 from app.futures.stacks import Kind, pack
-from app.futures.store import FAILED, PLAN, RECORD, Described, Failure, FuturesRecord, Part, SetRecord, failure
+from app.futures.store import FAILED, PLAN, RECORD, Described, Failure, FuturesRecord, Part, SetName, SetRecord, failure
+from app.futures.stress import weights as stress_weights
 from app.futures.trials import FEWEST, FEWEST_OF_LABEL, MODELS, TRIALS, Trials
 from app.observability import log
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.calibration import Calibration, calibrate_trials
-from app.registry.files import digest, flush_directory, write, write_atomic
+from app.registry.files import digest, flush_directory, inside, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
 from app.registry.performance import auc
 from app.registry.version import LoadedModel, RegisteredModel
@@ -148,6 +149,8 @@ class _Rehearsal:
     recipe: Recipe
     plan: Plan
     data_sha256: str | None
+    weights: Float[np.ndarray, "n"] | None
+    """Of the records under the stress; None without one."""
 
     @property
     def registered(self) -> RegisteredModel:
@@ -167,11 +170,14 @@ class _Rehearsal:
     @classmethod
     def begun(cls, loaded: LoadedModel, choices: Choices, material: Material) -> "_Rehearsal":
         """One that was interrupted, or a new one, tuned and with its plan on disk."""
-        data = None if material.data is None else material.data
+        data, registered = material.data, loaded.registered
         records = reference_records(loaded) if data is None else newer_records(loaded, data)
+        path = data or inside(registered.directory, registered.manifest.reference)
+        stress = choices.stress
+        tilted = None if stress is None else stress_weights(loaded, records, path, stress)
         data_sha256 = None if data is None else digest(data)
         asked = asked_for(loaded, choices, material, data_sha256)
-        partial = loaded.registered.directory / PARTIAL
+        partial = registered.directory / PARTIAL
         plan = read_plan(partial)
         if plan is not None and plan.asked == asked:
             recipe = recipe_of(plan.source, loaded, records, material)
@@ -180,27 +186,46 @@ class _Rehearsal:
             (partial / MEMBERS).mkdir(parents=True)
             plan, recipe = planned(loaded, records, choices, material, asked)
             write_atomic(partial / PLAN, plan.model_dump_json(indent=2).encode())
-        return cls(loaded=loaded, choices=choices, records=records, recipe=recipe, plan=plan, data_sha256=data_sha256)
+        return cls(
+            loaded=loaded, choices=choices, records=records, recipe=recipe, plan=plan, data_sha256=data_sha256,
+            weights=tilted,
+        )  # fmt: skip
+
+    @property
+    def sets(self) -> dict[SetName, range]:
+        """The numbers of the models of each set."""
+        first, plain = self.plan.search, self.plan.search + self.plan.held_back
+        stressed: dict[SetName, range] = {"stressed": range(plain, plain + self.plan.held_back)}
+        return {
+            "search": range(first),
+            "held_back": range(first, plain),
+            **({} if self.weights is None else stressed),
+        }
 
     # --- the models ---
 
     def run(self, progress: Progress) -> FuturesRecord:
         """Make what is missing, and install everything."""
-        total = self.plan.search + self.plan.held_back
+        total = sum(map(len, self.sets.values()))
         checks = {i: check for i in range(total) if (check := self._made(i)) is not None}
         trials = range(TRIALS if self._tried else 0)
         progress(len(checks), total + len(trials))
-        missing = [i for i in range(total) if i not in checks]
-        for at in range(0, len(missing), self.recipe.block):
-            for i, check in self._make(missing[at : at + self.recipe.block]):
-                checks[i] = check
-            self._refuse_chance(checks)
-            progress(len(checks), total + len(trials))
+        for block in self._blocks():
+            if not all(i in checks for i in block):
+                checks.update(self._make(block))
+                self._refuse_chance(checks)
+                progress(len(checks), total + len(trials))
         retrainings, trial = [], self._trials()
         for index in trials:
             retrainings.append(trial.kept(index))
             progress(total + len(retrainings), total + len(trials))
         return self._install(checks, calibrate_trials(retrainings, self.plan.held_back))
+
+    def _blocks(self) -> Iterator[range]:
+        """Models that are made together, always the same ones: their last bits may depend on each other."""
+        for indices in self.sets.values():
+            for at in range(0, len(indices), self.recipe.block):
+                yield indices[at : at + self.recipe.block]
 
     def _trials(self) -> Trials:
         return Trials(
@@ -229,7 +254,8 @@ class _Rehearsal:
 
     def _make(self, indices: Sequence[int]) -> Iterator[tuple[int, Check]]:
         began = time.monotonic()
-        drawn = samples(self.records, self.choices.records, self.choices.seed, indices)
+        weights = self.weights if indices[0] in self.sets.get("stressed", ()) else None
+        drawn = samples(self.records, self.choices.records, self.choices.seed, indices, weights)
         contents = self.recipe.make(self.records, drawn, self.plan.tuned)
         seconds = (time.monotonic() - began) / len(indices)
         for sample, content in zip(drawn, contents, strict=True):
@@ -272,10 +298,9 @@ class _Rehearsal:
     def _install(self, checks: dict[int, Check], trials: Calibration | None) -> FuturesRecord:
         packed = self.partial / PACKED
         shutil.rmtree(packed, ignore_errors=True)
-        search = self._pack(packed, "search", range(self.plan.search), checks)
-        everything = range(self.plan.search, self.plan.search + self.plan.held_back)
-        held_back = self._pack(packed, "held_back", everything, checks)
-        kept = [check for check in checks.values() if not check.dropped]
+        sets = {name: self._pack(packed, name, indices, checks) for name, indices in self.sets.items()}
+        plain = (checks[i] for name in ("search", "held_back") for i in self.sets[name])
+        kept = [check for check in plain if not check.dropped]
         agreement = float(np.mean([check.agreement for check in kept]))
         if agreement < CONTRARY:
             raise RehearsalFailed(
@@ -284,7 +309,7 @@ class _Rehearsal:
             )
         record = FuturesRecord(
             created_at=datetime.now(UTC),
-            name=_name(search, held_back),
+            name=_name(sets.values()),
             model_sha256=self.registered.sha256,
             source=self.plan.source,
             recipe=self.plan.recipe,
@@ -294,8 +319,10 @@ class _Rehearsal:
             labels=self.records.labels,
             seed=self.choices.seed,
             described=Described.of(self.kind.manifest),
-            search=search,
-            held_back=held_back,
+            search=sets["search"],
+            held_back=sets["held_back"],
+            stress=self.choices.stress,
+            stressed=sets.get("stressed"),
             agreement=round(agreement, 4),
             seconds=round(sum(check.seconds for check in checks.values()), 3),
             trials=None if trials is None else Correction.of(trials),
@@ -304,9 +331,7 @@ class _Rehearsal:
         shutil.rmtree(self.partial, ignore_errors=True)
         return record
 
-    def _pack(
-        self, packed: Path, name: Literal["search", "held_back"], indices: Sequence[int], checks: dict[int, Check]
-    ) -> SetRecord:
+    def _pack(self, packed: Path, name: SetName, indices: Sequence[int], checks: dict[int, Check]) -> SetRecord:
         kept = [i for i in indices if not checks[i].dropped]
         if 2 * len(kept) < len(indices):
             raise RehearsalFailed(
@@ -353,8 +378,8 @@ def area_error(favourable: Bool[np.ndarray, "n"]) -> float:
     return math.sqrt((yes + no + 1) / (12.0 * yes * no)) if yes and no else 0.0
 
 
-def _name(search: SetRecord, held_back: SetRecord) -> str:
-    digests = [*sorted(search.digests.items()), *sorted(held_back.digests.items())]
+def _name(sets: Iterable[SetRecord]) -> str:
+    digests = [pair for one in sets for pair in sorted(one.digests.items())]
     return sha256(repr(digests).encode()).hexdigest()[:16]
 
 

@@ -25,7 +25,7 @@ from app.observability import configure_logging, log, trace
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 """Numeric libraries read these on import; parallelism comes from the number of children."""
 
-IMPORTED = ("numpy.random", "app.compute.use_cases") if sys.platform == "linux" else ()
+IMPORTED = ("numpy.random", "app.compute.written") if sys.platform == "linux" else ()
 """What children have imported when they begin. Elsewhere they import it themselves: Accelerate of macOS may not be used
 in forks of a process that has used it."""
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from app.compute import child_template as template_module
 from app.compute import lane as lane_module
-from app.compute import template as template_module
 from app.compute.child import Call
+from app.compute.child_template import Template, template
 from app.compute.lane import Lane
 from app.compute.parent import Child
-from app.compute.template import Template, template
 from app.errors import LaneTimeout
 from tests.compute import chores
 from tests.conftest import until

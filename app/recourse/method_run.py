@@ -32,24 +32,15 @@ from app.errors import (
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import PlanCandidates
 from app.recourse.certificate import CertificateParams, certify, certify_plan, local_model
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.fallback import relaxation
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
-from app.recourse.models.black_box import Meter
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import (
-    NOTHING_PROPOSED,
-    PROMISE_NOT_KEPT,
-    SENTENCES,
-    Counterfactual,
-    Diagnostics,
-    PlanCertificate,
-    Reason,
-    RecourseResult,
-    Status,
-    Verdict,
-)
+from app.recourse.result import Diagnostics, PlanCertificate, RecourseResult, Status
 from app.recourse.robustness.future_validity import certify_future
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, Survey, sample_boundary, survey
+from app.recourse.verdict import NOTHING_PROPOSED, PROMISE_NOT_KEPT, SENTENCES, Reason, Verdict
 from app.recourse.verification import Draft, verify_committee, verify_fallback, verify_one, verify_plan
 
 MOST_ROUNDS = 2

@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import Float
 
 from app.recourse.models.linear import LinearModel
-from app.recourse.robustness.adversarial_loss import LossAndCost, optimum_in_box
+from app.recourse.robustness.consistency_and_robustness import LossAndCost, optimum_in_box
 
 PROBLEMS = 1000
 

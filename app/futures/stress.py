@@ -1,0 +1,95 @@
+"""A stress: future models of records that are drawn with weights tilted along one column.
+
+No resampling of old records knows how the population will move. A stress says what answers are worth if it moves in a
+stated direction: the record of the highest value is drawn `STRESS` times as often as that of the lowest one, or the
+other way round. The weight of a record is ``STRESS^u``, or ``STRESS^-u``, where `u` in (0, 1) is the share of records
+below it, equal ones counted half. So units and outliers do not matter. Where few records have the same value, the mean
+of `u` moves from 0.5 to 0.75, or to 0.25: as far as if half of the records were left out, but no kind is missing.
+"""
+
+import math
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import RehearsalFailed
+from app.futures.records import Records
+from app.recourse.features import Feature, FeatureType
+from app.registry.reference import read_table
+from app.registry.version import LoadedModel
+
+Direction: TypeAlias = Literal["up", "down"]
+
+STRESS = 36.4
+"""How many times as often the last record is drawn as the first one: then the mean of `u` is 0.75."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stress:
+    """Along which column, and towards high values or low ones."""
+
+    column: str
+    """A number, an ordered category or a yes and no of the schema, or another column of the CSV, of numbers or dates
+    (``2026-03-31``)."""
+    direction: Direction
+
+
+def weights(model: LoadedModel, records: Records, path: Path, stress: Stress) -> Float[np.ndarray, "n"]:
+    """How likely each record is to be drawn; sums to 1. Missing values and special codes count as the middle.
+
+    Parameters
+    ----------
+    path : CSV that the records come from
+
+    Raises
+    ------
+    RehearsalFailed : there is no such column, it has no order, or all of its values are the same
+    """
+    values = _values(model, records, path, stress.column)
+    known = ~np.isnan(values)
+    # Ranks of the middle of equal values, as shares.
+    _, at, counts = np.unique(values[known], return_inverse=True, return_counts=True)
+    if len(counts) < 2:
+        raise RehearsalFailed(f'The column "{stress.column}" has the same value in all records: no stress along it.')
+    u = np.full(len(values), 0.5)
+    u[known] = (np.cumsum(counts) - counts / 2)[at] / known.sum()
+    tilted = np.exp(math.log(STRESS) * (u if stress.direction == "up" else -u))
+    return np.asarray(tilted / tilted.sum())
+
+
+def _values(model: LoadedModel, records: Records, path: Path, column: str) -> Float[np.ndarray, "n"]:
+    """Numbers in the order of a column; NaN for what has no place in it."""
+    features = model.registered.space.features
+    at = next((j for j, feature in enumerate(features) if feature.name == column), None)
+    if at is not None:
+        return _of_feature(features[at], records.rows_raw[:, at])
+    table = read_table(path)
+    if table.header.count(column) != 1:
+        known = ", ".join(table.header)[:1_000]
+        raise RehearsalFailed(f'The records have no single column "{column}" for a stress; their header has {known}')
+    i = table.header.index(column)
+    return np.array([_number(row[i].strip(), column, line) for row, line in zip(table.rows, table.lines, strict=True)])
+
+
+def _of_feature(feature: Feature, values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    if feature.type is FeatureType.CATEGORICAL:
+        raise RehearsalFailed(f'The categories of "{feature.name}" have no order: no stress along them.')
+    return np.where(np.isin(values, feature.states_raw), np.nan, values)
+
+
+def _number(text: str, column: str, line: int) -> float:
+    if not text:
+        return math.nan
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return float(date.fromisoformat(text[:10]).toordinal())
+    except ValueError as error:
+        detail = f'must be a number or a date such as 2026-03-31, for a stress along "{column}"'
+        raise RehearsalFailed(f'The line {line} of the records has "{text[:50]}", which {detail}') from error

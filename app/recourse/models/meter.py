@@ -1,0 +1,105 @@
+"""Calls and records that an answer asks of a black box: counted, and bounded by a deadline and a budget."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import BudgetExceeded, DeadlineExceeded
+from app.recourse.models.black_box import BlackBox, Predict, Remote
+
+
+class _Spent(Remote):
+    """A remote model of whose budget a part is spent."""
+
+    def __init__(self, remote: Remote, *, calls: int, rows: int) -> None:
+        self._remote = remote
+        self._calls, self._rows = calls, rows
+
+    @property
+    def max_calls(self) -> int:
+        return self._remote.max_calls - self._calls
+
+    @property
+    def max_rows(self) -> int:
+        return self._remote.max_rows - self._rows
+
+    def price(self, rows: int) -> tuple[int, int]:
+        return self._remote.price(rows)
+
+    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
+        return self._remote.predict_by(rows, deadline)
+
+
+class Meter:
+    """A black box with counters, a deadline, and the budget of a remote model.
+
+    Parameters
+    ----------
+    deadline : `time.monotonic()` after which no call starts; None for no deadline
+    """
+
+    def __init__(self, black_box: BlackBox, deadline: float | None = None) -> None:
+        self._asked = black_box
+        self.black_box = black_box.by(deadline)
+        self.deadline = deadline
+        self.calls = 0
+        self.rows = 0
+        self.silent = 0
+        """Rows for which the model gave no finite answer."""
+        self._sent_calls = self._sent_rows = 0
+
+    def score(self, X: Float[np.ndarray, "n d"], *, further: bool = False) -> Float[np.ndarray, "n"]:
+        """As `BlackBox.score`; raises DeadlineExceeded, BudgetExceeded.
+
+        Parameters
+        ----------
+        further : whether these points continue the previous call; for models that are not remote
+        """
+        assert not (further and self.black_box.remote)
+        return self._count(self.black_box.score, X, calls=0 if further else 1)
+
+    def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """As `BlackBox.score_raw`; raises DeadlineExceeded, BudgetExceeded."""
+        return self._count(self.black_box.score_raw, rows_raw)
+
+    def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """The gradient of the score, counted as a call; for models that offer one. Raises DeadlineExceeded."""
+        assert self.black_box.gradient is not None
+        self.check()
+        self.calls += 1
+        self.rows += len(X)
+        return self.black_box.gradient(X)
+
+    def rest(self) -> BlackBox:
+        """The same model for another meter, with the budget that this one leaves."""
+        remote = self._asked.remote
+        if remote is None:
+            return self._asked
+        return replace(self._asked, remote=_Spent(remote, calls=self._sent_calls, rows=self._sent_rows))
+
+    def check(self) -> None:
+        """Raise DeadlineExceeded when the deadline has passed."""
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise DeadlineExceeded
+
+    def _count(self, score: Predict, rows: np.ndarray, *, calls: int = 1) -> Float[np.ndarray, "n"]:
+        self.check()
+        self._spend(len(rows))
+        self.calls += calls
+        self.rows += len(rows)
+        scores = score(rows)
+        self.silent += int(np.isnan(scores).sum())
+        return scores
+
+    def _spend(self, rows: int) -> None:
+        """Raise BudgetExceeded if the call would exceed the budget; nothing is sent then."""
+        remote = self.black_box.remote
+        if remote is None:
+            return
+        calls, sent = remote.price(rows)
+        if self._sent_calls + calls > remote.max_calls or self._sent_rows + sent > remote.max_rows:
+            raise BudgetExceeded
+        self._sent_calls += calls
+        self._sent_rows += sent

@@ -1,0 +1,64 @@
+"""Scores: logits of the favourable class, minus that of the threshold; what a model gives, and what is favourable."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.special import expit
+
+LOGIT_LIMIT = 40.0
+"""Scores are clipped here: a probability of exactly 0 or 1 has a finite score."""
+
+
+class Output(StrEnum):
+    """What the model gives, for the favourable class."""
+
+    PROBABILITY = "probability"
+    LOGIT = "logit"
+    LABEL = "label"
+    POINTS = "points"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointScale:
+    """How points become a score: so many of them double the odds of the favourable class."""
+
+    threshold: float
+    """Smallest favourable number of points; the largest where fewer are better."""
+    pdo: float
+    """Points that double the odds; negative where fewer points are better."""
+    offset: float | None = None
+    """Logit of the favourable class at the threshold; None where points state no probability."""
+
+    @property
+    def slope(self) -> float:
+        """Score of one point."""
+        return math.log(2.0) / self.pdo
+
+    @property
+    def fewer(self) -> bool:
+        """Whether fewer points are better."""
+        return self.pdo < 0.0
+
+    def of(self, scores: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
+        """Points of scores, the inverse of `BlackBox.score_of`; NaN stays NaN."""
+        return np.asarray(self.threshold + np.asarray(scores, dtype=float) / self.slope)
+
+
+def logit(probability: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
+    """log(p / (1 - p)), clipped to +-`LOGIT_LIMIT`; NaN stays NaN."""
+    p = np.asarray(probability, dtype=float)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.minimum(np.maximum(np.log(p) - np.log1p(-p), -LOGIT_LIMIT), LOGIT_LIMIT))
+
+
+def sigmoid(value: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
+    """Inverse of `logit`."""
+    return np.asarray(expit(value))
+
+
+def favourable(scores: Float[np.ndarray, "*n"]) -> Bool[np.ndarray, "*n"]:
+    """Decisions of scores; a NaN is never favourable."""
+    return np.asarray(scores >= 0.0)

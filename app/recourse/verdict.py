@@ -1,0 +1,80 @@
+"""Why nothing was found."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.recourse.answer_part import AnswerPart
+from app.recourse.counterfactual import Counterfactual
+
+
+class Reason(StrEnum):
+    """Why nothing was found."""
+
+    INFEASIBLE_CONSTRAINTS = "infeasible_constraints"
+    BOUNDARY_NOT_FOUND = "boundary_not_found"
+    DEGENERATE_SURROGATE = "degenerate_surrogate"
+    TARGET_NOT_REACHED = "target_not_reached"
+    DEADLINE = "deadline"
+    MODEL_OUTPUT_INVALID = "model_output_invalid"
+    BUDGET = "budget"
+
+
+SENTENCES: dict[Reason, str] = {
+    Reason.INFEASIBLE_CONSTRAINTS: (
+        "Within the given constraints, no change of this record makes the local model of the decision favourable."
+    ),
+    Reason.BOUNDARY_NOT_FOUND: (
+        "The model accepts none of its reference records, so there is no decision boundary to search."
+    ),
+    Reason.DEGENERATE_SURROGATE: (
+        "The model's decisions around this record determine no direction of change, and no favourable reference record "
+        "could be adapted to the constraints."
+    ),
+    Reason.TARGET_NOT_REACHED: (
+        "The local model of the decision accepts some changes, but the model refused every one that was tried."
+    ),
+    Reason.DEADLINE: "The time limit was reached before the model confirmed a favourable record.",
+    Reason.MODEL_OUTPUT_INVALID: "The model gave no finite score for this record.",
+    Reason.BUDGET: (
+        "The model's request budget for one answer was used up before the model confirmed a favourable record."
+    ),
+}
+"""The public sentence of each reason."""
+
+PROMISE_NOT_KEPT = (
+    "The model accepts some changes of this record, but none of those tried reaches the requested robustness."
+)
+"""Instead of `TARGET_NOT_REACHED`'s sentence where the model accepted a record."""
+
+NOTHING_PROPOSED = (
+    "The search found no legal change to propose, and the model accepted none of the other records that were tried. "
+    "This does not prove that there is none."
+)
+"""Instead of it where a search that is not exhaustive proposed nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxation(AnswerPart):
+    """The constraint of the request whose removal helps most."""
+
+    constraint: str
+    """`immutable`, `direction`, `bounds`, `max_change`, `least_change`, `max_changes`, `horizon_months`, `exclude` or
+    `must_include`: always one that the request sets."""
+    feature: str | None
+    """The feature it binds; null for `max_changes`, `horizon_months` and sets of features that `exclude` names."""
+    sufficient: bool
+    """Whether removing it alone makes a favourable record possible under the local model."""
+    text: str
+    """The advice as a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Why nothing was found, and the nearest record."""
+
+    reason: Reason
+    sentence: str
+    nearest: Counterfactual | None = None
+    """The legal record that came nearest: of those that the black box refuses the one with the highest score, or of
+    those that it accepts the one that misses the method's own promise least."""
+    relax: Relaxation | None = None
