@@ -138,6 +138,18 @@ def check_ways(problem: RecourseProblem, result: RecourseResult) -> None:
     assert len(fewer) == (0 < len(earlier) < problem.count)
 
 
+@pytest.mark.parametrize(("needed", "found"), [(3, 2), (4, 1)])
+def test_a_further_way_of_more_than_three_changes_is_not_given(needed: int, found: int) -> None:
+    space = FeatureSpace([Feature(name=f"f{j}", type=FeatureType.BINARY, center=0.0, scale=1.0) for j in range(5)])
+    model = LinearModel(np.array([needed, 1.0, 1.0, 1.0, 1.0]), 0.25 - needed)
+    every = np.array(list(product(range(2), repeat=5)), dtype=float)
+    problem, _ = ask(space, model.score, [0.0] * 5, rows_raw=np.tile(every, (10, 1)))
+    black_box = replace(problem.black_box, linear=True, gradient=lambda X: np.tile(model.w, (len(X), 1)))
+    result = exactly(replace(problem, black_box=black_box, count=2))
+    assert [len(one.changed) for one in result.counterfactuals] == [1, needed][:found]
+    assert any("no more than 3 changes" in one for one in result.warnings) == (found == 1)
+
+
 @pytest.mark.parametrize("case", range(16))
 def test_each_way_is_the_cheapest_that_differs_from_those_before(case: int) -> None:
     problem, spy = small(case, count=4)
