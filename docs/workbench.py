@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.browser import Open
 
-EXAMPLE = 2
+EXAMPLE = 5
 """The example applicant: one with three different ways."""
 
 

@@ -6,12 +6,16 @@ import pytest
 
 from tests.browser import Open, Page, ask, text, violations
 
+TWO_WAYS, THREE_WAYS = 2, 5
+"""Examples of the demo: applicants with so many ways."""
 
-def second_example(open_page: Open, **options: Any) -> tuple[Page, dict[str, Any]]:
-    """The page with the answer for an applicant who has three ways, and that answer."""
+
+def example(open_page: Open, number: int = TWO_WAYS, **options: Any) -> tuple[Page, dict[str, Any]]:
+    """The page with the answer for one of the example applicants, and that answer."""
     page = open_page(**options)
     page.wait_for_selector("#example:enabled")
-    page.click("#example")
+    for _ in range(number - 1):
+        page.click("#example")
     with page.expect_response("**/recourse") as answered:
         ask(page)
     return page, asked(answered)
@@ -44,7 +48,7 @@ def names(way: dict[str, Any]) -> list[str]:
 
 @pytest.mark.slow
 def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
-    page, answer = second_example(workbench, bypass_csp=True, reduced_motion="reduce")
+    page, answer = example(workbench, THREE_WAYS, bypass_csp=True, reduced_motion="reduce")
     ways = answer["counterfactuals"]
     assert answer["body"]["count"] == len(ways) == page.locator(".card").count() == 3
     assert text(page, "#answer-body h3") == "3 ways to a yes"
@@ -58,7 +62,8 @@ def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
     assert [float(one.removesuffix(" × the effort")) for one in times] == pytest.approx(
         [cost / costs[0] for cost in costs[1:]], rel=0.05
     )
-    assert text(page, ".card:nth-child(2) .apart") == "1 change. Nothing in common with way 1"
+    apart = "2 changes. Unlike way 1: “Loan amount”, not “Guarantor for the loan”"
+    assert text(page, ".card:nth-child(2) .apart") == apart
     for i, way in enumerate(ways, start=1):
         card = f".card:nth-child({i})"
         shown = text(page, card)
@@ -85,7 +90,7 @@ def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
 
 @pytest.mark.slow
 def test_what_the_person_cannot_do_is_ruled_out_until_it_is_taken_back(workbench: Open) -> None:
-    page, first = second_example(workbench, bypass_csp=True, reduced_motion="reduce")
+    page, first = example(workbench, bypass_csp=True, reduced_motion="reduce")
     change = first_change(first["counterfactuals"][0])
     assert change["delta"] < 0
     this = {"feature": change["feature"], "to": change["to"]}
@@ -120,23 +125,22 @@ def test_what_the_person_cannot_do_is_ruled_out_until_it_is_taken_back(workbench
 
 @pytest.mark.slow
 def test_when_nothing_is_left_the_reason_and_the_chips_are_shown(workbench: Open) -> None:
-    page = workbench()
-    ask(page)
-    (way,) = page.locator(".changes").all()
-    assert way.locator("li").count() == 1
-    gone = press(page, "Not at all")
-    assert gone["status"] == "not_found"
+    page, answer = example(workbench)
+    while answer["status"] == "found":
+        far = page.get_by_role("button", name="Not at all").count() > 0
+        answer = press(page, "Not at all" if far else "Can’t do this")
     assert text(page, "#answer-body h3") == "No way to a yes was found"
     assert "is ruled out, or some of its changes are" in text(page, "#answer-body")
-    assert text(page, ".chip span") == "Share of card and overdraft limits in use: no change"
+    chips = page.locator(".chip").count()
+    assert chips > 0
     back = press(page, "Remove this limit and ask again")
     assert back["status"] == "found"
-    assert page.locator(".chip").count() == 0
+    assert page.locator(".chip").count() == chips - 1
 
 
 @pytest.mark.slow
 def test_the_wishes_of_one_person_are_not_those_of_the_next(workbench: Open) -> None:
-    page, _ = second_example(workbench)
+    page, _ = example(workbench)
     press(page, "Can’t do this")
     ages = {page.input_value("#f-age")}
     page.click("#example")
@@ -149,7 +153,7 @@ def test_the_wishes_of_one_person_are_not_those_of_the_next(workbench: Open) -> 
 
 @pytest.mark.slow
 def test_how_far_a_number_moves_is_typed(workbench: Open) -> None:
-    page, first = second_example(workbench)
+    page, first = example(workbench)
     page.click("#limits summary")
     assert "moves by at most 20% of its value" in text(page, "#limit-monthly_income")
     page.fill("#typed-min-card_utilisation", "10")
@@ -176,7 +180,7 @@ def test_how_far_a_number_moves_is_typed(workbench: Open) -> None:
 
 @pytest.mark.slow
 def test_the_share_asked_for_and_the_ways_are_typed(workbench: Open) -> None:
-    page, _ = second_example(workbench)
+    page, _ = example(workbench)
     with page.expect_response("**/recourse") as answered:
         page.fill("#slider-value", "77")
         page.press("#slider-value", "Tab")
@@ -188,7 +192,7 @@ def test_the_share_asked_for_and_the_ways_are_typed(workbench: Open) -> None:
 
 @pytest.mark.slow
 def test_wrong_numbers_are_explained_at_their_fields_and_not_sent(workbench: Open) -> None:
-    page, _ = second_example(workbench)
+    page, _ = example(workbench)
     page.click("#limits summary")
     wrong = {
         "#count": ("9", "Type a number from 1 to 4."),
@@ -215,7 +219,7 @@ def test_wrong_numbers_are_explained_at_their_fields_and_not_sent(workbench: Ope
 
 @pytest.mark.slow
 def test_a_stored_answer_brings_its_applicant_back(workbench: Open) -> None:
-    page, first = second_example(workbench, bypass_csp=True, reduced_motion="reduce")
+    page, first = example(workbench, THREE_WAYS, bypass_csp=True, reduced_motion="reduce")
     page.fill("#store-as", "brought back")
     page.click("#store button")
     page.get_by_text("You can find it under").wait_for()

@@ -25,9 +25,9 @@ def refused(server: Server, **changes: Any) -> dict[str, str]:
 
 
 def test_each_way_says_how_it_differs_and_all_are_kept(server: Server) -> None:
-    answer = ways(server, count=3)
+    answer = ways(server, count=2)
     found = answer["counterfactuals"]
-    assert [one["rank"] for one in found] == [1, 2, 3]
+    assert [one["rank"] for one in found] == [1, 2]
     first, *others = sets(answer)
     assert found[0]["difference"] is None
     before = [first]
@@ -47,7 +47,7 @@ def test_each_way_says_how_it_differs_and_all_are_kept(server: Server) -> None:
         assert {key: one["steps"][-1][key] for key in current} == current
     assert server.client.get(f"/recourse/{answer['id']}").json() == answer
     verified = server.client.post(f"/recourse/{answer['id']}/verify", json={}).json()
-    assert [one["favourable"] for one in verified["counterfactuals"]] == [True] * 3
+    assert [one["favourable"] for one in verified["counterfactuals"]] == [True] * 2
 
 
 def test_earlier_answers_are_excluded_by_their_ids(server: Server) -> None:

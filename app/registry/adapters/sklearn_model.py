@@ -75,8 +75,12 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     chosen = _chosen(estimator, manifest, space)[0] if manifest.input is Input.ENCODED else None
     for note in notes_on_dropped(chosen, space, manifest.file.map):
         warnings.warn(note, stacklevel=2)
+    try:
+        table = input_table(estimator, manifest, space)
+    except ESTIMATOR_ERRORS as error:  # a skops file may hold steps with other members than scikit-learn gives them
+        raise unreadable(error) from error
     black_box = BlackBox(
-        space=space, predict=_predict(estimator, manifest, input_table(estimator, manifest, space)),
+        space=space, predict=_predict(estimator, manifest, table),
         input=manifest.input, output=manifest.output, threshold=manifest.threshold, points=manifest.points,
         rowwise=_has_trees_only(estimator),
     )  # fmt: skip

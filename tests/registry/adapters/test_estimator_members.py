@@ -180,6 +180,13 @@ def test_damaged_files_never_end_the_process(path: Path, name: str) -> None:
     assert counts["refused"] > 100
 
 
+def test_steps_that_no_column_transformer_has_are_refused(path: Path, refusal: Refusal) -> None:
+    pipeline = columns(LASTS["xgboost"]()).fit(TABLE, outcomes(frame()))
+    first = pipeline.steps[0][1]
+    first.transformers_ = [(*one, "more") for one in first.transformers_]
+    assert "cannot be read" in refusal(used(path, skops.io.dumps(pipeline)).write())["/artifact"]
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "model"
