@@ -59,17 +59,19 @@ def test_bodies_that_are_large_in_memory_cost_little(start: Start) -> None:
     began = peak_bytes(server)
     with ThreadPoolExecutor(9) as pool:
         looking = pool.submit(look)
-        for values in (LISTS, OBJECTS, NUMBERS, HUGE):
-            batch = b'{"model":"loan","applicants":[' + values + b"]}"
-            predict = b'{"records":[' + values + b"]}"
-            sent = [("/recourse/batch", batch)] * 4 + [("/models/loan/predict", predict)] * 4
-            assert {status.result() for status in [pool.submit(post, *one) for one in sent]} <= {202, 413, 422}
-        assert peak_bytes(server) - began < 150 * MB
-        lines = b'{"model":"loan"}\n' + b"\n".join([WIDE] * 400)
-        assert len(lines) > 50 * MB
-        sent = [("/recourse/batch", lines, "x-ndjson")] * 2
-        assert {status.result() for status in [pool.submit(post, *one) for one in sent]} == {202}
-        ended.set()
+        try:
+            for values in (LISTS, OBJECTS, NUMBERS, HUGE):
+                batch = b'{"model":"loan","applicants":[' + values + b"]}"
+                predict = b'{"records":[' + values + b"]}"
+                sent = [("/recourse/batch", batch)] * 4 + [("/models/loan/predict", predict)] * 4
+                assert {status.result() for status in [pool.submit(post, *one) for one in sent]} <= {202, 413, 422}
+            assert peak_bytes(server) - began < 150 * MB
+            lines = b'{"model":"loan"}\n' + b"\n".join([WIDE] * 400)
+            assert len(lines) > 50 * MB
+            sent = [("/recourse/batch", lines, "x-ndjson")] * 2
+            assert {status.result() for status in [pool.submit(post, *one) for one in sent]} == {202}
+        finally:
+            ended.set()
         looking.result()
     assert peak_bytes(server) - began < 700 * MB
     assert max(waits) < 5.0
