@@ -37,7 +37,7 @@ NAMED = 8
 """Features that a sentence lists."""
 
 LEAP = 4
-"""Levels that hardly anybody rises by at once."""
+"""Levels; a rise by so many at once is rare."""
 
 ALIKE = 3
 """Fewest answers of which something can be said together."""

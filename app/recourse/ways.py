@@ -1,7 +1,7 @@
 """Several ways to a favourable decision that differ in what is changed, and answers as the person wishes.
 
 The k-th way is the cheapest record whose set of changed features does not contain the set of an earlier way, and which
-changes three features at most, or as many as the first way: nobody takes a further way that is longer. It is found by
+changes three features at most, or as many as the first way: a longer one is of no use to a person. It is found by
 branching: where an answer changes all features of a set that may not be contained, the question is asked
 again for each feature of the set, with this feature as it is. What these answers cost bounds what others can cost, so
 few of them are asked for: a question in which more features stay as they are never has a cheaper answer. That is exact

@@ -73,7 +73,7 @@ class FuturesRequest(Strict):
     search: Annotated[int, Field(ge=2, le=1_000)] | None = None
     held_back: Annotated[int, Field(ge=2, le=1_000)] | None = None
     stress: Stress | None = None
-    """Makes as many models as are held back once more, under this stress."""
+    """Makes a further set of as many models as are held back, under this stress."""
 
 
 class FuturesAnswer(Described):

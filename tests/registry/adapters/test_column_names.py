@@ -121,20 +121,31 @@ def described(directory: Path, content: bytes, **artifact: Any) -> ModelDirector
     return model
 
 
+BOOSTED = ("xgboost", "lightgbm")
+
+
+def boosted(
+    format_: str, X: pd.DataFrame, y: np.ndarray, fresh: pd.DataFrame, *, rounds: int
+) -> tuple[bytes, str, np.ndarray]:
+    """A model of one of the libraries: its file, the name of that, and its own probabilities for fresh records."""
+    if format_ == "xgboost":
+        xgboost = library("xgboost")
+        booster = xgboost.train({"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(X, y), rounds)
+        return bytes(booster.save_raw("json")), "m.json", booster.predict(xgboost.DMatrix(fresh))
+    lightgbm = library("lightgbm")
+    options = {"objective": "binary", "verbose": -1, "num_threads": 1}
+    booster = lightgbm.train(options, lightgbm.Dataset(X, y), rounds)
+    return booster.model_to_string().encode(), "m.txt", booster.predict(fresh)
+
+
 @pytest.mark.parametrize("options", [{}, {"drop_first": True}, {"prefix": "home"}], ids=str)
 @pytest.mark.parametrize("format_", ["xgboost", "lightgbm", "sklearn", "tree", "linear"])
 def test_dummies_of_pandas_are_scored_as_by_the_library(
     tmp_path: Path, store: Registry, refusal: Refusal, format_: str, options: dict[str, Any]
 ) -> None:
     X, y, fresh = dummies(RECORDS, **options), truth(RECORDS), dummies(FRESH, **options)
-    if format_ == "xgboost":
-        xgboost = library("xgboost")
-        booster = xgboost.train({"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(X, y), 1)
-        content, file, expected = bytes(booster.save_raw("json")), "m.json", booster.predict(xgboost.DMatrix(fresh))
-    elif format_ == "lightgbm":
-        lightgbm = library("lightgbm")
-        booster = lightgbm.train({"objective": "binary", "verbose": -1, "num_threads": 1}, lightgbm.Dataset(X, y), 5)
-        content, file, expected = booster.model_to_string().encode(), "m.txt", booster.predict(fresh)
+    if format_ in BOOSTED:
+        content, file, expected = boosted(format_, X, y, fresh, rounds=1 if format_ == "xgboost" else 5)
     else:
         made = DecisionTreeClassifier(max_depth=5) if format_ == "tree" else LogisticRegression(max_iter=10_000)
         fitted = made.fit(X, y)
@@ -180,14 +191,8 @@ def test_levels_with_an_order_may_be_dummies(tmp_path: Path, store: Registry, fo
     y = truth(RECORDS) | np.array([record["savings"] == "much" for record in RECORDS])
     fitted = LogisticRegression(max_iter=10_000).fit(X, y)
     expected = fitted.predict_proba(fresh)[:, 1]
-    if format_ == "xgboost":
-        xgboost = library("xgboost")
-        booster = xgboost.train({"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(X, y), 5)
-        content, file, expected = bytes(booster.save_raw("json")), "m.json", booster.predict(xgboost.DMatrix(fresh))
-    elif format_ == "lightgbm":
-        lightgbm = library("lightgbm")
-        booster = lightgbm.train({"objective": "binary", "verbose": -1, "num_threads": 1}, lightgbm.Dataset(X, y), 5)
-        content, file, expected = booster.model_to_string().encode(), "m.txt", booster.predict(fresh)
+    if format_ in BOOSTED:
+        content, file, expected = boosted(format_, X, y, fresh, rounds=5)
     elif format_ == "linear":
         weights = dict(zip(X.columns, fitted.coef_[0].tolist(), strict=True))
         document = {"intercept": float(fitted.intercept_[0]), "weights": weights, "space": "raw"}
