@@ -20,7 +20,7 @@ Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -189,10 +189,9 @@ class PeopleObjective:
         points = homogeneous(self.actions.space.encode(rows_raw))
         return Members(
             rows_raw=rows_raw,
-            effort=self.effort(rows_raw),
+            alone=self.proximity_weight * self.effort(rows_raw) + self.validity.loss(self.validity.of(points)[:, None]),
             scores=points @ self.sides.normals.T,
-            validity=self.validity.of(points),
-            amounts=moved(self.actions, rows_raw),
+            moved=moved(self.actions, rows_raw),
         )
 
     def effort(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
@@ -205,18 +204,41 @@ class Members:
     """Records, and what the objective needs of each, whatever the other members of its plan are."""
 
     rows_raw: Float[np.ndarray, "n p"]
-    effort: Float[np.ndarray, "n"]
+    alone: Float[np.ndarray, "n"]
+    """Effort and loss of validity; a plan has the mean of its members'."""
     scores: Float[np.ndarray, "n c"]
     """Products with the normals of the half-spaces."""
-    validity: Float[np.ndarray, "n"]
-    amounts: Float[np.ndarray, "n p"]
-    """As `moved`."""
+    moved: "Moved"
 
     def __len__(self) -> int:
         return len(self.rows_raw)
 
     def __getitem__(self, picked: list[int] | slice | Int[np.ndarray, "k"]) -> "Members":
-        return Members(**{one.name: getattr(self, one.name)[picked] for one in fields(self)})
+        return Members(
+            rows_raw=self.rows_raw[picked],
+            alone=self.alone[picked],
+            scores=self.scores[picked],
+            moved=self.moved[picked],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """How far a person moves each feature, in records."""
+
+    amounts: Float[np.ndarray, "n p"]
+    """In spreads; 1 for a change of category, 0 for what time changes."""
+    totals: Float[np.ndarray, "n"]
+    """Sums of the amounts."""
+    made: Float[np.ndarray, "n p"]
+    """1 where a feature moves, else 0."""
+    counts: Float[np.ndarray, "n"]
+    """How many features move."""
+
+    def __getitem__(self, picked: list[int] | slice | Int[np.ndarray, "k"]) -> "Moved":
+        return Moved(
+            amounts=self.amounts[picked], totals=self.totals[picked], made=self.made[picked], counts=self.counts[picked]
+        )
 
 
 class Joint:
@@ -224,30 +246,25 @@ class Joint:
 
     def __init__(self, objective: PeopleObjective, others: Members) -> None:
         self.objective, self.others = objective, others
-        among = overlaps(others.amounts, others.amounts)
+        among = overlaps(others.moved, others.moved)
         np.fill_diagonal(among, 0.0)
         self._nearest = among.max(axis=1, initial=0.0)
-        self._effort, self._missing = others.effort.sum(), objective.sides.missed(others.scores).sum()
+        self._alone, self._missing = others.alone.sum(), objective.sides.missed(others.scores).sum()
 
     def value(self, more: Members) -> Float[np.ndarray, "n"]:
         """The value of the plan with each of these records."""
-        overlap = overlaps(more.amounts, self.others.amounts)
+        overlap = overlaps(more.moved, self.others.moved)
         shared = np.maximum(overlap, self._nearest).sum(axis=1) + overlap.max(axis=1, initial=0.0)
         return self._value(more, shared) + 2.0 * TWIN * (overlap > MOST_OVERLAP).sum(axis=1)
 
     def at_least(self, more: Members) -> Float[np.ndarray, "n"]:
         """A bound on `value` from below, as if these records shared no change with the other members."""
-        return self._value(more, np.full(len(more), self._nearest.sum()))
+        return self._value(more, self._nearest.sum())
 
-    def _value(self, more: Members, shared: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        objective, n, j = self.objective, len(more), len(self._nearest) + 1
-        validity = np.concatenate([np.broadcast_to(self.others.validity, (n, j - 1)), more.validity[:, None]], axis=1)
-        return (
-            objective.proximity_weight * (self._effort + more.effort) / j
-            + objective.validity.loss(validity)
-            - objective.diversity_weight * (1.0 - shared / j)
-            + PENALTY * (objective.sides.missed(more.scores) + self._missing)
-        )
+    def _value(self, more: Members, shared: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "n"]:
+        objective, j = self.objective, len(self._nearest) + 1
+        missed = objective.sides.missed(more.scores) + self._missing
+        return (self._alone + more.alone) / j - objective.diversity_weight * (1.0 - shared / j) + PENALTY * missed
 
 
 def usual_change(space: FeatureSpace) -> float:
@@ -260,20 +277,21 @@ def usual_change(space: FeatureSpace) -> float:
     return float(np.median(costs)) if costs else 1.0
 
 
-def moved(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-    """How far a person moves each feature, in spreads; 1 for a change of category, 0 for what time changes."""
+def moved(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> Moved:
+    """How far a person moves each feature."""
     space = actions.space
     amounts = np.where(actions.clock.passive, 0.0, np.abs(rows_raw - actions.factual_raw))
     amounts[:, space.numeric] /= space.scale_raw
     amounts[:, space.groups] = amounts[:, space.groups] > 0.0
-    return amounts
+    made = (amounts > 0.0).astype(float)
+    return Moved(amounts=amounts, totals=amounts.sum(axis=1), made=made, counts=made.sum(axis=1))
 
 
-def overlaps(one: Float[np.ndarray, "n p"], other: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "n k"]:
-    """Overlap of members, from what they have `moved`, in [0, 1]; 0 with a member that moves nothing."""
-    smaller = np.minimum(one.sum(axis=1)[:, None], other.sum(axis=1))
-    overlap = np.minimum(one[:, None, :], other).sum(axis=-1) / np.maximum(smaller, SAME)
-    same_features = ((one[:, None, :] > 0.0) == (other > 0.0)).all(axis=-1)
+def overlaps(one: Moved, other: Moved) -> Float[np.ndarray, "n k"]:
+    """Overlap of members, in [0, 1]; 0 with a member that moves nothing."""
+    smaller = np.minimum(one.totals[:, None], other.totals)
+    overlap = np.minimum(one.amounts[:, None, :], other.amounts).sum(axis=-1) / np.maximum(smaller, SAME)
+    same_features = one.counts[:, None] + other.counts == 2.0 * (one.made @ other.made.T)
     return np.where(same_features & (smaller > 0.0), 1.0, overlap)
 
 

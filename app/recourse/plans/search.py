@@ -265,10 +265,10 @@ class PlanSearch:
     ) -> Float[np.ndarray, "j p"]:
         chosen_objective = objective or self.objective
 
-        def improved(row_raw: Float[np.ndarray, "p"], others_raw: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "p"]:
-            value = chosen_objective.joined(self.encode(others_raw))
+        def improved(plan_raw: Float[np.ndarray, "j p"], j: int) -> Float[np.ndarray, "p"]:
+            value = chosen_objective.joined(self.encode(np.delete(plan_raw, j, axis=0)))
             return self.moves.descend(
-                row_raw, lambda rows: value(self.encode(rows)), steps=STEPS, until=self.until, levels_only=levels_only
+                plan_raw[j], lambda rows: value(self.encode(rows)), steps=STEPS, until=self.until, levels_only=levels_only
             )
 
         return settled(plan_raw, improved, sweeps=sweeps)

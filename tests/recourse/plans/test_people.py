@@ -73,14 +73,14 @@ def test_overlap_is_the_part_of_the_smaller_way_that_the_larger_one_does_too() -
     both[number] += 4.0 * scale
     for row in (other, apart, both):
         row[group] = (fact[group] + 1.0) % 2.0  # a change of category counts 1
-    amounts = moved(actions, np.array([one, further, other, apart, both, fact]))
+    members = moved(actions, np.array([one, further, other, apart, both, fact]))
     expected = np.eye(6)
     expected[0, 1] = expected[2, 3] = expected[0, 4] = expected[3, 4] = 1.0
     expected[0, 2] = expected[1, 2] = 0.5 / 1.5
     expected[1, 4] = 4.0 / 5.0
     expected[2, 4] = 1.0  # the same features
     expected[5, 5] = 0.0
-    np.testing.assert_allclose(overlaps(amounts, amounts), np.maximum(expected, expected.T), atol=1e-9)
+    np.testing.assert_allclose(overlaps(members, members), np.maximum(expected, expected.T), atol=1e-9)
 
 
 @pytest.mark.parametrize("members", [1, 2, 4])
@@ -116,7 +116,7 @@ def _overlap(actions: ActionSet, plan: Points) -> Points:
         same = np.array_equal(np.flatnonzero(a), np.flatnonzero(b))
         return 1.0 if same else float(np.minimum(a, b).sum() / min(a.sum(), b.sum()))
 
-    amounts = moved(actions, plan)
+    amounts = moved(actions, plan).amounts
     return np.array([[overlap(a, b) for b in amounts] for a in amounts])
 
 
