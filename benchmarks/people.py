@@ -52,8 +52,8 @@ class Measured:
     @property
     def overlap(self) -> float:
         """Mean over the members of their largest overlap with another."""
-        amounts = moved(self.actions, self.rows_raw)
-        among = overlaps(amounts, amounts)
+        members = moved(self.actions, self.rows_raw)
+        among = overlaps(members, members)
         np.fill_diagonal(among, 0.0)
         return float(among.max(axis=1).mean())
 

@@ -266,9 +266,11 @@ class PlanSearch:
         chosen_objective = objective or self.objective
 
         def improved(plan_raw: Float[np.ndarray, "j p"], j: int) -> Float[np.ndarray, "p"]:
-            value = chosen_objective.joined(self.encode(np.delete(plan_raw, j, axis=0)))
-            return self.moves.descend(
-                plan_raw[j], lambda rows: value(self.encode(rows)), steps=STEPS, until=self.until, levels_only=levels_only
-            )
+            joined = chosen_objective.joined(self.encode(np.delete(plan_raw, j, axis=0)))
+
+            def value(rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+                return joined(self.encode(rows))
+
+            return self.moves.descend(plan_raw[j], value, steps=STEPS, until=self.until, levels_only=levels_only)
 
         return settled(plan_raw, improved, sweeps=sweeps)
