@@ -31,7 +31,7 @@ from app.recourse.models.score import favourable
 from app.recourse.plans.corrections import CorrectionParams, Corrector, keep_better
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, PlanCertificate
-from app.recourse.robustness.validity_under_shift import plan_bounds
+from app.recourse.robustness.validity import plan_bounds
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 from app.recourse.verdict import Reason, Relaxation
 

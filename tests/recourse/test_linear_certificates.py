@@ -19,7 +19,7 @@ from app.recourse.models.linear import WeightMoments
 from app.recourse.plans.corrections import CorrectionParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanCertificate
-from app.recourse.robustness.validity_under_shift import plan_bounds
+from app.recourse.robustness.validity import plan_bounds
 from app.recourse.solve import METHODS, solve
 from app.recourse.surrogate.weight_moments import future, surrogate
 from tests.recourse.certified import curved, gelbrich, labels, normal_tail, sample_of

@@ -36,7 +36,7 @@ from app.recourse.plans.corrections import CorrectionParams, corrected
 from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective, PlanObjective, usual_change
 from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.validity_under_shift import validity_bounds
+from app.recourse.robustness.validity import validity_bounds
 from app.recourse.surrogate.local import acting_linear
 
 LEAST_DEVIATION = 0.01

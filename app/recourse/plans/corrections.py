@@ -34,7 +34,7 @@ from app.recourse.correction_outcomes import MemberOutcome
 from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.numerics.linalg import project
 from app.recourse.numerics.solvers import cone_program
-from app.recourse.robustness.validity_under_shift import PlanBounds, plan_bounds, validity_bounds
+from app.recourse.robustness.validity import PlanBounds, plan_bounds, validity_bounds
 from app.recourse.search.cheapest import Search
 from app.recourse.search.legal_rows import nearest_legal
 from app.recourse.search.local_moves import SingleMoves

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from app.recourse.models.linear import WeightMoments
 from app.recourse.numerics.linalg import standard_normal
 from app.recourse.robustness.invalidation import CONFIDENCE
-from app.recourse.robustness.validity_under_shift import bounds_of
+from app.recourse.robustness.validity import bounds_of
 
 
 def linf_radius(points: Float[np.ndarray, "n m"], moments: WeightMoments) -> Float[np.ndarray, "n"]:

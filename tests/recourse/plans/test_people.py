@@ -30,7 +30,7 @@ from app.recourse.plans.objective import (
 from app.recourse.plans.people import PeopleSearch
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
-from app.recourse.robustness.validity_under_shift import validity_bounds
+from app.recourse.robustness.validity import validity_bounds
 from app.recourse.solve import METHODS, solve
 from app.registry.registry import Registry
 from tests.recourse.test_solve import TOYS, Points

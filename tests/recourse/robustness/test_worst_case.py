@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from scipy.special import ndtr
 
 from app.recourse.models.linear import WeightMoments
-from app.recourse.robustness.validity_under_shift import validity_bounds
+from app.recourse.robustness.validity import validity_bounds
 from app.recourse.robustness.worst_case import joint_lower_bound, linf_radius
 from tests.recourse.robustness.questions import Plan, plan
 
