@@ -18,7 +18,7 @@ import numpy as np
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.certificate import CertificateParams, certify_plan, local_model
 from app.recourse.models.meter import Meter
-from app.recourse.plans.objective import moved, overlaps
+from app.recourse.plans.overlap import moved, overlaps
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanCertificate
 from app.recourse.solve import METHODS, solve

@@ -7,10 +7,8 @@ L2 distance.
 `PeopleObjective` has the same form in the terms of people: the cost of the action set and a price of each change in
 place of the distance, and of the diversity of places the diversity of what is changed:
 ``min  proximity mean_j (cost(x_j) / unit + price changes(x_j)) + validity(plan) - diversity mean_j (1 - max_i o_ij)``.
-``o_ij`` is the overlap of two members: ``sum_f min(m_if, m_jf) / min(sum_f m_if, sum_f m_jf)``, with ``m_if`` how far
-member ``i`` moves feature ``f``, in spreads or changes of category. It is 0 where the members share no feature, and 1
-where one of them does all that the other does, as a needless change more makes no other way, or where both change the
-same features. Cost weights are no part of it, so a larger weight of a feature never makes the best plan use more of it.
+``o_ij`` is the overlap of two members (`app.recourse.plans.overlap`). Cost weights are no part of it, so a larger
+weight of a feature never makes the best plan use more of it.
 
 Each method has its own `Validity`.
 
@@ -27,9 +25,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.features import Change, FeatureSpace
 from app.recourse.models.linear import homogeneous
 from app.recourse.numerics.linalg import SAME, distances
+from app.recourse.plans.overlap import MOST_OVERLAP, Moved, moved, overlaps
 
 Objective: TypeAlias = Literal["people", "paper"]
 """`people`: what a plan costs and changes. `paper`: distances between encoded records."""
@@ -40,8 +38,6 @@ TWIN = 1e9
 """Penalty of two equal members."""
 SLACK = 1e-9
 """Tolerance of a hyperplane, for rounding."""
-MOST_OVERLAP = 0.8
-"""Members of a plan for people with a larger overlap are the same way."""
 CHANGE_PRICE = 0.1
 """Price of a change of one more feature, in usual changes."""
 
@@ -208,7 +204,7 @@ class Members:
     """Effort and loss of validity; a plan has the mean of its members'."""
     scores: Float[np.ndarray, "n c"]
     """Products with the normals of the half-spaces."""
-    moved: "Moved"
+    moved: Moved
 
     def __len__(self) -> int:
         return len(self.rows_raw)
@@ -219,25 +215,6 @@ class Members:
             alone=self.alone[picked],
             scores=self.scores[picked],
             moved=self.moved[picked],
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """How far a person moves each feature, in records."""
-
-    amounts: Float[np.ndarray, "n p"]
-    """In spreads; 1 for a change of category, 0 for what time changes."""
-    totals: Float[np.ndarray, "n"]
-    """Sums of the amounts."""
-    made: Float[np.ndarray, "n p"]
-    """1 where a feature moves, else 0."""
-    counts: Float[np.ndarray, "n"]
-    """How many features move."""
-
-    def __getitem__(self, picked: list[int] | slice | Int[np.ndarray, "k"]) -> "Moved":
-        return Moved(
-            amounts=self.amounts[picked], totals=self.totals[picked], made=self.made[picked], counts=self.counts[picked]
         )
 
 
@@ -265,34 +242,6 @@ class Joint:
         objective, j = self.objective, len(self._nearest) + 1
         missed = objective.sides.missed(more.scores) + self._missing
         return (self._alone + more.alone) / j - objective.diversity_weight * (1.0 - shared / j) + PENALTY * missed
-
-
-def usual_change(space: FeatureSpace) -> float:
-    """Cost of a usual change: one spread, or another category, of a feature of median cost in the schema.
-
-    Objectives count in it, so that their weights mean the same for every schema. The weights of a request are no part
-    of it: they steer.
-    """
-    costs = [feature.cost for feature in space.features if feature.change is not Change.NONE]
-    return float(np.median(costs)) if costs else 1.0
-
-
-def moved(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> Moved:
-    """How far a person moves each feature."""
-    space = actions.space
-    amounts = np.where(actions.clock.passive, 0.0, np.abs(rows_raw - actions.factual_raw))
-    amounts[:, space.numeric] /= space.scale_raw
-    amounts[:, space.groups] = amounts[:, space.groups] > 0.0
-    made = (amounts > 0.0).astype(float)
-    return Moved(amounts=amounts, totals=amounts.sum(axis=1), made=made, counts=made.sum(axis=1))
-
-
-def overlaps(one: Moved, other: Moved) -> Float[np.ndarray, "n k"]:
-    """Overlap of members, in [0, 1]; 0 with a member that moves nothing."""
-    smaller = np.minimum(one.totals[:, None], other.totals)
-    overlap = np.minimum(one.amounts[:, None, :], other.amounts).sum(axis=-1) / np.maximum(smaller, SAME)
-    same_features = one.counts[:, None] + other.counts == 2.0 * (one.made @ other.made.T)
-    return np.where(same_features & (smaller > 0.0), 1.0, overlap)
 
 
 def _squares(X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:

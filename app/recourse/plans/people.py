@@ -18,7 +18,8 @@ from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.linear import LinearModel, homogeneous
 from app.recourse.plans.members import STEPS, SWEEPS, chosen, settled
-from app.recourse.plans.objective import MOST_OVERLAP, Joint, Members, PeopleObjective, overlaps
+from app.recourse.plans.objective import Joint, Members, PeopleObjective
+from app.recourse.plans.overlap import MOST_OVERLAP, overlaps
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.cheapest import Search
 from app.recourse.search.local_moves import LEAST_GAIN, SingleMoves

@@ -12,6 +12,7 @@ from app.futures.store import load_futures
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.advice_ranges import LEAST_SHARE
 from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.cost import usual_change
 from app.recourse.certificate import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import MaxChange
@@ -20,13 +21,10 @@ from app.recourse.methods.dice import Hinge
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.plans.objective import (
     CHANGE_PRICE,
-    MOST_OVERLAP,
     HalfSpaces,
     PeopleObjective,
-    moved,
-    overlaps,
-    usual_change,
 )
+from app.recourse.plans.overlap import MOST_OVERLAP, moved, overlaps
 from app.recourse.plans.people import PeopleSearch
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
