@@ -18,7 +18,7 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.features import FeatureSpace
 from app.recourse.frontier import FUTURE_VALIDITY
 from app.recourse.method import MethodParams
-from app.recourse.plans.corrections import CorrectionParams
+from app.recourse.plans.corrector import CorrectionParams
 from app.recourse.problem import Robustness
 from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import METHODS

@@ -16,7 +16,7 @@ from app.recourse.correct import correct
 from app.recourse.counterfactual import Certificate
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.models.linear import WeightMoments
-from app.recourse.plans.corrections import CorrectionParams
+from app.recourse.plans.corrector import CorrectionParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanCertificate
 from app.recourse.robustness.validity import plan_bounds

@@ -33,7 +33,7 @@ from app.recourse.candidates import PlanCandidates
 from app.recourse.certificate import local_model
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import WeightMoments
-from app.recourse.plans.corrections import CorrectionParams, corrected
+from app.recourse.plans.corrector import CorrectionParams, corrected
 from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective, PlanObjective
 from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
