@@ -31,7 +31,7 @@ from app.recourse.method import Method, MethodParams, Yields
 from app.recourse.method_run import Shared, answer_with, certified
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, RecourseResult, Status
-from app.recourse.robustness.future_validity import certify_future
+from app.recourse.robustness.future_validity import certify_future, reaches
 from app.recourse.steps import with_steps
 from app.recourse.verdict import Reason, Relaxation, Verdict
 from app.recourse.verification import Draft
@@ -288,7 +288,7 @@ class _Asked:
 
     def _keeps_promise(self, answer: _Answer) -> bool:
         """Whether as many future models accept a further way as are asked for."""
-        return self.wanted == 0.0 or (answer.best.future is not None and answer.best.future.promised >= self.wanted)
+        return self.wanted == 0.0 or reaches(self.problem, answer.best.future, self.wanted)
 
     def _bound(self, frozen: Frozen) -> tuple[bool, float]:
         """What an answer costs at least: as much as one in which fewer features stay as they are."""
@@ -386,8 +386,7 @@ class _Asked:
             problem = shared.problem
             stated = Draft(problem, shared.meter).counterfactual(problem.factual_raw, result.factual_score)
             found = certify_future(problem, [stated])
-            wanted, reached = self.wanted or None, found[0].future
-            if wanted is not None and (reached is None or reached.promised < wanted):
+            if self.wanted and not reaches(self.problem, found[0].future, self.wanted):
                 found = []
             status = Status.FOUND if found else Status.NOT_FOUND
             result = replace(result, status=status, counterfactuals=tuple(found))
