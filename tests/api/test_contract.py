@@ -33,10 +33,13 @@ def server() -> Iterator[tuple[str, str]]:
 @pytest.mark.slow
 def test_every_answer_is_one_that_the_description_allows(server: tuple[str, str], tmp_path: Path) -> None:
     url, key = server
+    # This server computes no jobs, so the events of one that exists would never end; `test_jobs.py` reads them.
+    endless = "/jobs/{id}/events"
     command = [
         str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(CONFIGURATION),
         "run", f"{url}/openapi.json", "-H", f"Authorization: Bearer {key}", "--checks", "all",
         "--phases", "fuzzing", "--max-examples", str(EXAMPLES), "--seed", "7", "--no-color",
+        "--exclude-path", endless,
     ]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100 * EXAMPLES)
     assert done.returncode == 0, done.stdout[-5000:]
