@@ -78,7 +78,8 @@ PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
-EVERYTHING := -m "" --seeds 0 --hypothesis-profile ci
+# Every test, with twice the seeds of `make test`; a thousand more cases of the same tests are for `--seeds 0`.
+EVERYTHING := -m "" --seeds 10 --hypothesis-profile ci
 
 # Linters and types at once: mypy takes one processor only. Four processes then, since tests wait for servers.
 # What fails while they compete for a busy machine runs once more alone; what fails again is wrong.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from benchmarks import (
+    attacks,
     augmented,
     batch,
     certificates,
@@ -48,6 +49,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "invalidation": invalidation.table,
     "http": http.table,
     "fairness": fairness.table,
+    "attacks": attacks.table,
     "batch": batch.table,
     "scaling": scaling.table,
     "start": start.table,

@@ -10,7 +10,7 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.models.linear import WeightMoments
 from app.recourse.models.score import sigmoid
-from app.recourse.robustness.validity_under_shift import plan_bounds, validity_bounds
+from app.recourse.robustness.validity import plan_bounds, validity_bounds
 from app.recourse.surrogate.refits import refit_moments
 from benchmarks.recourse import REPEATS, answer
 from benchmarks.tables import show

@@ -36,30 +36,31 @@ def table() -> None:
             store = Path(folder) / "store"
             body = next(bodies[0] for name, bodies in questions(store).items() if name.startswith("consumer-loan"))
             settings = {"RECOURSE_RATE_LIMIT": "0", "RECOURSE_STATE_DIR": str(Path(folder) / "state")}
-            crowd, other = _key(store, settings), _key(store, settings)
+            crowd, other = caller_key(store, settings), caller_key(store, settings)
             with server(store, **settings) as url:
-                _measured(url, other, body)
-                alone = _measured(url, other, body)
-                yield ("none", *_figures(alone, alone), "-", "-")
+                measured(url, other, body)
+                alone = measured(url, other, body)
+                yield ("none", *figures(alone, alone), "-", "-")
                 for name, path, asked in (
                     ("100 x POST /recourse", "/recourse", body),
                     ("100 x frontier", "/recourse/frontier", {**body, "sweep": SWEEP}),
                 ):
                     with _crowd(url, crowd, path, asked) as counts:
-                        found = _measured(url, other, body)
-                    yield (name, *_figures(found, alone), *(f"{count:.0f}" for count in counts))
+                        found = measured(url, other, body)
+                    yield (name, *figures(found, alone), *(f"{count:.0f}" for count in counts))
 
     show(f"Fairness: another caller beside {CONNECTIONS} connections of one key", head, rows())
 
 
-def _key(store: Path, settings: dict[str, str]) -> str:
+def caller_key(store: Path, settings: dict[str, str]) -> str:
+    """A new key for `POST /recourse`."""
     command = [sys.executable, "-m", "app.cli", "keys", "create", "benchmark", "--scope", "recourse"]
     environment = os.environ | {"RECOURSE_MODELS_STORE": str(store), **settings}
     made = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True)
     return made.stdout.strip()
 
 
-def _measured(url: str, key: str, body: dict[str, object]) -> list[float]:
+def measured(url: str, key: str, body: dict[str, object]) -> list[float]:
     """Milliseconds of each request; infinite where it was refused."""
     found = []
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
@@ -71,7 +72,8 @@ def _measured(url: str, key: str, body: dict[str, object]) -> list[float]:
     return found
 
 
-def _figures(found: list[float], alone: list[float]) -> tuple[str, ...]:
+def figures(found: list[float], alone: list[float]) -> tuple[str, ...]:
+    """Median, 99th percentile, its ratio to that without others, and refusals."""
     p99, p99_alone = np.percentile(found, 99, method="lower"), np.percentile(alone, 99, method="lower")
     refused = sum(np.isinf(found))
     return (f"{np.median(found):.1f}", f"{p99:.1f}", f"{p99 / p99_alone:.2f}", f"{refused} of {len(found)}")

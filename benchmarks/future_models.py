@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from app.futures.plan import Choices
 from app.futures.rehearsal import rehearse
+from app.futures.spec import Choices
 from app.recourse.actions.action_set import action_set
 from app.recourse.certificate import CertificateParams
 from app.recourse.counterfactual import Counterfactual

@@ -18,7 +18,7 @@ import numpy as np
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.certificate import CertificateParams, certify_plan, local_model
 from app.recourse.models.meter import Meter
-from app.recourse.plans.objective import moved, overlaps
+from app.recourse.plans.overlap import moved, overlaps
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanCertificate
 from app.recourse.solve import METHODS, solve
@@ -52,8 +52,8 @@ class Measured:
     @property
     def overlap(self) -> float:
         """Mean over the members of their largest overlap with another."""
-        amounts = moved(self.actions, self.rows_raw)
-        among = overlaps(amounts, amounts)
+        members = moved(self.actions, self.rows_raw)
+        among = overlaps(members, members)
         np.fill_diagonal(among, 0.0)
         return float(among.max(axis=1).mean())
 

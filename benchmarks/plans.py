@@ -17,7 +17,7 @@ from app.recourse.methods.dice import DiceParams
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import homogeneous
 from app.recourse.models.score import Output, favourable
-from app.recourse.plans.corrections import CorrectionParams
+from app.recourse.plans.corrector import CorrectionParams
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.result import PlanCertificate
 from app.recourse.solve import METHODS, solve

@@ -10,7 +10,7 @@ import cvxpy as cp
 import numpy as np
 
 from app.recourse.methods.robust_mpm import RobustMpmParams
-from app.recourse.surrogate.divergences import Divergence, Spread, spread
+from app.recourse.surrogate.divergences import Deviation, Divergence, largest_deviation
 from app.recourse.surrogate.mpm import minimise_spread
 from benchmarks import prototype
 from benchmarks.recourse import measure
@@ -105,7 +105,7 @@ def mpm() -> None:
             plus, minus = (np.cov(rng.normal(size=(500, d)) @ rng.normal(size=(d, d)), rowvar=False) for _ in range(2))
             a = rng.normal(size=d)
             for divergence in get_args(Divergence):
-                one, other = spread(plus, divergence, 0.0), spread(minus, divergence, 1.0)
+                one, other = largest_deviation(plus, divergence, 0.0), largest_deviation(minus, divergence, 1.0)
                 fast, w = _median_ms(partial(minimise_spread, a, one, other), 30)
                 slow, value = _median_ms(partial(_conic, a, one, other), 3)
                 excess = (one(w) + other(w)) / value - 1.0
@@ -115,10 +115,10 @@ def mpm() -> None:
     show("Minimax probability machines", head, rows())
 
 
-def _conic(a: np.ndarray, plus: Spread, minus: Spread) -> float:
+def _conic(a: np.ndarray, plus: Deviation, minus: Deviation) -> float:
     w = cp.Variable(len(a))
 
-    def tau(one: Spread) -> cp.Expression:
+    def tau(one: Deviation) -> cp.Expression:
         return one.scale * cp.norm(np.linalg.cholesky(one.covariance).T @ w) + one.norm * cp.norm(w)
 
     problem = cp.Problem(cp.Minimize(tau(plus) + tau(minus)), [a @ w == 1])

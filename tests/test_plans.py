@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.recourse.plans.corrections import CorrectionParams
+from app.recourse.plans.corrector import CorrectionParams
 from benchmarks.plans import Found, Halves, copa, corrected, dice, load
 from benchmarks.tasks import DATA
 

@@ -61,6 +61,9 @@ class Limits:
     body_bytes: int = 32_768
     linger_s: float = 5.0
     """For the rest of a body that was answered before its end."""
+    linger_bytes_s: float = 20e6
+    """Bytes of such bodies that are read in a second, of all connections together: reading them takes time from the
+    requests that are answered."""
     idle_s: float = 60.0
     """Between two requests."""
     stalled_s: float = 60.0
@@ -74,6 +77,14 @@ class Connections:
         self.limits = limits
         self.metrics = metrics
         self._by_block: Counter[str] = Counter()
+        self._lingered_until = 0.0
+        """The time by which what has been read of answered bodies is within their rate."""
+
+    def linger(self, size: int) -> float:
+        """Seconds until more is read of bodies that were answered, after so many bytes."""
+        now = time.monotonic()
+        self._lingered_until = max(self._lingered_until, now) + size / self.limits.linger_bytes_s
+        return self._lingered_until - now
 
     def enter(self, address: str) -> bool:
         """Count a connection of a client, unless it is one too many."""
@@ -171,6 +182,9 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._silent_bytes > self._limits.head_bytes:
                 self._refuse(HeadersTooLarge())
         self._watch()
+        if self._timer is not None and self._timer[0] == self._end_lingering:
+            self.flow.pause_reading()
+            self.loop.call_later(self._connections_of_all.linger(len(data)), self._linger_on)
 
     def on_response_complete(self) -> None:
         """Go on with the next request."""
@@ -294,6 +308,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._body_bytes = 0
         self._timer = None
         self._watch()
+
+    def _linger_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def _end_lingering(self) -> None:
         self.transport.close()

@@ -17,6 +17,7 @@ from app import __version__
 from app.api import errors
 from app.api.all_faults import further_faults
 from app.api.authentication import SECURITY_SCHEMES
+from app.api.json_body import LargeBodies
 from app.api.middleware import BodyLimit, Head, RequestContext
 from app.api.routes import (
     batch,
@@ -110,7 +111,7 @@ def _api(service: Service | None, lifespan: Lifespan[FastAPI] | None, modules: S
     app.add_middleware(RequestContext, metrics=Metrics() if service is None else service.metrics)
     app.state.service = service
     # What is read of a body may take 50 times the memory of its text, so not many are read at once.
-    app.state.large_body = asyncio.Lock()
+    app.state.large_bodies = LargeBodies()
     app.state.batch = asyncio.Lock()
     app.openapi = lambda: _description(app)  # type: ignore[method-assign]
     return app

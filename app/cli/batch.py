@@ -34,7 +34,7 @@ def batch(
     """Answer many applicants without a server."""
     import asyncio
 
-    from app import batch_files
+    from app.cli import batch_files
     from app.observability import configure_logging
     from app.service import Service
 

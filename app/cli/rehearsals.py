@@ -9,7 +9,7 @@ import typer
 from app.cli.common import open_registry, progress_bar
 
 if TYPE_CHECKING:
-    from app.futures.plan import Choices, Material
+    from app.futures.spec import Choices, Material
     from app.registry.version import RegisteredModel
 
 
@@ -51,7 +51,7 @@ def rehearse(
     if sum(option is not None for option in (source, command, folder)) > 1:
         raise typer.BadParameter("at most one of --source, --command and --from can be given")
     one_thread()
-    from app.futures.plan import Material, choices_of
+    from app.futures.spec import Material, choices_of
     from app.observability import configure_logging
 
     configure_logging("warning")

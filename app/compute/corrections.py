@@ -18,7 +18,7 @@ from app.compute.messages import CorrectionQuestion
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import AnswerPart
 from app.recourse.correct import Correction, CorrectionStatus, correct
-from app.recourse.correction_outcomes import OUTCOMES, MemberOutcome
+from app.recourse.plans.corrector import OUTCOMES, MemberOutcome
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, PlanCertificate
 from app.recourse.verdict import SENTENCES, Reason, Relaxation

@@ -18,7 +18,7 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.features import FeatureSpace
 from app.recourse.frontier import FUTURE_VALIDITY
 from app.recourse.method import MethodParams
-from app.recourse.plans.corrections import CorrectionParams
+from app.recourse.plans.corrector import CorrectionParams
 from app.recourse.problem import Robustness
 from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import METHODS
@@ -245,9 +245,9 @@ READ: Mapping[str, Callable[[Any], Any]] = {
 }
 """How fields are read from plain data; `params` by the method's own record, others as they are."""
 
-_params: Any
-for _params in (method.params for method in METHODS.values()):
-    _reader(_params)  # now, not during the first request that names it
+_record: Any
+for _record in (ReasonsParams, *(method.params for method in METHODS.values())):
+    _reader(_record)  # now, not during the first request that names it
 
 
 def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:

@@ -24,7 +24,7 @@ class Recipe(Protocol):
     """Makes future models of one model."""
 
     name: str
-    """Names the recipe in `tuned` plans and in what is kept."""
+    """Names the recipe in `tuned` specifications and in what is kept."""
     block: int
     """Models that are made at a time."""
 

@@ -1,8 +1,8 @@
 """A rehearsal: the next trainings of a model, carried out beforehand.
 
 It can be interrupted at any moment, by a signal that cannot be caught too. Every model is written when it is made,
-next to a plan that holds all that chance decides; the next rehearsal with the same choices goes on behind the last
-one. All sets are installed together, at the end, in one step; until then what was there before is in use.
+next to a specification that holds all that chance decides; the next rehearsal with the same choices goes on behind the
+last one. All sets are installed together, at the end, in one step; until then what was there before is in use.
 """
 
 import fcntl
@@ -24,11 +24,11 @@ from pydantic import ValidationError
 
 from app.errors import ModelRefused, ModelUnusable, RecourseError, RehearsalFailed, RehearsalRunning
 from app.futures.calibration_file import Correction
-from app.futures.plan import Choices, Material, Plan, asked_for, planned, read_plan, recipe_of
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, samples
+from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, recipe_of, specified
 from app.futures.stacks import Kind, pack
-from app.futures.store import FAILED, PLAN, RECORD, Described, Failure, FuturesRecord, Part, SetName, SetRecord, failure
+from app.futures.store import FAILED, RECORD, SPEC, Described, Failure, FuturesRecord, Part, SetName, SetRecord, failure
 from app.futures.stress import weights as stress_weights
 from app.futures.trials import FEWEST, FEWEST_OF_LABEL, MODELS, TRIALS, Trials
 from app.observability import log
@@ -147,7 +147,7 @@ class _Rehearsal:
     choices: Choices
     records: Records
     recipe: Recipe
-    plan: Plan
+    spec: Spec
     data_sha256: str | None
     weights: Float[np.ndarray, "n"] | None
     """Of the records under the stress; None without one."""
@@ -162,14 +162,14 @@ class _Rehearsal:
 
     @property
     def kind(self) -> Kind:
-        manifest = self.recipe.manifest(self.plan.tuned)
+        manifest = self.recipe.manifest(self.spec.tuned)
         return Kind(manifest=manifest, space=self.registered.columns.model, trust=self.registered.trust)
 
-    # --- the plan ---
+    # --- the specification ---
 
     @classmethod
     def begun(cls, loaded: LoadedModel, choices: Choices, material: Material) -> "_Rehearsal":
-        """One that was interrupted, or a new one, tuned and with its plan on disk."""
+        """One that was interrupted, or a new one, tuned and with its specification on disk."""
         data, registered = material.data, loaded.registered
         records = reference_records(loaded) if data is None else newer_records(loaded, data)
         path = data or inside(registered.directory, registered.manifest.reference)
@@ -178,24 +178,24 @@ class _Rehearsal:
         data_sha256 = None if data is None else digest(data)
         asked = asked_for(loaded, choices, material, data_sha256)
         partial = registered.directory / PARTIAL
-        plan = read_plan(partial)
-        if plan is not None and plan.asked == asked:
-            recipe = recipe_of(plan.source, loaded, records, material)
+        spec = read_spec(partial)
+        if spec is not None and spec.asked == asked:
+            recipe = recipe_of(spec.source, loaded, records, material)
         else:
             shutil.rmtree(partial, ignore_errors=True)
             (partial / MEMBERS).mkdir(parents=True)
-            plan, recipe = planned(loaded, records, choices, material, asked)
-            write_atomic(partial / PLAN, plan.model_dump_json(indent=2).encode())
+            spec, recipe = specified(loaded, records, choices, material, asked)
+            write_atomic(partial / SPEC, spec.model_dump_json(indent=2).encode())
         return cls(
-            loaded=loaded, choices=choices, records=records, recipe=recipe, plan=plan, data_sha256=data_sha256,
+            loaded=loaded, choices=choices, records=records, recipe=recipe, spec=spec, data_sha256=data_sha256,
             weights=tilted,
         )  # fmt: skip
 
     @property
     def sets(self) -> dict[SetName, range]:
         """The numbers of the models of each set."""
-        first, plain = self.plan.search, self.plan.search + self.plan.held_back
-        stressed: dict[SetName, range] = {"stressed": range(plain, plain + self.plan.held_back)}
+        first, plain = self.spec.search, self.spec.search + self.spec.held_back
+        stressed: dict[SetName, range] = {"stressed": range(plain, plain + self.spec.held_back)}
         return {
             "search": range(first),
             "held_back": range(first, plain),
@@ -219,7 +219,7 @@ class _Rehearsal:
         for index in trials:
             retrainings.append(trial.kept(index))
             progress(total + len(retrainings), total + len(trials))
-        return self._install(checks, calibrate_trials(retrainings, self.plan.held_back))
+        return self._install(checks, calibrate_trials(retrainings, self.spec.held_back))
 
     def _blocks(self) -> Iterator[range]:
         """Models that are made together, always the same ones: their last bits may depend on each other."""
@@ -229,7 +229,7 @@ class _Rehearsal:
 
     def _trials(self) -> Trials:
         return Trials(
-            loaded=self.loaded, records=self.records, recipe=self.recipe, tuned=self.plan.tuned, kind=self.kind,
+            loaded=self.loaded, records=self.records, recipe=self.recipe, tuned=self.spec.tuned, kind=self.kind,
             seed=self.choices.seed, folder=self.partial / MEMBERS,
         )  # fmt: skip
 
@@ -238,8 +238,8 @@ class _Rehearsal:
         """Whether there are trials: only a training on other records, whose outcomes are known, is tried."""
         labels = self.records.favourable
         few = len(labels) < FEWEST or min(labels.sum(), (~labels).sum()) < FEWEST_OF_LABEL
-        few |= min(self.plan.search, self.plan.held_back) < MODELS
-        known = self.records.labels == "outcomes" and self.plan.source in ("retrained", "stand_in")
+        few |= min(self.spec.search, self.spec.held_back) < MODELS
+        known = self.records.labels == "outcomes" and self.spec.source in ("retrained", "stand_in")
         return self.choices.records == "fresh" and known and not few
 
     def _path(self, index: int) -> Path:
@@ -256,7 +256,7 @@ class _Rehearsal:
         began = time.monotonic()
         weights = self.weights if indices[0] in self.sets.get("stressed", ()) else None
         drawn = samples(self.records, self.choices.records, self.choices.seed, indices, weights)
-        contents = self.recipe.make(self.records, drawn, self.plan.tuned)
+        contents = self.recipe.make(self.records, drawn, self.spec.tuned)
         seconds = (time.monotonic() - began) / len(indices)
         for sample, content in zip(drawn, contents, strict=True):
             path = self._path(sample.index)
@@ -273,7 +273,7 @@ class _Rehearsal:
             detail = f"Future model {sample.index} cannot be used as {self.registered.name} is"
             raise RehearsalFailed(detail, faults=error.faults) from error
         own, reference = self.records, self.loaded.reference
-        trained_on = sample.chosen if self.plan.source not in ("supplied",) else np.zeros(0, dtype=np.int64)
+        trained_on = sample.chosen if self.spec.source not in ("supplied",) else np.zeros(0, dtype=np.int64)
         unseen = _unseen(len(own.favourable), trained_on)
         scores = _member_scores(member, own.rows_raw[unseen])
         auc = area(scores, own.favourable[unseen])
@@ -287,7 +287,7 @@ class _Rehearsal:
 
     def _refuse_chance(self, checks: dict[int, Check]) -> None:
         dropped = sum(check.dropped for check in checks.values())
-        if len(checks) >= min(ENOUGH, self.plan.search + self.plan.held_back) and 2 * dropped > len(checks):
+        if len(checks) >= min(ENOUGH, self.spec.search + self.spec.held_back) and 2 * dropped > len(checks):
             raise RehearsalFailed(
                 f"{dropped} of {len(checks)} future models are no better than chance on records that they have not "
                 "seen, or give no finite output."
@@ -311,9 +311,9 @@ class _Rehearsal:
             created_at=datetime.now(UTC),
             name=_name(sets.values()),
             model_sha256=self.registered.sha256,
-            source=self.plan.source,
-            recipe=self.plan.recipe,
-            tuned=self.plan.tuned,
+            source=self.spec.source,
+            recipe=self.spec.recipe,
+            tuned=self.spec.tuned,
             records=self.choices.records,
             data_sha256=self.data_sha256,
             labels=self.records.labels,

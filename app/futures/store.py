@@ -4,7 +4,7 @@ In the directory of a version:
 
 * ``futures/futures.json`` says what there is; it is replaced in one step, and names
 * ``futures/{name}/search/``, ``held_back/`` and, of a stress, ``stressed/``: packed models of each set (`stacks`);
-* ``futures.partial/`` is a rehearsal on its way: its plan, each model that is made, and, where it failed, why.
+* ``futures.partial/`` is a rehearsal on its way: its specification, each model that is made, and, where it failed, why.
 """
 
 import os
@@ -30,7 +30,7 @@ from app.registry.files import digest
 from app.registry.manifest import FUTURES, PARTIAL, Manifest
 from app.registry.version import RegisteredModel
 
-RECORD, PLAN, FAILED = "futures.json", "plan.json", "failed.json"
+RECORD, SPEC, FAILED = "futures.json", "spec.json", "failed.json"
 
 SetName: TypeAlias = Literal["search", "held_back", "stressed"]
 

@@ -76,8 +76,8 @@ def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
     """The future models of a version; taken up again, it resumes after the last model that was made."""
     # Most children never train, so they need none of it.
-    from app.futures.plan import Choices
     from app.futures.rehearsal import rehearse
+    from app.futures.spec import Choices
     from app.futures.store import status
 
     ref = _model_asked(store, payload, include_inactive=True)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from app.recourse.methods import METHODS
     from app.recourse.models.black_box import BlackBox, Input
     from app.recourse.models.score import Output
-    from app.recourse.plans.corrections import CorrectionParams
+    from app.recourse.plans.corrector import CorrectionParams
     from app.recourse.problem import RecourseProblem, Reference
     from app.recourse.result import RecourseResult, Status
     from app.recourse.solve import solve
@@ -124,7 +124,7 @@ _MODULES = {
     "methods": ("METHODS",),
     "models.black_box": ("BlackBox", "Input"),
     "models.score": ("Output",),
-    "plans.corrections": ("CorrectionParams",),
+    "plans.corrector": ("CorrectionParams",),
     "problem": ("RecourseProblem", "Reference"),
     "result": ("RecourseResult", "Status"),
     "solve": ("solve",),

@@ -35,8 +35,7 @@ from app.recourse.robustness.invalidation import (
     noise_columns,
     noise_faults,
 )
-from app.recourse.robustness.validity_under_shift import PlanBounds, plan_bounds, validity_bounds
-from app.recourse.robustness.worst_case import joint_lower_bound, linf_radius
+from app.recourse.robustness.validity import PlanBounds, joint_lower_bound, linf_radius, plan_bounds, validity_bounds
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.local import read_off
 from app.recourse.surrogate.weight_moments import (

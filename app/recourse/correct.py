@@ -1,6 +1,6 @@
 """Raise the validity of a given plan: ``correct(problem, rows_raw, correction, certificate) -> Correction``.
 
-Members are corrected (`app.recourse.plans.corrections`), decoded to legal records and scored in one model call;
+Members are corrected (`app.recourse.plans.corrector`), decoded to legal records and scored in one model call;
 a member changes only where the model accepts the new record and the joint lower bound does not fall. So the returned
 plan is never worse than the given one, and equal to it where no correction helps.
 """
@@ -23,15 +23,14 @@ from app.errors import (
 )
 from app.recourse.actions.impossible import impossible
 from app.recourse.certificate import CertificateParams, certify, judged, local_model, plan_certificate
-from app.recourse.correction_outcomes import MemberOutcome
 from app.recourse.counterfactual import AssessedCounterfactual, Certificate
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import favourable
-from app.recourse.plans.corrections import CorrectionParams, Corrector, keep_better
+from app.recourse.plans.corrector import CorrectionParams, Corrector, MemberOutcome, keep_better
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, PlanCertificate
-from app.recourse.robustness.validity_under_shift import plan_bounds
+from app.recourse.robustness.validity import plan_bounds
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 from app.recourse.verdict import Reason, Relaxation
 

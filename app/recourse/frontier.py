@@ -12,8 +12,8 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.method import Method, MethodParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, RecourseResult, Status
+from app.recourse.solve import Solver
 from app.recourse.verdict import PROMISE_NOT_KEPT, Reason, Verdict
-from app.recourse.ways import Ways
 
 FUTURE_VALIDITY = "future_validity"
 """The knob of every method of a model with future models: the share of them that must accept the answer."""
@@ -61,16 +61,16 @@ def frontier(
     ModelOutputInvalid : the model broke its contract
     """
     started = time.perf_counter()
-    ways = Ways(replace(problem, count=1), method)
+    solver = Solver(replace(problem, count=1), method)
     sign = 1 if parameter == FUTURE_VALIDITY else method.knobs[parameter]
     results: dict[float, RecourseResult] = {}
     for value in sorted(values, key=lambda value: sign * value, reverse=True):
         if parameter == FUTURE_VALIDITY:
-            answer = ways.answer(params, certificate, future_validity=value, steps=False)
+            answer = solver.solve(params, certificate, future_validity=value, steps=False)
         else:
-            answer = ways.answer(replace(params, **{parameter: value}), certificate, steps=False)
+            answer = solver.solve(replace(params, **{parameter: value}), certificate, steps=False)
         results[value] = _not_so_robust(answer) if answer.fallback else answer
-        ways.remember(results[value])
+        solver.remember(results[value])
     robustness_and_cost = [
         (sign * value, result.counterfactuals[0].cost) for value, result in results.items() if result.counterfactuals
     ]
@@ -85,8 +85,8 @@ def frontier(
             for value in values
         ),
         diagnostics=Diagnostics(
-            model_calls=ways.calls,
-            model_rows=ways.rows,
+            model_calls=solver.calls,
+            model_rows=solver.rows,
             elapsed_ms=1e3 * (time.perf_counter() - started),
         ),
     )

@@ -1,20 +1,37 @@
 """Answer one applicant's question: ``solve(problem, method, params) -> RecourseResult``.
 
-`app.recourse.method_run` answers a question with one record or a plan, `app.recourse.ways` asks it for several ways
-that differ in what is changed, and for those that include or leave out what the person wishes.
+`app.recourse.method_run` answers a question with one record or a plan; it is asked again for several ways that differ
+in what is changed (`app.recourse.ways`), and for answers as the person wishes. Changes that the person makes anyway are
+made before the search begins (`app.recourse.actions.beginning`); who may provide missing values is asked about with and
+without these (`app.recourse.actions.providing`). All of these questions share survey, samples and budget.
 """
 
 import math
+import time
+from dataclasses import replace
+from typing import Any
 
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.beginning import beginnings
+from app.recourse.actions.providing import provided
 from app.recourse.certificate import CertificateParams
-from app.recourse.method import Method, MethodParams
-from app.recourse.method_run import MAX_CALLS, WEIGHTS_WARNING
+from app.recourse.counterfactual import Counterfactual
+from app.recourse.method import Method, MethodParams, Yields
+from app.recourse.method_run import MAX_CALLS, WEIGHTS_WARNING, Shared, answer_with, certified
 from app.recourse.methods import DEFAULT_METHOD, METHODS
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import RecourseResult
-from app.recourse.ways import Ways
+from app.recourse.result import Diagnostics, RecourseResult, Status
+from app.recourse.robustness.future_validity import certify_future, reaches
+from app.recourse.steps import with_steps
+from app.recourse.verification import Draft
+from app.recourse.ways import Answer, Frozen, WaySearch
 
-__all__ = ["DEFAULT_METHOD", "MAX_CALLS", "METHODS", "WEIGHTS_WARNING", "solve"]
+__all__ = ["DEFAULT_METHOD", "MAX_CALLS", "METHODS", "WEIGHTS_WARNING", "Solver", "solve"]
+
+PROVIDED_WARNING = (
+    "This answer provides values that are missing. They are not known yet: the answer assumes typical ones, or those "
+    "that it names, and holds for these."
+)
 
 
 def solve(
@@ -40,4 +57,192 @@ def solve(
     ModelUnavailable : a remote model does not answer
     SolverFailed : a solver ended without an answer, and no fallback record was accepted
     """
-    return Ways(problem, method).answer(params, certificate, plan_s=plan_s)
+    return Solver(problem, method).solve(params, certificate, plan_s=plan_s)
+
+
+class Solver:
+    """The answers to one applicant's questions, with one method."""
+
+    def __init__(self, problem: RecourseProblem, method: Method) -> None:
+        self.problem, self.method, self.actions = problem, method, problem.action_set
+        self.is_plan = method.yields is Yields.PLAN
+        # The members of a plan are chosen among legal records; one answer is instead searched for until it is legal.
+        asked = self.actions if self.is_plan else replace(self.actions, barred=())
+        self.shared = Shared(replace(problem, action_set=asked))
+        self._providing: dict[tuple[int, ...], Shared] = {}
+        self.alone: list[Shared] = []
+        """Questions that share nothing with others."""
+
+    @property
+    def calls(self) -> int:
+        """Model calls until now."""
+        return sum(shared.meter.calls for shared in self._all())
+
+    @property
+    def rows(self) -> int:
+        """Records in these calls."""
+        return sum(shared.meter.rows for shared in self._all())
+
+    def remember(self, result: RecourseResult) -> None:
+        """Keep an answer as a candidate for the next one."""
+        for shared in self._all():
+            rows = [one for one in result.counterfactuals if shared.problem.action_set.contains(one.row_raw[None])[0]]
+            shared.known.extend(rows)
+
+    def solve(
+        self,
+        params: MethodParams,
+        certificate: CertificateParams | None = None,
+        *,
+        plan_s: float = math.inf,
+        future_validity: float | None = None,
+        steps: bool = True,
+    ) -> RecourseResult:
+        """As the function `solve`.
+
+        Parameters
+        ----------
+        future_validity : in place of the problem's own
+        steps : whether to look for the order of changes that helps most
+        """
+        began, calls, rows = time.perf_counter(), self.calls, self.rows
+        if self.is_plan and self.problem.count > 1:
+            several: dict[str, Any] = {"count": self.problem.count}
+            params = replace(params, **several)
+        question = _Question(self, params, certificate, future_validity)
+        first = question.ask(frozenset())
+        assert first is not None
+        listed, result = [first], first.result
+        if first.found and not self.is_plan and (self.problem.count > 1 or self.actions.barred):
+            search = WaySearch(self.problem, first, question.ask, question.wanted)
+            listed = search.run()
+            result = search.result(listed)
+        if result.status is Status.FOUND:
+            result = self._certified(result, listed, params, certificate, plan_s)
+            if steps:
+                found = with_steps(self.actions, self.shared.meter, result.counterfactuals)
+                result = replace(result, counterfactuals=tuple(found))
+        spent = Diagnostics(
+            model_calls=self.calls - calls, model_rows=self.rows - rows,
+            elapsed_ms=1e3 * (time.perf_counter() - began),
+        )  # fmt: skip
+        return replace(result, diagnostics=spent)
+
+    def providing(self, but: Frozen) -> Shared | None:
+        """What is shared by questions in which missing values are provided, those of some features aside."""
+        actions = provided(self.shared.problem.action_set, but=but)
+        if actions is None:
+            return None
+        if actions.given not in self._providing:
+            self._providing[actions.given] = Shared(replace(self.problem, action_set=actions))
+        return self._providing[actions.given]
+
+    def apart(self, actions: ActionSet) -> Shared:
+        """What a question that shares nothing with others is asked with."""
+        self.alone.append(Shared(replace(self.problem, action_set=actions)))
+        return self.alone[-1]
+
+    def _all(self) -> list[Shared]:
+        return [self.shared, *self._providing.values(), *self.alone]
+
+    def _certified(
+        self,
+        result: RecourseResult,
+        listed: list[Answer],
+        params: MethodParams,
+        certificate: CertificateParams | None,
+        plan_s: float,
+    ) -> RecourseResult:
+        """The answer with a certificate for each counterfactual, and one of all together where there are several."""
+        if certificate is None:
+            return result
+        found, warnings = list(result.counterfactuals), list(result.warnings)
+        together = found if self.is_plan or len(found) > 1 else []
+        for shared in dict.fromkeys(one.shared for one in listed):
+            own = [k for k in range(len(found)) if self.is_plan or listed[k].shared is shared]
+            with_them, plan, more = certified(
+                shared, params, certificate, [found[k] for k in own], together=together, plan_s=plan_s
+            )
+            for k, one in zip(own, with_them, strict=True):
+                found[k] = one
+            warnings += more
+            # Of those who may provide missing values: seen from the first way's record.
+            together, result = [], replace(result, plan=plan or result.plan)
+        return replace(result, counterfactuals=tuple(found), warnings=tuple(dict.fromkeys(warnings)))
+
+
+class _Question:
+    """One question, asked with some features as they are."""
+
+    def __init__(
+        self,
+        solver: Solver,
+        params: MethodParams,
+        certificate: CertificateParams | None,
+        future_validity: float | None,
+    ) -> None:
+        self.solver, self.problem, self.method = solver, solver.problem, solver.method
+        self.params, self.certificate, self.future_validity = params, certificate, future_validity
+        wanted = self.problem.future_validity if future_validity is None else future_validity
+        self.wanted = 0.0 if wanted is None else wanted
+
+    def ask(self, frozen: Frozen, most_changes: int | None = None) -> Answer | None:
+        """The better of the answers with and without missing values provided; None where nothing can be asked."""
+        solver, best = self.solver, None
+        if frozen.isdisjoint(solver.actions.included):
+            best = self._best_beginning(solver.shared, frozen, most_changes, None)
+            if best is not None and best.result.status is Status.ALREADY_FAVOURABLE:
+                return best
+            providing = solver.providing(frozen)
+            if providing is not None:
+                best = self._best_beginning(providing, frozen, most_changes, best)
+        return best
+
+    def _best_beginning(
+        self, shared: Shared, frozen: Frozen, most_changes: int | None, best: Answer | None
+    ) -> Answer | None:
+        """The best answer over all ways to begin what the person does anyway, or a better one that is known."""
+        own = shared.problem.action_set
+        asked_of = own.frozen(frozen)
+        if most_changes is not None:
+            asked_of = replace(asked_of, constraints=replace(asked_of.constraints, max_changes=most_changes))
+        begun = sorted(beginnings(asked_of), key=lambda actions: sum(actions.begun.values()))
+        for actions in begun:
+            if best is not None and best.found and best.key <= (False, sum(actions.begun.values())):
+                break
+            asked = shared if actions is own else shared.narrowed(actions)
+            if own.given and actions.begun:  # a stated value is not the typical one, which the others ask about
+                asked = self.solver.apart(actions)
+            result = answer_with(
+                asked, self.method, self.params, self.certificate,
+                future_validity=self.future_validity, further=bool(frozen),
+            )  # fmt: skip
+            if own.given:
+                result = self._provided(result, asked, best)
+            if actions.begun:
+                costed = tuple(self._costed(own, one) for one in result.counterfactuals)
+                result = replace(result, counterfactuals=costed)
+            other = Answer(result=result, shared=asked if asked in self.solver.alone else shared)
+            if best is None or (other.found and (not best.found or other.key[1] < best.key[1])):
+                best = other
+        return best
+
+    @staticmethod
+    def _costed(actions: ActionSet, one: Counterfactual) -> Counterfactual:
+        """A counterfactual with the cost of all its changes, those that were made before the search among them."""
+        return replace(one, cost=float(actions.cost(one.row_raw[None])[0]), changed=actions.changes(one.row_raw))
+
+    def _provided(self, result: RecourseResult, shared: Shared, other: Answer | None) -> RecourseResult:
+        """An answer in which missing values are provided, seen from the applicant who has not."""
+        if result.status is Status.ALREADY_FAVOURABLE and result.factual_score is not None:
+            problem = shared.problem
+            stated = Draft(problem, shared.meter).counterfactual(problem.factual_raw, result.factual_score)
+            found = certify_future(problem, [stated])
+            if self.wanted and not reaches(self.problem, found[0].future, self.wanted):
+                found = []
+            status = Status.FOUND if found else Status.NOT_FOUND
+            result = replace(result, status=status, counterfactuals=tuple(found))
+        if other is not None:
+            score, probability = other.result.factual_score, other.result.factual_probability
+            result = replace(result, factual_score=score, factual_probability=probability)
+        return replace(result, warnings=(*result.warnings, PROVIDED_WARNING)) if result.counterfactuals else result

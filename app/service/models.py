@@ -16,7 +16,7 @@ from app.metrics import Metrics
 from app.recourse.features import Change, Feature, Table
 from app.recourse.models.score import Output
 from app.registry.version import RegisteredModel
-from app.service.budgets import DailyBudgets
+from app.service.daily_budgets import DailyBudgets
 from app.settings import Settings
 from app.store.keys import asking, asking_id
 from app.store.timestamps import timestamp

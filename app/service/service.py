@@ -30,8 +30,8 @@ from app.jobs.kinds import FUTURES, JOB_KINDS, JobKind
 from app.metrics import Metrics
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
-from app.service.budgets import DailyBudgets
 from app.service.calibrations import Calibrations
+from app.service.daily_budgets import DailyBudgets
 from app.service.futures import CANCELLED, Rehearsals
 from app.service.ledger import GivenRecourse
 from app.service.models import Models

@@ -1,6 +1,7 @@
 """The two kinds of database, SQLite and PostgreSQL, and everything that differs between them."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -96,13 +97,28 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     # SQLAlchemy begins transactions, not the driver.
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-    # Readers and a writer do not wait for each other. Persists in the file.
-    connection.execute("PRAGMA journal_mode=WAL")
+    _write_ahead(connection)
     connection.execute("PRAGMA foreign_keys=ON")
     # A promise that was sent must survive a power cut.
     connection.execute("PRAGMA synchronous=FULL")
     # Erased data is overwritten, not only unlinked.
     connection.execute("PRAGMA secure_delete=ON")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Readers and a writer do not wait for each other. Persists in the file.
+
+    SQLite does not wait where two connections turn this on in a new file at once, so this does.
+    """
+    until = time.monotonic() + BUSY_MS / 1_000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+        time.sleep(0.01)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

@@ -19,12 +19,12 @@ import sqlalchemy as sa
 from app.errors import LedgerUnavailable
 from app.observability import log, trace
 from app.settings import Settings
-from app.store.budgets import Budgets
 from app.store.engine import database_url, open_engine, overwrite_log
 from app.store.health import fault_of_tail, lack_of_space, reason, try_write
 from app.store.idempotent_answers import IdempotentAnswers
 from app.store.ledger import FILE, Ledger, NewRecord, Record
 from app.store.migrate import upgrade
+from app.store.spent_rows import SpentRows
 from app.store.state import require_state
 
 Answer = TypeVar("Answer")
@@ -168,7 +168,7 @@ class Recorder:
         Also deletes expired idempotent answers, and what keys have spent long ago.
         """
         await self.run(lambda engine: IdempotentAnswers(engine).sweep(datetime.now(UTC)))
-        await self.run(lambda engine: Budgets(engine).forget(datetime.now(UTC)))
+        await self.run(lambda engine: SpentRows(engine).forget(datetime.now(UTC)))
         self._overwrite_soon()
         erased = after = 0
         while True:

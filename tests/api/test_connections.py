@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -234,6 +234,26 @@ def test_after_an_early_answer_the_rest_of_the_body_is_not_read_for_long(address
         assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
         with pytest.raises(ConnectionError):
             drip(connection, b"x")
+
+
+def test_after_an_early_answer_the_rest_of_the_body_is_read_slowly() -> None:
+    """As fast as the network allows, it would hold the event loop: 29 bodies of 57 MB a second did."""
+    sent, part = 0, b"x" * 65_536
+    with served(replace(QUICK, linger_s=1.0, linger_bytes_s=1e6)) as (where, _, _), opened(where) as connection:
+        connection.sendall(b"POST /closed HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
+        with suppress(ConnectionError):
+            for _ in range(2_000):
+                sent += connection.send(part)
+    assert sent < 30e6  # the most of it in the buffers of the sockets
+
+
+def test_after_an_early_answer_a_body_that_ends_in_time_leaves_the_connection_open() -> None:
+    body = b"x" * 3_000_000
+    with served(replace(QUICK, linger_s=10.0, linger_bytes_s=3e6)) as (where, _, _), opened(where) as connection:
+        connection.sendall(b"POST /closed HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n" + body)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+        connection.sendall(get())
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_kept_connection_is_used_again_and_closed_when_idle(address: tuple[str, int]) -> None:

@@ -1,8 +1,11 @@
 """Records of the core as request schemas."""
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
@@ -10,6 +13,8 @@ from annotated_types import Ge, Interval
 from pydantic import ValidationError
 
 from app.api.schemas.strict import derive, to_record
+
+ROOT = Path(__file__).parents[2]
 
 
 class Colour(StrEnum):
@@ -97,3 +102,30 @@ def test_a_type_that_cannot_be_taken_literally_is_our_mistake() -> None:
 
     with pytest.raises(TypeError, match="literally"):
         derive(Loose)
+
+
+QUESTIONS = """
+import app.main, ast
+from app.api.schemas.corrections import CorrectRequest, correction_question_of
+from app.api.schemas.recourse import RecourseRequest, question_of
+from app.api.schemas.validity import ValidityRequest, validity_question_of
+from app.recourse.methods import METHODS
+
+def parse(*_, **__):
+    raise AssertionError("Python is parsed while a request is read")
+
+ast.parse = parse
+about = {"model": "loan", "applicant": {}}
+for name in METHODS:
+    request = about | {"method": {"name": name}, "reasons": True}
+    question_of(RecourseRequest.model_validate(request)).to_json()
+records = about | {"counterfactuals": [{}]}
+validity_question_of(ValidityRequest.model_validate(records)).to_json()
+correction_question_of(CorrectRequest.model_validate(records)).to_json()
+"""
+
+
+def test_no_request_makes_python_parse() -> None:
+    """Two threads that do so at once get a `SystemError` from CPython 3.11 from time to time: an answer 500."""
+    done = subprocess.run([sys.executable, "-c", QUESTIONS], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

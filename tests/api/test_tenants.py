@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.service import budgets
+from app.service import daily_budgets
 from app.settings import Settings
 from app.store.keys import Keys, parts
 from app.store.migrate import opened
@@ -170,7 +170,7 @@ def test_letters_belong_to_the_key_that_asked(locked: Running) -> None:
 
 
 def test_a_key_has_a_budget_of_records_in_a_day(locked: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budgets, "WRITE_S", 0.01)
+    monkeypatch.setattr(daily_budgets, "WRITE_S", 0.01)
     limits: Any = {"model_rows": 3000}
     with client_with(locked, Scope.RECOURSE, Scope.MODELS, Scope.AUDIT, **limits) as client:
         rows, answers = 0, 0

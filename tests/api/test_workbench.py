@@ -12,8 +12,8 @@ import pytest
 
 from app.api.routes.methods import DESCRIPTIONS
 from app.api.routes.workbench import FILES, STATIC
-from app.futures.plan import choices_of
 from app.futures.rehearsal import rehearse
+from app.futures.spec import choices_of
 from app.registry.registry import Registry
 from app.settings import Settings
 from docs.workbench import take

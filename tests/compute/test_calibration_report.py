@@ -23,8 +23,8 @@ from app.compute.replay import replay
 from app.compute.use_cases import answer as answer_of
 from app.errors import LedgerUnavailable
 from app.futures.calibration_file import read_calibration, write_calibration
-from app.futures.plan import Choices
 from app.futures.rehearsal import rehearse
+from app.futures.spec import Choices
 from app.futures.store import load_futures
 from app.recourse.certificate import CertificateParams
 from app.recourse.models.calibration import Calibration

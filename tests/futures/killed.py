@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from app.futures.linear import LinearRecipe
-from app.futures.plan import Choices
 from app.futures.rehearsal import rehearse
+from app.futures.spec import Choices
 from app.registry.registry import Registry
 
 

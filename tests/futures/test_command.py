@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.errors import RehearsalFailed
-from app.futures.plan import Choices, Material
 from app.futures.rehearsal import rehearse
+from app.futures.spec import Choices, Material
 from app.futures.store import load_futures, status
 from app.registry.version import RegisteredModel
 from tests.futures.models import registered

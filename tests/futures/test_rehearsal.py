@@ -8,9 +8,9 @@ import pytest
 
 from app.errors import RehearsalFailed, RehearsalRunning
 from app.futures import rehearsal
-from app.futures.plan import Choices, Material, choices_of
 from app.futures.records import sample
 from app.futures.rehearsal import area, rehearse
+from app.futures.spec import Choices, Material, choices_of
 from app.futures.store import load_futures, read_record, status
 from app.recourse.models.black_box import Input
 from app.registry.version import RegisteredModel

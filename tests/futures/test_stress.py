@@ -10,9 +10,9 @@ from scipy import integrate
 from scipy.stats import norm
 
 from app.errors import RehearsalFailed
-from app.futures.plan import Choices, Material, choices_of
 from app.futures.records import Records, sample
 from app.futures.rehearsal import rehearse
+from app.futures.spec import Choices, Material, choices_of
 from app.futures.store import load_futures, status
 from app.futures.stress import STRESS, Stress, weights
 from app.recourse.actions.action_set import action_set

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.futures.plan import Choices
 from app.futures.records import PEOPLE_SHARE, Records, halves
 from app.futures.rehearsal import rehearse
+from app.futures.spec import Choices
 from app.futures.store import load_futures
 from app.futures.trials import MODELS, TRIALS
 from app.recourse.models.calibration import Calibration, Retraining

@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 
 from app.settings import Settings
-from app.store.budgets import Budgets
 from app.store.keys import Keys, parts
 from app.store.migrate import opened
 from app.store.scopes import Scope
+from app.store.spent_rows import SpentRows
 from tests.api.asking import problem
 from tests.conftest import until
 from tests.jobs.conftest import Start, on_sqlite
@@ -35,7 +35,7 @@ def test_a_batch_is_computed_for_its_key(start: Start) -> None:
 
     def counted() -> int:
         with opened(settings) as engine:
-            return Budgets(engine).spent(key_id, datetime.now(UTC).date().isoformat())
+            return SpentRows(engine).spent(key_id, datetime.now(UTC).date().isoformat())
 
     until(lambda: counted() >= spent)
     assert counted() == spent

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import yaml
 
-from app.futures.plan import Choices
 from app.futures.rehearsal import rehearse
+from app.futures.spec import Choices
 from app.futures.store import load_futures
 from app.recourse import CertificateParams, RecourseProblem, action_set, solve
 from app.recourse.features import Feature, FeatureType, fit_spread

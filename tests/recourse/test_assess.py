@@ -17,7 +17,7 @@ from app.recourse.counterfactual import AssessedCounterfactual
 from app.recourse.features import Change, FeatureSpace
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.validity_under_shift import plan_bounds
+from app.recourse.robustness.validity import plan_bounds
 from app.recourse.solve import METHODS, solve
 from app.recourse.surrogate.weight_moments import surrogate
 from tests.recourse import oracle

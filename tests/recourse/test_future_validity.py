@@ -12,6 +12,7 @@ from app.recourse.actions.action_set import action_set
 from app.recourse.assess import assess
 from app.recourse.certificate import CertificateParams
 from app.recourse.frontier import FUTURE_VALIDITY, frontier
+from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Status
@@ -100,6 +101,64 @@ def test_a_share_out_of_reach_is_a_verdict_with_how_far_it_got() -> None:
     assert share >= 0.6
     assert f"accepted by {share:.0%} of them" in result.verdict.sentence
     assert nearest.future is not None
+
+
+FIFTH_BROKEN = Calibration(told=(0.0, 1.0), by=(0.0, 0.2), promises=216, retrainings=6)
+"""Trials that kept four fifths of what was told."""
+
+
+def test_more_than_trials_let_anybody_promise_is_answered_with_what_all_models_accept() -> None:
+    """An answer that says what can be counted on, and the one that all models are asked for: never less for more."""
+    method, tried = METHODS["robust_mpm"], replace(FUTURES, trials=FIFTH_BROKEN)
+    result = solve(question(REJECTED[0], 0.9, tried), method, method.params())
+    assert result.status is Status.FOUND
+    (one,), (all_accept,) = (
+        found.counterfactuals for found in (result, solve(question(REJECTED[0], 1.0), method, method.params()))
+    )
+    np.testing.assert_array_equal(one.row_raw, all_accept.row_raw)
+    assert FUTURES.search.shares(one.row_raw[None])[0] == 1.0
+    assert one.future is not None
+    assert one.future.promised == pytest.approx(0.8 * one.future.probability)
+    assert any("No more than 80% can be promised" in sentence for sentence in result.warnings)
+    less = solve(question(REJECTED[0], 0.7, tried), method, method.params())
+    assert not any("promised" in sentence for sentence in less.warnings)
+
+
+def test_a_share_that_trials_put_out_of_reach_is_answered_with_the_largest_share() -> None:
+    """Of a model whose future models have one that accepts nobody: 0.79 can be promised where all 30 accept."""
+    method, scores = METHODS["robust_mpm"], FUTURES.search.score_all
+    stubborn = replace(FUTURES.search, score_all=lambda X: scores(X) - 100.0 * (np.arange(MODELS) == 3))
+    tried = replace(FUTURES, search=stubborn, trials=FIFTH_BROKEN)
+    costs = []
+    for asked in (0.7, 0.77, 0.79):
+        result = solve(question(REJECTED[0], asked, tried), method, method.params())
+        (one,) = result.counterfactuals
+        costs.append(one.cost)
+        assert stubborn.shares(one.row_raw[None])[0] >= min(asked / 0.8, 29 / 30)
+        assert any("promised" in sentence for sentence in result.warnings) == (asked == 0.79)
+    assert costs == sorted(costs)
+    without = solve(question(REJECTED[0], 0.98, tried), method, method.params())
+    assert without.status is Status.NOT_FOUND  # this share of the models themselves accepts nothing
+
+
+def test_further_ways_are_those_that_as_many_models_accept_where_trials_let_nobody_promise_as_much() -> None:
+    method = METHODS["robust_mpm"]
+    problem = replace(question(REJECTED[0], 0.9, replace(FUTURES, trials=FIFTH_BROKEN)), count=3)
+    ways = solve(problem, method, method.params()).counterfactuals
+    assert len(ways) >= 2
+    for way in ways[1:]:
+        assert way.future is not None
+        assert way.future.probability >= 0.9
+
+
+def test_a_plan_is_answered_where_trials_let_nobody_promise_as_much() -> None:
+    method = METHODS["copa"]
+    problem = question(REJECTED[0], 0.9, replace(FUTURES, trials=FIFTH_BROKEN))
+    result = solve(problem, method, method.params())
+    assert result.status is Status.FOUND
+    rows = np.array([one.row_raw for one in result.counterfactuals])
+    np.testing.assert_array_equal(FUTURES.search.shares(rows), 1.0)
+    assert any("No more than 80% can be promised" in sentence for sentence in result.warnings)
 
 
 def test_a_promise_about_noise_is_kept_as_well() -> None:

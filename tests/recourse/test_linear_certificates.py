@@ -16,10 +16,10 @@ from app.recourse.correct import correct
 from app.recourse.counterfactual import Certificate
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.models.linear import WeightMoments
-from app.recourse.plans.corrections import CorrectionParams
+from app.recourse.plans.corrector import CorrectionParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanCertificate
-from app.recourse.robustness.validity_under_shift import plan_bounds
+from app.recourse.robustness.validity import plan_bounds
 from app.recourse.solve import METHODS, solve
 from app.recourse.surrogate.weight_moments import future, surrogate
 from tests.recourse.certified import curved, gelbrich, labels, normal_tail, sample_of

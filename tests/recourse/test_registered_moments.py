@@ -17,7 +17,7 @@ from app.recourse.assess import assess
 from app.recourse.certificate import CertificateParams
 from app.recourse.models.linear import homogeneous
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.validity_under_shift import validity_bounds
+from app.recourse.robustness.validity import validity_bounds
 from app.recourse.solve import METHODS, solve
 from app.recourse.surrogate.refits import fit
 from app.registry.registry import Registry

@@ -323,8 +323,7 @@ def test_writers_in_several_processes_make_one_chain(url: str, tmp_path: Path) -
     # All of them are there before the first one writes.
     until(lambda: len([*start.iterdir()]) == 4 or any(writer.poll() for writer in writers))
     (start / "go").touch()
-    assert [writer.wait(120) for writer in writers] == [0] * 4
-    assert complaints.read_text() == ""
+    assert ([writer.wait(120) for writer in writers], complaints.read_text()) == ([0] * 4, "")
     engine = open_engine(url)
     proof = Ledger(engine).prove()
     assert (proof.entries, proof.broken) == (160, None)

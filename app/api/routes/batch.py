@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import IO, Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Query, Request
@@ -12,7 +14,7 @@ from app.api.deps import ServiceDep
 from app.api.error_docs import BODY, refusals
 from app.api.examples import BATCH_EXAMPLES, BATCH_LINES, BATCH_TABLE
 from app.api.job_responses import accepted
-from app.api.json_body import read_json, validated
+from app.api.json_body import LargeBodies, read_json, validated
 from app.api.media_type import CSV, JSON, NDJSON, media_type, require_plain
 from app.api.schemas.batch import BatchCommon, BatchRequest, line_to_row, to_row
 from app.api.schemas.jobs import JobAnswer
@@ -110,9 +112,12 @@ async def batch(
         raise InvalidRequest(f"Query parameters are for {CSV}; this body says what the applicants have in common.")
     else:
         read = _read_lines(await spooled(request)) if kind == NDJSON else _read_whole(await request.body())
-    async with request.app.state.batch:
+    bodies: LargeBodies = request.app.state.large_bodies
+    async with AsyncExitStack() as stack:
         # In a thread: a large body takes seconds.
-        asked = await asyncio.to_thread(read, service.settings.max_batch_rows)
+        run = await stack.enter_async_context(bodies.turn()) if kind == JSON else asyncio.to_thread
+        await stack.enter_async_context(request.app.state.batch)
+        asked = await run(partial(read, service.settings.max_batch_rows))
         return accepted(await service.submit_batch(*asked))
 
 

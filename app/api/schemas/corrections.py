@@ -10,7 +10,7 @@ from app.compute.corrections import CorrectAnswer as Answer
 from app.compute.messages import CorrectionQuestion
 from app.recourse.actions.constraints import Constraints
 from app.recourse.certificate import CertificateParams
-from app.recourse.plans.corrections import CorrectionParams
+from app.recourse.plans.corrector import CorrectionParams
 
 OptionalCorrection: Any = optional(derive(CorrectionParams))
 

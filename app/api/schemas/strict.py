@@ -89,10 +89,17 @@ FEW = BeforeValidator(_few)
 """Refuses a long collection before its entries are validated, each of which might be at fault."""
 
 
+_READERS: dict[type[Any], tuple[TypeAdapter[Any], set[str]]] = {}
+"""Of each derived record: what makes it, and the names of its fields."""
+
+
 def derive(record: type[Any], **more: Any) -> type[Strict]:
     """A request schema with `more` fields and then the fields, limits, defaults and sentences of a frozen record."""
     hints = get_type_hints(record, include_extras=True)
     sentences = sentences_of(record)
+    # Not when the first request needs it: then several threads may parse Python at once, for the sentences of records,
+    # and CPython 3.11 fails in that from time to time.
+    _READERS[record] = TypeAdapter(record), {f.name for f in fields(record)}
     definitions: dict[str, Any] = {
         f.name: (_typed(f, hints[f.name]), Field(description=sentences.get(f.name))) for f in fields(record)
     }
@@ -111,14 +118,9 @@ def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
 
 def to_record(record: type[Record], request: BaseModel) -> Record:
     """The core's record of a validated request that `derive` described."""
-    adapter, names = _reader(record)  # type: ignore[arg-type]
+    adapter, names = _READERS[record]
     read: Record = adapter.validate_python(request.model_dump(include=names))
     return read
-
-
-@cache
-def _reader(record: Any) -> tuple[TypeAdapter[Any], set[str]]:
-    return TypeAdapter(record), {f.name for f in fields(record)}
 
 
 def sentences_of(record: type[Any]) -> dict[str, str]:

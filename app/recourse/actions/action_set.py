@@ -26,6 +26,7 @@ from app.recourse.actions.advice_ranges import (
     tick_slack,
 )
 from app.recourse.actions.constraints import Constraints, check_constraints
+from app.recourse.actions.cost import amounts, cost, weights_of
 from app.recourse.actions.inclusion import check_inclusion
 from app.recourse.actions.rules import Rule
 from app.recourse.actions.timing import Clock, Timing, clock
@@ -318,13 +319,14 @@ class ActionSet:
         nearest = lattice_points(ticks, self.anchor_raw, step)
         return np.asarray(np.abs(rows_raw - nearest) <= tick_slack(ticks) * step)
 
+    def amounts(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+        """How far a person moves each feature, in spreads; 1 for a change of category, 0 for what time changes."""
+        return amounts(self.space, np.where(self.clock.passive, 0.0, np.abs(rows_raw - self.factual_raw)))
+
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Weighted L1 distance to the factual in encoded units; a change of category counts 1, what time does 0."""
-        delta = np.where(self.clock.passive, 0.0, np.abs(rows_raw - self.factual_raw))
-        numeric = self.space.numeric
-        moved = delta[:, numeric] / self.space.scale_raw @ self.weights[numeric]
-        made = sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
-        return np.asarray(made + moved + (delta[:, self.space.groups] > 0.0) @ self.weights[self.space.groups])
+        paid = sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
+        return cost(self.space, self.amounts(rows_raw), self.weights, paid)
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
         """How many features a person has changed."""
@@ -371,11 +373,7 @@ def action_set(
         space, factual_raw, constraints, time.months, wishes.exclude,
         horizon_is_asked=timing.horizon_months is not None, least_share=least_share,
     )  # fmt: skip
-    costs = [
-        f.provide_cost if f.is_group and f.missing and fact == len(f.categories) else f.cost
-        for f, fact in zip(space.features, factual_raw.tolist(), strict=True)
-    ]
-    weights = np.array([c * (cost_weights or {}).get(f.name, 1.0) for c, f in zip(costs, space.features, strict=True)])
+    weights = weights_of(space, factual_raw, cost_weights or {})
     ranges = list(map(range_of, space.features, factual_raw.tolist(), limits))
     actions = ActionSet(
         space=space, factual_raw=factual_raw, weights=weights, constraints=constraints,

@@ -28,15 +28,16 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
+from app.recourse.actions.cost import usual_change
 from app.recourse.candidates import PlanCandidates
 from app.recourse.certificate import local_model
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import WeightMoments
-from app.recourse.plans.corrections import CorrectionParams, corrected
-from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective, PlanObjective, usual_change
+from app.recourse.plans.corrector import CorrectionParams, corrected
+from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective, PlanObjective
 from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.validity_under_shift import validity_bounds
+from app.recourse.robustness.validity import validity_bounds
 from app.recourse.surrogate.local import acting_linear
 
 LEAST_DEVIATION = 0.01

@@ -18,10 +18,11 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
+from app.recourse.actions.cost import usual_change
 from app.recourse.candidates import PlanCandidates
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import LinearModel
-from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective, PlanObjective, usual_change
+from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective, PlanObjective
 from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.local import local_linear, own_linear

@@ -13,7 +13,7 @@ STEPS = 4
 
 def settled(
     plan_raw: Float[np.ndarray, "j p"],
-    improved: Callable[[Float[np.ndarray, "p"], Float[np.ndarray, "k p"]], Float[np.ndarray, "p"]],
+    improved: Callable[[Float[np.ndarray, "j p"], int], Float[np.ndarray, "p"]],
     *,
     sweeps: int = SWEEPS,
 ) -> Float[np.ndarray, "j p"]:
@@ -22,12 +22,12 @@ def settled(
     Parameters
     ----------
     plan_raw : legal raw rows
-    improved : a member and the others, to the member after its moves; the same row where it stays
+    improved : a plan and the index of a member, to the member after its moves; the same row where it stays
     """
     plan, still = plan_raw.copy(), 0
     for turn in range(sweeps * len(plan)):
         j = turn % len(plan)
-        row_raw = improved(plan[j], np.delete(plan, j, axis=0))
+        row_raw = improved(plan, j)
         still = still + 1 if (row_raw == plan[j]).all() else 0
         plan[j] = row_raw
         if still == len(plan):

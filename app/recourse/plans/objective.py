@@ -7,10 +7,8 @@ L2 distance.
 `PeopleObjective` has the same form in the terms of people: the cost of the action set and a price of each change in
 place of the distance, and of the diversity of places the diversity of what is changed:
 ``min  proximity mean_j (cost(x_j) / unit + price changes(x_j)) + validity(plan) - diversity mean_j (1 - max_i o_ij)``.
-``o_ij`` is the overlap of two members: ``sum_f min(m_if, m_jf) / min(sum_f m_if, sum_f m_jf)``, with ``m_if`` how far
-member ``i`` moves feature ``f``, in spreads or changes of category. It is 0 where the members share no feature, and 1
-where one of them does all that the other does, as a needless change more makes no other way, or where both change the
-same features. Cost weights are no part of it, so a larger weight of a feature never makes the best plan use more of it.
+``o_ij`` is the overlap of two members (`app.recourse.plans.overlap`). Cost weights are no part of it, so a larger
+weight of a feature never makes the best plan use more of it.
 
 Each method has its own `Validity`.
 
@@ -20,16 +18,16 @@ Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.features import Change, FeatureSpace
 from app.recourse.models.linear import homogeneous
 from app.recourse.numerics.linalg import SAME, distances
+from app.recourse.plans.overlap import MOST_OVERLAP, Moved, moved, overlaps
 
 Objective: TypeAlias = Literal["people", "paper"]
 """`people`: what a plan costs and changes. `paper`: distances between encoded records."""
@@ -40,8 +38,6 @@ TWIN = 1e9
 """Penalty of two equal members."""
 SLACK = 1e-9
 """Tolerance of a hyperplane, for rounding."""
-MOST_OVERLAP = 0.8
-"""Members of a plan for people with a larger overlap are the same way."""
 CHANGE_PRICE = 0.1
 """Price of a change of one more feature, in usual changes."""
 
@@ -189,10 +185,9 @@ class PeopleObjective:
         points = homogeneous(self.actions.space.encode(rows_raw))
         return Members(
             rows_raw=rows_raw,
-            effort=self.effort(rows_raw),
+            alone=self.proximity_weight * self.effort(rows_raw) + self.validity.loss(self.validity.of(points)[:, None]),
             scores=points @ self.sides.normals.T,
-            validity=self.validity.of(points),
-            amounts=moved(self.actions, rows_raw),
+            moved=moved(self.actions, rows_raw),
         )
 
     def effort(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
@@ -205,18 +200,22 @@ class Members:
     """Records, and what the objective needs of each, whatever the other members of its plan are."""
 
     rows_raw: Float[np.ndarray, "n p"]
-    effort: Float[np.ndarray, "n"]
+    alone: Float[np.ndarray, "n"]
+    """Effort and loss of validity; a plan has the mean of its members'."""
     scores: Float[np.ndarray, "n c"]
     """Products with the normals of the half-spaces."""
-    validity: Float[np.ndarray, "n"]
-    amounts: Float[np.ndarray, "n p"]
-    """As `moved`."""
+    moved: Moved
 
     def __len__(self) -> int:
         return len(self.rows_raw)
 
     def __getitem__(self, picked: list[int] | slice | Int[np.ndarray, "k"]) -> "Members":
-        return Members(**{one.name: getattr(self, one.name)[picked] for one in fields(self)})
+        return Members(
+            rows_raw=self.rows_raw[picked],
+            alone=self.alone[picked],
+            scores=self.scores[picked],
+            moved=self.moved[picked],
+        )
 
 
 class Joint:
@@ -224,57 +223,25 @@ class Joint:
 
     def __init__(self, objective: PeopleObjective, others: Members) -> None:
         self.objective, self.others = objective, others
-        among = overlaps(others.amounts, others.amounts)
+        among = overlaps(others.moved, others.moved)
         np.fill_diagonal(among, 0.0)
         self._nearest = among.max(axis=1, initial=0.0)
-        self._effort, self._missing = others.effort.sum(), objective.sides.missed(others.scores).sum()
+        self._alone, self._missing = others.alone.sum(), objective.sides.missed(others.scores).sum()
 
     def value(self, more: Members) -> Float[np.ndarray, "n"]:
         """The value of the plan with each of these records."""
-        overlap = overlaps(more.amounts, self.others.amounts)
+        overlap = overlaps(more.moved, self.others.moved)
         shared = np.maximum(overlap, self._nearest).sum(axis=1) + overlap.max(axis=1, initial=0.0)
         return self._value(more, shared) + 2.0 * TWIN * (overlap > MOST_OVERLAP).sum(axis=1)
 
     def at_least(self, more: Members) -> Float[np.ndarray, "n"]:
         """A bound on `value` from below, as if these records shared no change with the other members."""
-        return self._value(more, np.full(len(more), self._nearest.sum()))
+        return self._value(more, self._nearest.sum())
 
-    def _value(self, more: Members, shared: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        objective, n, j = self.objective, len(more), len(self._nearest) + 1
-        validity = np.concatenate([np.broadcast_to(self.others.validity, (n, j - 1)), more.validity[:, None]], axis=1)
-        return (
-            objective.proximity_weight * (self._effort + more.effort) / j
-            + objective.validity.loss(validity)
-            - objective.diversity_weight * (1.0 - shared / j)
-            + PENALTY * (objective.sides.missed(more.scores) + self._missing)
-        )
-
-
-def usual_change(space: FeatureSpace) -> float:
-    """Cost of a usual change: one spread, or another category, of a feature of median cost in the schema.
-
-    Objectives count in it, so that their weights mean the same for every schema. The weights of a request are no part
-    of it: they steer.
-    """
-    costs = [feature.cost for feature in space.features if feature.change is not Change.NONE]
-    return float(np.median(costs)) if costs else 1.0
-
-
-def moved(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-    """How far a person moves each feature, in spreads; 1 for a change of category, 0 for what time changes."""
-    space = actions.space
-    amounts = np.where(actions.clock.passive, 0.0, np.abs(rows_raw - actions.factual_raw))
-    amounts[:, space.numeric] /= space.scale_raw
-    amounts[:, space.groups] = amounts[:, space.groups] > 0.0
-    return amounts
-
-
-def overlaps(one: Float[np.ndarray, "n p"], other: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "n k"]:
-    """Overlap of members, from what they have `moved`, in [0, 1]; 0 with a member that moves nothing."""
-    smaller = np.minimum(one.sum(axis=1)[:, None], other.sum(axis=1))
-    overlap = np.minimum(one[:, None, :], other).sum(axis=-1) / np.maximum(smaller, SAME)
-    same_features = ((one[:, None, :] > 0.0) == (other > 0.0)).all(axis=-1)
-    return np.where(same_features & (smaller > 0.0), 1.0, overlap)
+    def _value(self, more: Members, shared: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "n"]:
+        objective, j = self.objective, len(self._nearest) + 1
+        missed = objective.sides.missed(more.scores) + self._missing
+        return (self._alone + more.alone) / j - objective.diversity_weight * (1.0 - shared / j) + PENALTY * missed
 
 
 def _squares(X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:

@@ -18,7 +18,8 @@ from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.linear import LinearModel, homogeneous
 from app.recourse.plans.members import STEPS, SWEEPS, chosen, settled
-from app.recourse.plans.objective import MOST_OVERLAP, Joint, Members, PeopleObjective, overlaps
+from app.recourse.plans.objective import Joint, Members, PeopleObjective
+from app.recourse.plans.overlap import MOST_OVERLAP, overlaps
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.cheapest import Search
 from app.recourse.search.local_moves import LEAST_GAIN, SingleMoves
@@ -95,10 +96,10 @@ class PeopleSearch:
         members = self.objective.members(rows_raw)
         plan = np.array(self._chosen(members, kept), dtype=int)
         plan = plan[self.actions.cost(rows_raw[plan]).argsort(kind="stable")]
-        amounts = members.amounts[plan]
+        moved = members.moved[plan]
         different: list[int] = []
         for k in range(len(plan)):
-            if overlaps(amounts[k : k + 1], amounts[different]).max(initial=0.0) <= MOST_OVERLAP:
+            if overlaps(moved[k : k + 1], moved[different]).max(initial=0.0) <= MOST_OVERLAP:
                 different.append(k)
         return plan[different]
 
@@ -119,11 +120,14 @@ class PeopleSearch:
         steps: int = STEPS,
     ) -> Float[np.ndarray, "j p"]:
         """The plan after single moves of its members."""
+        members = objective.members(plan_raw.copy())
 
-        def improved(row_raw: Float[np.ndarray, "p"], others_raw: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "p"]:
-            members = objective.members(np.vstack([others_raw, row_raw]))
-            joint = Joint(objective, members[:-1])
-            value = float(joint.value(members[-1:])[0])
+        def improved(plan_raw: Float[np.ndarray, "j p"], j: int) -> Float[np.ndarray, "p"]:
+            nonlocal members
+            if (members.rows_raw != plan_raw).any():
+                members = objective.members(plan_raw.copy())  # it changes in place
+            row_raw, joint = plan_raw[j], Joint(objective, members[np.delete(np.arange(len(plan_raw)), j)])
+            value = float(joint.value(members[j : j + 1])[0])
             for _ in range(steps):
                 better = self._best_move(joint, row_raw, value)
                 if better is None:

@@ -265,10 +265,12 @@ class PlanSearch:
     ) -> Float[np.ndarray, "j p"]:
         chosen_objective = objective or self.objective
 
-        def improved(row_raw: Float[np.ndarray, "p"], others_raw: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "p"]:
-            value = chosen_objective.joined(self.encode(others_raw))
-            return self.moves.descend(
-                row_raw, lambda rows: value(self.encode(rows)), steps=STEPS, until=self.until, levels_only=levels_only
-            )
+        def improved(plan_raw: Float[np.ndarray, "j p"], j: int) -> Float[np.ndarray, "p"]:
+            joined = chosen_objective.joined(self.encode(np.delete(plan_raw, j, axis=0)))
+
+            def value(rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+                return joined(self.encode(rows))
+
+            return self.moves.descend(plan_raw[j], value, steps=STEPS, until=self.until, levels_only=levels_only)
 
         return settled(plan_raw, improved, sweeps=sweeps)

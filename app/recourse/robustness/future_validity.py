@@ -76,6 +76,13 @@ def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) ->
     return [replace(one, future=f) for one, f in zip(found, future_certificates(problem, rows_raw), strict=True)]
 
 
+def reaches(problem: RecourseProblem, future: FutureCertificate | None, share: float) -> bool:
+    """Whether this share can be promised; or, where trials let no record promise as much, so many models accept."""
+    if future is None or problem.futures is None:
+        return False
+    return (future.promised if problem.futures.most >= share else future.probability) >= share
+
+
 def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> PlanFutureCertificate | None:
     """What the held-back future models say about raw rows together; None where there are no future models.
 

@@ -19,7 +19,7 @@ Divergence: TypeAlias = Literal["none", "quadratic", "bures", "fisher_rao", "log
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Deviation:
     """``tau(w) = scale * sqrt(w' covariance w) + norm * |w|_2``: the largest deviation in an ambiguity set."""
 
     covariance: Float[np.ndarray, "d d"]
@@ -32,17 +32,17 @@ class Spread:
         return deviation + self.norm * float(np.linalg.norm(w)) if self.norm else deviation
 
 
-def spread(covariance: Float[np.ndarray, "d d"], divergence: Divergence, radius: float) -> Spread:
+def largest_deviation(covariance: Float[np.ndarray, "d d"], divergence: Divergence, radius: float) -> Deviation:
     """The worst-case deviation of an ambiguity set; `radius` is the rho of the divergence's own definition."""
     if divergence == "quadratic":
-        return Spread(covariance + math.sqrt(radius) * np.eye(len(covariance)))
+        return Deviation(covariance + math.sqrt(radius) * np.eye(len(covariance)))
     if divergence == "bures":
-        return Spread(covariance, norm=math.sqrt(radius))
+        return Deviation(covariance, norm=math.sqrt(radius))
     if divergence == "fisher_rao":
-        return Spread(covariance, scale=math.exp(min(radius, 1400.0) / 2.0))
+        return Deviation(covariance, scale=math.exp(min(radius, 1400.0) / 2.0))
     if divergence == "logdet":
-        return Spread(covariance, scale=math.sqrt(_logdet_factor(radius)))
-    return Spread(covariance)
+        return Deviation(covariance, scale=math.sqrt(_logdet_factor(radius)))
+    return Deviation(covariance)
 
 
 def _logdet_factor(radius: float) -> float:

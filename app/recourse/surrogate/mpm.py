@@ -5,7 +5,7 @@ the sample means and whose class covariances lie within a radius of the sample c
 
     minimise tau+(w) + tau-(w)  subject to  a.w = 1,    b = w.mean+ - kappa tau+(w),    kappa = 1 / (tau+ + tau-)
 
-where ``tau(w)`` is the largest standard deviation along ``w`` in the ambiguity set (`divergences.spread`).
+where ``tau(w)`` is the largest standard deviation along ``w`` in the ambiguity set (`divergences.largest_deviation`).
 
 ================  ==========================================================
 symbol            name
@@ -36,7 +36,7 @@ from app.recourse.models.linear import LinearModel
 from app.recourse.numerics.linalg import DiagonalPair, diagonalise_pair
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import Classes
-from app.recourse.surrogate.divergences import Divergence, Spread, spread
+from app.recourse.surrogate.divergences import Deviation, Divergence, largest_deviation
 
 TINY = 1e-30
 """Replaces zero in logarithms; far below rounding errors."""
@@ -76,8 +76,8 @@ def fit(
     favourable, unfavourable, a = classes.favourable, classes.unfavourable, classes.between
     if not np.linalg.norm(a) > 0.0:
         raise DegenerateSurrogate("The mean of the favourable samples equals the mean of the unfavourable ones.")
-    plus = spread(favourable.covariance, divergence, radius_favourable)
-    minus = spread(unfavourable.covariance, divergence, radius_unfavourable)
+    plus = largest_deviation(favourable.covariance, divergence, radius_favourable)
+    minus = largest_deviation(unfavourable.covariance, divergence, radius_unfavourable)
     only_scaled = plus.covariance is favourable.covariance and minus.covariance is unfavourable.covariance
     w = minimise_spread(a, plus, minus, classes.diagonal if only_scaled else None)
     tau_plus, tau_minus = plus(w), minus(w)
@@ -90,7 +90,7 @@ def fit(
 
 
 def minimise_spread(
-    a: Float[np.ndarray, "d"], plus: Spread, minus: Spread, diagonal: DiagonalPair | None = None
+    a: Float[np.ndarray, "d"], plus: Deviation, minus: Deviation, diagonal: DiagonalPair | None = None
 ) -> Float[np.ndarray, "d"]:
     """``argmin plus(w) + minus(w)`` subject to ``a.w = 1``, exactly.
 
@@ -145,7 +145,7 @@ def _root(squares: Float[np.ndarray, "k"], s: Float[np.ndarray, "k"], t: Float[n
     return math.exp(low)
 
 
-def _minimise_three(a: Float[np.ndarray, "d"], plus: Spread, minus: Spread) -> Float[np.ndarray, "d"]:
+def _minimise_three(a: Float[np.ndarray, "d"], plus: Deviation, minus: Deviation) -> Float[np.ndarray, "d"]:
     """A positive multiple of the minimiser when a Euclidean norm is among the spreads (Bures).
 
     Each norm is replaced by its tight quadratic bound ``|.|^2 / t``, ``t`` in proportion to the norms; solving for `w`

@@ -11,7 +11,7 @@ from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import LAST_BITS
-from app.recourse.models.committee import FutureModels, Futures
+from app.recourse.models.committee import Futures
 from app.recourse.search.committee import CommitteeSearch, Reached
 from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
@@ -42,7 +42,8 @@ def verify_committee(
 
     Parameters
     ----------
-    share : what is promised, which takes more of the models where trials broke more than these say
+    share : what is promised, which takes more of the models where trials broke more than these say; where no record
+        has so many, one with the largest share is found, if that is at least `share` itself
     known : records of earlier answers to this applicant, as further candidates
     """
     draft.aimed = True
@@ -50,19 +51,30 @@ def verify_committee(
     proposals = np.array(known_raw).reshape(-1, draft.actions.space.p)
     draft.found, draft.fallback = [], False
     at_most = min((one.cost for one in known), default=math.inf)
-    stage = _Committee(draft, method, params, futures.search, futures.asked_of_models(share), at_most)
+    stage = _Committee(draft, method, params, futures, share, at_most)
     if isinstance(draft.candidates, PlanCandidates):
         stage.plan(draft.candidates, proposals)
     else:
         stage.one(proposals)
-    if draft.found and futures.most < share:
-        draft.nearest, draft.found = draft.found[0], []
-        draft.sentence = (
-            f"No more than {futures.most:.0%} can be promised for this model, whatever the record: in trials, models "
-            "of other records kept fewer promises than future models said. The nearest record is accepted by all "
-            "future models that the search asks."
-        )
+    if draft.found and futures.trials is not None:
+        accepting = float(futures.search.shares(np.array([one.row_raw for one in draft.found])).min())
+        if futures.trials.corrected(accepting) < share:
+            draft.warnings.append(_less_promised(share, accepting, futures.most))
     return Reason.TARGET_NOT_REACHED
+
+
+def _less_promised(share: float, accepting: float, most: float) -> str:
+    """What is told of an answer that as many models accept as were asked for, where trials kept fewer promises."""
+    limit = (
+        f"No more than {most:.0%} can be promised for this model, whatever the record"
+        if most < share
+        else f"No record that was tried allows {share:.0%} to be promised"
+    )
+    return (
+        f"{limit}: in trials, models of other records kept fewer promises than future models said. This answer is "
+        f"accepted by {accepting:.0%} of the future models that the search asks; `validity.future.corrected` says what "
+        "can be counted on."
+    )
 
 
 class _Committee:
@@ -73,19 +85,21 @@ class _Committee:
         draft: Draft,
         method: Method,
         params: MethodParams,
-        futures: FutureModels,
+        futures: Futures,
         share: float,
         at_most: float,
     ) -> None:
         candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
-        self.draft, self.futures, self.share = draft, futures, share
+        self.draft, self.futures = draft, futures.search
+        self.asked, self.share = share, futures.asked_of_models(share)
         self.objective = candidates.objective if candidates else None
         self.shortfall = candidates.shortfall if candidates else None
         defaults = type(params)()
         bound = any(getattr(params, knob) != getattr(defaults, knob) for knob in method.knobs)
         self.admits = candidates.meets if candidates and bound else None
         # Records are chosen for what the search set says, so the others say yes a little less often.
-        self.aimed = min(1.0, (math.ceil(share * futures.count - 1e-9) + 1) / futures.count)
+        count = futures.search.count
+        self.aimed = min(1.0, (math.ceil(self.share * count - 1e-9) + 1) / count)
         self.at_most = at_most
         self.by_surrogate = draft.problem.black_box.remote is not None
 
@@ -134,28 +148,39 @@ class _Committee:
         margin: float = LAST_BITS,
     ) -> tuple[CommitteeSearch, Reached | None]:
         """Search; raises DeadlineExceeded where the time ran out before anything was found."""
-        draft = self.draft
-        # Cost counts from the member of a plan, or all members would end at the same record.
-        actions = draft.actions if base_raw is None else replace(draft.actions, factual_raw=base_raw)
-        for share in dict.fromkeys((self.aimed, self.share)):
-            search = CommitteeSearch(
-                draft.actions,
-                self._scores,
-                share,
-                own_margin=margin,
-                cost=lambda rows_raw: actions.cost(rows_raw) + CHANGE_COST * actions.changed(rows_raw),
-                value=self.objective or actions.cost,
-                admits=self.admits,
-                tidy=0.0 if self.objective else TIDY,
-                at_most=self.at_most,
-                until=math.inf if draft.problem.deadline is None else draft.problem.deadline,
-            )
+        targets = list(dict.fromkeys((self.aimed, self.share)))
+        for target in targets:
+            search = self._search(target, base_raw, margin)
             if (reached := search.run(starts_raw, base_raw)) is not None:
                 break
-            draft.meter.check()
+            self.draft.meter.check()
+            near = search.nearest
+            if near is None or near.own_score < margin or target != self.share:
+                continue
+            if self.asked <= near.share < self.share:
+                # Trials ask for more models than accept any record: what is left is the largest share.
+                targets.append(near.share)
+                starts_raw = np.concatenate([starts_raw, near.row_raw[None]])
         if reached is not None and self.by_surrogate:
             reached = self._confirmed(search.accepted)
         return search, reached
+
+    def _search(self, share: float, base_raw: Float[np.ndarray, "p"] | None, margin: float) -> CommitteeSearch:
+        draft = self.draft
+        # Cost counts from the member of a plan, or all members would end at the same record.
+        actions = draft.actions if base_raw is None else replace(draft.actions, factual_raw=base_raw)
+        return CommitteeSearch(
+            draft.actions,
+            self._scores,
+            share,
+            own_margin=margin,
+            cost=lambda rows_raw: actions.cost(rows_raw) + CHANGE_COST * actions.changed(rows_raw),
+            value=self.objective or actions.cost,
+            admits=self.admits,
+            tidy=0.0 if self.objective else TIDY,
+            at_most=self.at_most,
+            until=math.inf if draft.problem.deadline is None else draft.problem.deadline,
+        )
 
     def _scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
         """Today's model, then the future ones; a remote model is paid per call, so its surrogate stands in for it."""

@@ -12,6 +12,7 @@ from app.futures.store import load_futures
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.advice_ranges import LEAST_SHARE
 from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.cost import usual_change
 from app.recourse.certificate import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import MaxChange
@@ -20,17 +21,14 @@ from app.recourse.methods.dice import Hinge
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.plans.objective import (
     CHANGE_PRICE,
-    MOST_OVERLAP,
     HalfSpaces,
     PeopleObjective,
-    moved,
-    overlaps,
-    usual_change,
 )
+from app.recourse.plans.overlap import MOST_OVERLAP, moved, overlaps
 from app.recourse.plans.people import PeopleSearch
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
-from app.recourse.robustness.validity_under_shift import validity_bounds
+from app.recourse.robustness.validity import validity_bounds
 from app.recourse.solve import METHODS, solve
 from app.registry.registry import Registry
 from tests.recourse.test_solve import TOYS, Points
@@ -73,14 +71,14 @@ def test_overlap_is_the_part_of_the_smaller_way_that_the_larger_one_does_too() -
     both[number] += 4.0 * scale
     for row in (other, apart, both):
         row[group] = (fact[group] + 1.0) % 2.0  # a change of category counts 1
-    amounts = moved(actions, np.array([one, further, other, apart, both, fact]))
+    members = moved(actions, np.array([one, further, other, apart, both, fact]))
     expected = np.eye(6)
     expected[0, 1] = expected[2, 3] = expected[0, 4] = expected[3, 4] = 1.0
     expected[0, 2] = expected[1, 2] = 0.5 / 1.5
     expected[1, 4] = 4.0 / 5.0
     expected[2, 4] = 1.0  # the same features
     expected[5, 5] = 0.0
-    np.testing.assert_allclose(overlaps(amounts, amounts), np.maximum(expected, expected.T), atol=1e-9)
+    np.testing.assert_allclose(overlaps(members, members), np.maximum(expected, expected.T), atol=1e-9)
 
 
 @pytest.mark.parametrize("members", [1, 2, 4])
@@ -116,7 +114,7 @@ def _overlap(actions: ActionSet, plan: Points) -> Points:
         same = np.array_equal(np.flatnonzero(a), np.flatnonzero(b))
         return 1.0 if same else float(np.minimum(a, b).sum() / min(a.sum(), b.sum()))
 
-    amounts = moved(actions, plan)
+    amounts = moved(actions, plan).amounts
     return np.array([[overlap(a, b) for b in amounts] for a in amounts])
 
 

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from app.errors import DegenerateSurrogate
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import RIDGE, Classes, Moments, class_moments
-from app.recourse.surrogate.divergences import Divergence, spread
+from app.recourse.surrogate.divergences import Divergence, largest_deviation
 from app.recourse.surrogate.mpm import fit, fit_sample
 
 Matrix: TypeAlias = Float[np.ndarray, "d d"]
@@ -261,7 +261,7 @@ def test_with_scaled_spread_the_weights_go_to_those_of_the_unfavourable_class(
 
 @pytest.mark.parametrize("radius", [0.0, 1e-6, 1e-3, 0.5, 3.0, 100.0, 699.0, 701.0, 1000.0])
 def test_the_factor_of_logdet_solves_its_equation(radius: float) -> None:
-    factor = spread(np.eye(1), "logdet", radius).scale ** 2
+    factor = largest_deviation(np.eye(1), "logdet", radius).scale ** 2
     assert factor >= 1.0
     assert factor - math.log(factor) - 1.0 == pytest.approx(radius, abs=1e-7)
     assert factor == pytest.approx(logdet_factor(radius), rel=1e-6)
@@ -320,7 +320,7 @@ def test_the_spread_is_the_largest_deviation_in_the_ambiguity_set(divergence: Di
     rng = np.random.default_rng(seed)
     nominal, w, radius = random_covariance(rng, 2, "full"), rng.standard_normal(2), float(rng.choice([0.1, 0.5, 2.0]))
     worst = worst_covariance(w, nominal, divergence, radius)
-    assert math.sqrt(w @ worst @ w) == pytest.approx(spread(nominal, divergence, radius)(w), rel=1e-4)
+    assert math.sqrt(w @ worst @ w) == pytest.approx(largest_deviation(nominal, divergence, radius)(w), rel=1e-4)
 
 
 # --- the promise -----------------------------------------------------------------------------------------------------

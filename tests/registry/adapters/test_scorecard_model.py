@@ -13,8 +13,8 @@ import yaml
 from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 
-from app.futures.plan import Choices, Material, planned
 from app.futures.records import reference_records
+from app.futures.spec import Choices, Material, specified
 from app.recourse.models.score import Output
 from app.registry.manifest import PARTIAL
 from app.registry.registry import Registry
@@ -189,9 +189,9 @@ def test_points_of_other_formats_are_those_of_the_library(tmp_path: Path, store:
 def test_future_models_of_points_are_stand_ins(path: Path, store: Registry) -> None:
     loaded = store.register(carded(path).write()).load()
     (loaded.registered.directory / PARTIAL).mkdir()
-    plan, recipe = planned(loaded, reference_records(loaded), Choices(search=2, held_back=2), Material(), {})
-    assert plan.source == "stand_in"
-    assert recipe.manifest(plan.tuned).points is None
+    spec, recipe = specified(loaded, reference_records(loaded), Choices(search=2, held_back=2), Material(), {})
+    assert spec.source == "stand_in"
+    assert recipe.manifest(spec.tuned).points is None
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ Three results are not in the paper; tests check them against independent computa
 * by Proposition 2.4 either the upper bound is 1 or the lower bound is 0, so one program is left.
 
 Bounds are proven: a lower bound is taken from the dual side and lowered by the solver's residuals, an upper bound is
-raised likewise.
+raised likewise. `joint_lower_bound` adds noise to the shift, and `linf_radius` is about every model in a box of weights
+instead of a distribution.
 
 References
 ----------
@@ -39,7 +40,9 @@ from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.models.linear import WeightMoments
+from app.recourse.numerics.linalg import standard_normal
 from app.recourse.robustness.gelbrich_programs import lower_program, upper_program
+from app.recourse.robustness.invalidation import CONFIDENCE
 
 OUTWARD = 1e-12
 """Closed forms are widened by this much, which exceeds their rounding."""
@@ -145,6 +148,46 @@ def plan_bounds(
         return PlanBounds(lower=0.0, upper=min(upper, bracket.upper), exact=True, status=BoundStatus.COMPLETE)
     except (DeadlineExceeded, SolverFailed):
         return bracket
+
+
+def linf_radius(points: Float[np.ndarray, "n m"], moments: WeightMoments) -> Float[np.ndarray, "n"]:
+    """The largest ``alpha`` such that every model within ``alpha`` of the mean, weight by weight, accepts the point.
+
+    ``theta.x/|x|_1`` with the intercept among the weights; negative where the mean itself refuses.
+    """
+    return points @ moments.mean / np.abs(points).sum(axis=1)
+
+
+def joint_lower_bound(
+    point: Float[np.ndarray, "m"],
+    std: Float[np.ndarray, "d"],
+    moments: WeightMoments,
+    radius: float,
+    draws: int,
+    seed: int,
+) -> tuple[float, tuple[float, float]]:
+    """A lower bound on the probability of acceptance under noise and model shift together, with its interval.
+
+    ``E[lower(x + noise)]``: the infimum over models of an expectation is at least the expectation of the infima. The
+    mean over draws is a measurement, so it has a distribution-free interval (empirical Bernstein), whose lower end is
+    the proven bound.
+
+    Parameters
+    ----------
+    std : noise per encoded column
+    """
+    columns = np.flatnonzero(std)
+    noise = standard_normal(seed, draws, len(columns)) * std[columns]
+    root = moments.root[columns]
+    side, own = moments.root.T @ point, root @ root.T
+    mean = float(point @ moments.mean) + noise @ moments.mean[columns]
+    variance = float(side @ side) + 2.0 * noise @ (root @ side) + ((noise @ own) * noise).sum(axis=1)
+    length = np.sqrt(float(point @ point) + 2.0 * noise @ point[columns] + (noise**2).sum(axis=1))
+    lower, _ = bounds_of(mean / length, np.sqrt(np.maximum(variance, 0.0)) / length, radius)
+    value = float(lower.mean())
+    log_term = math.log(4.0 / (1.0 - CONFIDENCE))
+    half = math.sqrt(2.0 * float(lower.var(ddof=1)) * log_term / draws) + 7.0 * log_term / (3.0 * (draws - 1))
+    return value, (max(0.0, value - half), min(1.0, value + half))
 
 
 def _basis(points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "r m"]:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from scipy.special import ndtr
 
 from app.recourse.models.linear import WeightMoments
-from app.recourse.robustness.validity_under_shift import (
+from app.recourse.robustness.validity import (
     BoundStatus,
     PlanBounds,
     plan_bounds,

@@ -18,7 +18,7 @@ KEPT_DAYS = 30
 """Days of which the numbers are kept, so that an operator can see who asked how much."""
 
 
-class Budgets:
+class SpentRows:
     """The numbers in one database; safe to use from several threads, processes and machines."""
 
     def __init__(self, engine: sa.Engine) -> None:

@@ -1,4 +1,4 @@
-"""What a rehearsal is going to make: what was asked for, the source that can make it, and its tuned recipe."""
+"""The specification of a rehearsal: what was asked for, the source that can make it, and its tuned recipe."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +19,7 @@ from app.futures.recipe import PILOT, Recipe, Tuned
 from app.futures.records import Drawn, Records, samples
 from app.futures.stacks import Kind
 from app.futures.stand_in import StandInRecipe
-from app.futures.store import PLAN, Json, Part, Source
+from app.futures.store import SPEC, Json, Part, Source
 from app.futures.stress import Stress
 from app.futures.supplied import SuppliedRecipe
 from app.observability import log
@@ -61,8 +61,8 @@ class Material:
     """Models that are there already; see `app.futures.supplied`."""
 
 
-class Plan(Part):
-    """Contents of ``plan.json``."""
+class Spec(Part):
+    """What a rehearsal is going to make: contents of ``spec.json``."""
 
     asked: Json
     """What the rehearsal follows from; another one does not go on with its models."""
@@ -96,17 +96,17 @@ def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sh
     }
 
 
-def read_plan(directory: Path) -> Plan | None:
-    """The plan of a rehearsal that was interrupted; None where there is none."""
+def read_spec(directory: Path) -> Spec | None:
+    """The specification of a rehearsal that was interrupted; None where there is none."""
     try:
-        return Plan.model_validate_json((directory / PLAN).read_bytes())
+        return Spec.model_validate_json((directory / SPEC).read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def planned(
+def specified(
     loaded: LoadedModel, records: Records, choices: Choices, material: Material, asked: Json
-) -> tuple[Plan, Recipe]:
+) -> tuple[Spec, Recipe]:
     """The first source that can make models, tuned."""
     sources = _sources(loaded, records, choices, material)
     pilots = samples(records, choices.records, choices.seed, range(PILOT, PILOT + PILOTS))
@@ -124,11 +124,11 @@ def planned(
             count = min(len(recipe.paths), search + held_back)
             search = max(1, round(count * search / (search + held_back)))
             held_back = count - search
-        plan = Plan(
+        spec = Spec(
             asked=asked, source=source, recipe=recipe.name, tuned=tuned, search=search, held_back=held_back,
             created_at=datetime.now(UTC),
         )  # fmt: skip
-        return plan, recipe
+        return spec, recipe
     raise AssertionError("there is always a source")
 
 

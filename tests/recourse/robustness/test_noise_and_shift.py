@@ -1,4 +1,4 @@
-"""The worst model of a box, and noise and shift together, against trying everything."""
+"""Validity under noise and shift together, and for the worst model of a box, against trying everything."""
 
 import itertools
 import math
@@ -9,8 +9,7 @@ from scipy.optimize import linprog
 from scipy.special import ndtr
 
 from app.recourse.models.linear import WeightMoments
-from app.recourse.robustness.validity_under_shift import validity_bounds
-from app.recourse.robustness.worst_case import joint_lower_bound, linf_radius
+from app.recourse.robustness.validity import joint_lower_bound, linf_radius, validity_bounds
 from tests.recourse.robustness.questions import Plan, plan
 
 DRAWS = 500

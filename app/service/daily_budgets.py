@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from app.errors import DailyBudgetSpent, NotReady
 from app.metrics import Metrics
 from app.observability import log
-from app.store.budgets import Budgets, Spent
 from app.store.keys import asking
 from app.store.recorder import Recorder
+from app.store.spent_rows import Spent, SpentRows
 
 WRITE_S = 1.0
 """Pause between two writes: what was spent in between is lost if the process is killed."""
@@ -70,7 +70,7 @@ class DailyBudgets:
 
     async def _spent(self, name: Spent) -> int:
         if name not in self._known:
-            stored = await self._recorder.run(lambda engine: Budgets(engine).spent(*name))
+            stored = await self._recorder.run(lambda engine: SpentRows(engine).spent(*name))
             # Days that are over need not be known.
             self._known = {known: count for known, count in self._known.items() if known[1] == name[1]}
             self._known[name] = stored + self._unwritten[name]
@@ -97,7 +97,7 @@ class DailyBudgets:
 
 
 def _spend(rows: Mapping[Spent, int], engine: sa.Engine) -> dict[Spent, int]:
-    return Budgets(engine).spend(rows)
+    return SpentRows(engine).spend(rows)
 
 
 def _day(moment: datetime) -> str:

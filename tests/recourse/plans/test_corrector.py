@@ -15,12 +15,11 @@ from app.recourse.actions.constraints import Bounds, Constraints
 from app.recourse.actions.rules import LinearRule
 from app.recourse.certificate import CertificateParams
 from app.recourse.correct import Correction, CorrectionStatus, correct
-from app.recourse.correction_outcomes import MemberOutcome
 from app.recourse.features import Change, FeatureSpace
 from app.recourse.models.linear import WeightMoments, homogeneous
-from app.recourse.plans.corrections import CorrectionParams, Corrector, corrected, keep_better
+from app.recourse.plans.corrector import CorrectionParams, Corrector, MemberOutcome, corrected, keep_better
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.validity_under_shift import plan_bounds
+from app.recourse.robustness.validity import plan_bounds
 from app.recourse.verdict import Reason
 from tests.recourse import oracle
 from tests.recourse.certified import FACTUAL, W, curved, linear, linear_score, rows, space

@@ -21,6 +21,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -30,11 +31,10 @@ from jaxtyping import Bool, Float, Int
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LinearRule
-from app.recourse.correction_outcomes import MemberOutcome
 from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.numerics.linalg import project
 from app.recourse.numerics.solvers import cone_program
-from app.recourse.robustness.validity_under_shift import PlanBounds, plan_bounds, validity_bounds
+from app.recourse.robustness.validity import PlanBounds, plan_bounds, validity_bounds
 from app.recourse.search.cheapest import Search
 from app.recourse.search.legal_rows import nearest_legal
 from app.recourse.search.local_moves import SingleMoves
@@ -75,6 +75,30 @@ class CorrectionParams:
     def gain(self) -> float:
         """By how much the joint lower bound has to rise for a correction to be made."""
         return GAIN if self.kind == "mahalanobis" else 0.0
+
+
+class MemberOutcome(StrEnum):
+    """Outcome of the correction of one member of a plan."""
+
+    CORRECTED = "corrected"
+    MET = "met"
+    NOT_SELECTED = "not_selected"
+    INFEASIBLE = "infeasible"
+    REFUSED = "refused"
+    NO_GAIN = "no_gain"
+    UNDECIDED = "undecided"
+
+
+OUTCOMES: dict[MemberOutcome, str] = {
+    MemberOutcome.CORRECTED: "The record was corrected.",
+    MemberOutcome.MET: "The record already meets the requirement.",
+    MemberOutcome.NOT_SELECTED: "Other members are more at risk; this record was not changed.",
+    MemberOutcome.INFEASIBLE: "No legal record within the limits of the correction meets its aim.",
+    MemberOutcome.REFUSED: "The model refuses every corrected record that was tried; this record was not changed.",
+    MemberOutcome.NO_GAIN: "The correction would not raise the validity of the plan; this record was not changed.",
+    MemberOutcome.UNDECIDED: "There was not enough time to show that a correction helps; this record was not changed.",
+}
+"""The public sentence of each outcome."""
 
 
 class Corrector:

@@ -1,0 +1,53 @@
+"""The cost of a change: how far the feature has moved, times its cost weight.
+
+Numbers and ordinals move by spreads; another category counts 1.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.features import Change, FeatureSpace
+
+
+def amounts(space: FeatureSpace, distance_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+    """Raw distances of each feature in spreads; 1 for a change of category."""
+    found = distance_raw.copy()
+    found[:, space.numeric] /= space.scale_raw
+    found[:, space.groups] = found[:, space.groups] > 0.0
+    return found
+
+
+def cost(
+    space: FeatureSpace, moved: Float[np.ndarray, "n p"], weights: Float[np.ndarray, "p"], paid: float = 0.0
+) -> Float[np.ndarray, "n"]:
+    """Cost of changes: the weighted sum of their `amounts`, and what has been paid before."""
+    numeric, groups = space.numeric, space.groups
+    return np.asarray(paid + moved[:, numeric] @ weights[numeric] + moved[:, groups] @ weights[groups])
+
+
+def weights_of(
+    space: FeatureSpace, factual_raw: Float[np.ndarray, "p"], factors: Mapping[str, float]
+) -> Float[np.ndarray, "p"]:
+    """Cost weights of one person: the cost of one encoded unit of each feature, or of one change of category.
+
+    Parameters
+    ----------
+    factors : of the request, by feature; 1 where it names none
+    """
+    costs = [
+        f.provide_cost if f.is_group and f.missing and fact == len(f.categories) else f.cost
+        for f, fact in zip(space.features, factual_raw.tolist(), strict=True)
+    ]
+    return np.array([c * factors.get(f.name, 1.0) for c, f in zip(costs, space.features, strict=True)])
+
+
+def usual_change(space: FeatureSpace) -> float:
+    """Cost of a usual change: one spread, or another category, of a feature of median cost in the schema.
+
+    Objectives count in it, so that their weights mean the same for every schema. The weights of a request are no part
+    of it: they steer.
+    """
+    costs = [feature.cost for feature in space.features if feature.change is not Change.NONE]
+    return float(np.median(costs)) if costs else 1.0
