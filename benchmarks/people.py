@@ -69,7 +69,7 @@ def table() -> None:
         return
     columns = (
         "answer", "people", "legal and accepted", "L1 cost", "dearest member", "features changed", "overlap",
-        "diversity", "proximity", "future validity of a member", "of all", "of at least one", "L*", "ms",
+        "diversity", "proximity", "future validity of a member", "of all", "of at least one", "L*", "processor ms",
     )  # fmt: skip
     with lender(data, FAMILIES["network"](EPOCHS["german"])) as asked:
         show(f"Ways for {PEOPLE} people, {asked.name}, {COUNT} members", columns, _rows(asked))
@@ -148,9 +148,9 @@ def _measured(asked: Lender, ask: Asked, row_raw: np.ndarray) -> Measured:
         action_set=action_set(asked.loaded.black_box.space, row_raw, rules=asked.loaded.rules),
         futures=asked.futures,
     )
-    began = time.perf_counter()
+    began = time.process_time()  # other work on the machine does not count
     rows_raw = ask(problem)
-    ms = 1e3 * (time.perf_counter() - began)
+    ms = 1e3 * (time.process_time() - began)
     good = rows_raw[problem.action_set.contains(rows_raw)]
     good = good[problem.black_box.score_raw(good) >= 0.0] if len(good) else good
     plan = None

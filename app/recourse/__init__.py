@@ -32,9 +32,9 @@ True
 Several ways differ in what they change:
 
 >>> from dataclasses import replace
->>> ways = solve(replace(problem, count=3), method, method.params())
+>>> ways = solve(replace(problem, count=2), method, method.params())
 >>> len({one.changed for one in ways.counterfactuals})
-3
+2
 
 Names are loaded when they are first used, so that a process that needs one submodule loads that one alone. A verb has
 the name of its module: ``app.recourse.solve`` is the function, and what else the module has is imported with

@@ -8,8 +8,8 @@ survey -> sample -> generate -> verify -> repair and polish -> verdict. Methods 
 3. samples around them (a second time where nearly all of them have the same decision)
 4. verify: a ladder of proposals with growing extra margins beyond the method's own constraint
 5. repair and polish: proposals between the last refused rung and the first accepted one, and the accepted record with
-   one change undone or halved; or, where every rung was refused, records that no method proposed
-   (`app.recourse.fallback`)
+   one change undone or halved, or undone with another number moved further; or, where every rung was refused, records
+   that no method proposed (`app.recourse.fallback`)
 """
 
 import math

@@ -4,8 +4,9 @@ The k-th way is the cheapest record whose set of changed features does not conta
 changes three features at most, or as many as the first way: a longer one is of no use to a person. It is found by
 branching: where an answer changes all features of a set that may not be contained, the question is asked
 again for each feature of the set, with this feature as it is. What these answers cost bounds what others can cost, so
-few of them are asked for: a question in which more features stay as they are never has a cheaper answer. That is exact
-for every method whose search is exact; for others it is as good as their searches are. Sets that the request excludes
+few of them are asked for: a question in which more features stay as they are never has a cheaper answer, but for what
+fewer changes are worth (`app.recourse.verification.single`). That is exact for every method whose search is exact; for
+others it is as good as their searches are. Sets that the request excludes
 are treated as earlier ways.
 """
 

@@ -29,6 +29,7 @@ from app.recourse.solve import MAX_CALLS, METHODS, solve
 from app.recourse.verdict import Reason
 from tests.recourse import oracle
 from tests.recourse.certified import Clock
+from tests.recourse.methods.test_robust_mpm import proposed
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions, rows
 from tests.recourse.toys import LOAN, Predict, Spy, ask, loan_rows, loan_score, plane
 
@@ -291,6 +292,59 @@ def test_the_promises_hold_whatever_the_question(case: tuple[Question, Points, b
     ).cheapest(-1e-9)
     assert best is not None
     assert result.counterfactuals[0].cost >= best - 1e-5
+
+
+# --- few changes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("gain", "changed"), [(0.99, (1,)), (0.9, (0, 1))])
+def test_a_small_second_change_goes_where_one_feature_is_enough_at_a_little_more(
+    gain: float, changed: tuple[int, ...]
+) -> None:
+    """``f0`` ends just short of the decision: ``f1`` adds the rest, or replaces it for 1 % or 11 % more."""
+    w = np.array([1.0, gain])
+    problem, _ = ask(plane(2), lambda X: X @ w - 2.0, [0.0, 0.0], constraints={"bounds": {"f0": Bounds(max=1.9)}})
+    black_box = replace(problem.black_box, linear=True, gradient=lambda X: np.tile(w, (len(X), 1)))
+    exact = METHODS["probe"].params(noise_std=0.0)  # type: ignore[call-arg]
+    (found,) = solve(replace(problem, black_box=black_box), METHODS["probe"], exact).counterfactuals
+    assert found.changed == changed
+    assert found.cost == pytest.approx(2.0 / gain if len(changed) == 1 else 1.9 + 0.1 / gain, rel=0.01)
+
+
+@pytest.mark.parametrize("person", range(8))
+def test_projection_gives_the_least_cost_however_many_changes_that_takes(person: int) -> None:
+    rows_raw = loan_rows(200, seed=9)
+    factual_raw = rows_raw[loan_score(LOAN.encode(rows_raw)) < -0.5][person]
+    problem, _ = ask(LOAN, loan_score, factual_raw.tolist(), rows_raw=loan_rows(300))
+    (found,) = answer(problem, search="projection").counterfactuals
+    cheapest = proposed(problem, search="projection").propose(np.zeros(1))
+    accepted = loan_score(LOAN.encode(cheapest)) >= 0.0
+    assert not accepted.any() or found.cost <= problem.action_set.cost(cheapest)[0]
+
+
+@pytest.mark.parametrize("person", range(8))
+def test_taking_one_change_back_for_more_of_another_saves_nothing(person: int) -> None:
+    """Dense values of every other number, under the method's own constraint."""
+    rows_raw = loan_rows(200, seed=9)
+    factual_raw = rows_raw[loan_score(LOAN.encode(rows_raw)) < -0.5][person]
+    problem, spy = ask(LOAN, loan_score, factual_raw.tolist(), rows_raw=loan_rows(300))
+    result = answer(problem)
+    check(problem, spy, result)
+    (found,), A = result.counterfactuals, problem.action_set
+    meets = proposed(problem).meets
+    for j in found.changed:
+        for i in set(found.changed) - {j}:
+            others = np.tile(found.row_raw, (400, 1))
+            others[:, j] = factual_raw[j]
+            if LOAN.features[i].is_number:
+                towards = A.upper_raw[i] if found.row_raw[i] > factual_raw[i] else A.lower_raw[i]
+                towards = np.clip(towards, *(factual_raw[i] + 4.0 * LOAN.features[i].scale * np.array([-1.0, 1.0])))
+                others[:, i] = np.linspace(found.row_raw[i], towards, 400)
+            others = A.snap(others)
+            good = A.contains(others) & meets(others) & (loan_score(LOAN.encode(others)) >= 0.0)
+            costs = [oracle.cost(LOAN, factual_raw, row_raw) for row_raw in others[good]]
+            counted = oracle.counts_as(min(costs, default=math.inf), len(found.changed) - 1)
+            assert counted >= 0.99 * oracle.counts_as(found.cost, len(found.changed))
 
 
 # --- few features that can change ------------------------------------------------------------------------------------

@@ -43,8 +43,9 @@ class RobustMpmParams(SamplerParams, MethodParams):
     radius_favourable: Annotated[float, Interval(ge=0, le=1000)] = 0.0
     """Size of the ambiguity set of the favourable class."""
     search: SearchKind = "auto"
-    """`projection` moves numbers freely and rounds them afterwards; `actionable` searches whole numbers, steps and
-    rules exactly; `auto` takes `actionable` where the schema needs it."""
+    """`projection` moves numbers freely and rounds them afterwards, at the least cost however many changes that takes;
+    `actionable` searches whole numbers, steps and rules exactly; `auto` takes `actionable` where the schema needs
+    it."""
     margin: Annotated[float, Interval(ge=0, le=100)] = 0.0
     """Distance kept from the surrogate's hyperplane, encoded units."""
 
@@ -86,6 +87,7 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
         nearest=nearest,
         how_far=how_far,
         rank=lambda rows_raw: score(encode(rows_raw)),
+        objective=problem.action_set.cost if params.search == "projection" else None,
         extra_margin_unit=0.5 * sample.deviation,
         surrogate=SurrogateReport(
             kind=f"{params.divergence}_mpm",

@@ -1,6 +1,7 @@
 """Verification of one counterfactual: a ladder of proposals, then repair and polish; or fallback records."""
 
 import math
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -17,6 +18,11 @@ FIRST_RUNGS = 1
 """Of these, how many are verified first where one more model call is allowed: mostly the model accepts the first."""
 BETWEEN = 7
 """Proposals between a refused and an accepted rung."""
+CHANGE_SHARE = 0.05
+"""What each change adds to the cost where answers are compared, as a share of it: one change less is worth up to 5 %.
+The cost that is reported has no such part."""
+FURTHER = 1.0 - np.linspace(1.0, 0.0, 40) ** 2
+"""Amounts by which a number goes further in place of another change, as shares of what that may cost; finer near it."""
 
 
 def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]) -> Reason:
@@ -62,15 +68,22 @@ def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
     first = int(accepted.argmax())
     if not accepted[first]:
         draft.relax = candidates.relax()
-    elif not last_call and (first > 0 or not candidates.is_optimal):
-        between = extra_margins[:0]
+    elif not last_call:
+        more = [_fewer(draft.actions, candidates, draft.found[0].row_raw)]
+        while len(more[-1]):
+            fewest = more[-1][_value(draft.actions, more[-1]).argmin()]
+            more.append(_fewer(draft.actions, candidates, fewest))
+        if first > 0 or not candidates.is_optimal:
+            undone = _undone(draft.actions, rungs[first])
+            more.append(undone[candidates.meets(undone)])
         if first > 0:
             between = np.linspace(extra_margins[first - 1], extra_margins[first], BETWEEN + 2)[1:-1]
-        undone = _undone(draft.actions, rungs[first])
-        more = [candidates.propose(between), undone[candidates.meets(undone)]]
+            more.append(candidates.propose(between))
         if first > 0 and candidates.alternatives is not None:
             more.append(candidates.alternatives())
-        best.verify(np.concatenate(more))
+        proposals = np.concatenate(more)
+        if len(proposals):
+            best.verify(proposals)
     return Reason.TARGET_NOT_REACHED
 
 
@@ -86,6 +99,41 @@ def _undone(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.nda
     return np.concatenate([undone, actions.round(halved, toward_raw=np.broadcast_to(row_raw, halved.shape))])
 
 
+def _fewer(actions: ActionSet, candidates: Candidates, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
+    """A record with one change taken back and one number moved further, where that counts as better.
+
+    None where the method has an objective of its own, which is not traded away.
+    """
+    fact, space = actions.factual_raw, actions.space
+    unit = np.zeros(space.p)  # of a number: how far it goes for a cost of 1
+    unit[space.numeric] = space.scale_raw / actions.weights[space.numeric]
+    changed = np.flatnonzero((row_raw != fact) & ~actions.clock.passive)
+    pairs = [(j, i) for i in changed[unit[changed] > 0.0].tolist() for j in changed.tolist() if j != i]
+    if candidates.objective is not None or not pairs:
+        return np.empty((0, space.p))
+    value, changes = _value(actions, row_raw[None])[0], actions.changed(row_raw[None])[0]
+    taken, further = np.array(pairs).T
+    undone = np.tile(row_raw, (len(pairs), 1))
+    undone[np.arange(len(pairs)), taken] = fact[taken]
+    room = np.maximum(value / (1.0 + CHANGE_SHARE * (changes - 1)) - actions.cost(undone), 0.0)
+    moves = np.zeros(undone.shape)
+    moves[np.arange(len(pairs)), further] = np.sign(row_raw - fact)[further] * unit[further] * room
+    # Mostly none goes far enough, and rounding takes longer than this look.
+    enough = candidates.meets(np.clip(undone + moves, actions.lower_raw, actions.upper_raw))
+    if not enough.any():
+        return np.empty((0, space.p))
+    undone, moves = (part[enough, None] for part in (undone, moves))
+    rows = (undone + FURTHER[:, None] * moves).reshape(-1, space.p)
+    rows = np.clip(rows, actions.lower_raw, actions.upper_raw)
+    rows = actions.round(rows, toward_raw=np.broadcast_to(row_raw, rows.shape))
+    return rows[(_value(actions, rows) < value) & candidates.meets(rows)]
+
+
+def _value(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+    """What answers of a method without an objective of its own are chosen by: the cost, more with each change."""
+    return actions.cost(rows_raw) * (1.0 + CHANGE_SHARE * actions.changed(rows_raw))
+
+
 class _Best:
     """The best record that the black box accepts, by the method's objective, among those that keep its promise.
 
@@ -97,7 +145,8 @@ class _Best:
         candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
         self.draft = draft
         self.candidates = candidates
-        self.objective = candidates.objective if candidates and candidates.objective else draft.actions.cost
+        own = candidates.objective if candidates else None
+        self.objective = own or partial(_value, draft.actions)
         self.shortfall = candidates.shortfall if candidates else None
         self.misses, self.value = True, math.inf
         """Of the best record: whether it misses the method's own constraint; the objective, or else how far it is."""
