@@ -610,6 +610,24 @@ def test_a_larger_radius_of_the_unfavourable_class_goes_deeper_and_costs_more(di
     assert costs[0] < costs[1] < costs[2]
 
 
+@pytest.mark.parametrize("name", ["robust_mpm", "growing_spheres"])
+@pytest.mark.parametrize("person", [(-1.0, -1.5), (-2.0, 0.2), (0.5, -3.0)])
+def test_who_asks_for_acceptance_only_gets_the_cheapest_record(name: str, person: tuple[float, float]) -> None:
+    """Of steps along two features, no plane has a corner where the cheapest record lies."""
+
+    def steps(X: Points) -> Points:
+        return np.floor(2.0 * X).sum(axis=1) - 1.5 + (X[:, 0] >= 0.25)
+
+    problem, _ = ask(plane(2), steps, person)
+    grid = np.stack(np.meshgrid(np.linspace(-5.0, 5.0, 201), np.linspace(-5.0, 5.0, 201)), axis=-1).reshape(-1, 2)
+    least = problem.action_set.cost(grid[steps(grid) >= 0.0]).min()
+    params = METHODS[name].params(**({"divergence": "none"} if name == "robust_mpm" else {}))
+    (found,) = solve(problem, METHODS[name], params).counterfactuals
+    assert found.cost <= 1.05 * least
+    if name == "robust_mpm":
+        assert answer(problem, radius_unfavourable=0.0).counterfactuals[0].cost >= found.cost
+
+
 def test_a_margin_keeps_a_distance_from_the_surrogate() -> None:
     people = np.array([[-1.0, 1.0, 0.0], [-2.0, 2.0, -1.0]])
     for person in people:

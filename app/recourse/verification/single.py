@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import HAIR, Candidates
 from app.recourse.counterfactual import Counterfactual
+from app.recourse.search.local_moves import SingleMoves
 from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
 
@@ -17,6 +18,11 @@ FIRST_RUNGS = 1
 """Of these, how many are verified first where one more model call is allowed: mostly the model accepts the first."""
 BETWEEN = 7
 """Proposals between a refused and an accepted rung."""
+FIRST_MOVES = 12
+"""Cheaper records one move from the accepted one, of which the neighbours are tried as well."""
+MOST_CHEAPER = 250
+"""Cheaper records one move away, and as many two moves away, that are tried where the method asks for nothing but
+acceptance."""
 
 
 def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]) -> Reason:
@@ -70,6 +76,8 @@ def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
         more = [candidates.propose(between), undone[candidates.meets(undone)]]
         if first > 0 and candidates.alternatives is not None:
             more.append(candidates.alternatives())
+        if candidates.takes_any:
+            more.append(_cheaper(draft.actions, rungs[first]))
         best.verify(np.concatenate(more))
     return Reason.TARGET_NOT_REACHED
 
@@ -84,6 +92,21 @@ def _undone(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.nda
     halved = np.tile(row_raw, (len(numbers), 1))
     halved[np.arange(len(numbers)), numbers] = 0.5 * (row_raw + fact)[numbers]
     return np.concatenate([undone, actions.round(halved, toward_raw=np.broadcast_to(row_raw, halved.shape))])
+
+
+def _cheaper(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
+    """Legal records that cost less, one or two moves away, of all costs alike; other changes may replace its own."""
+    most = actions.cost(row_raw[None])[0]
+
+    def some(rows_raw: Float[np.ndarray, "n p"], count: int) -> Float[np.ndarray, "m p"]:
+        costs = actions.cost(rows_raw)
+        order = costs.argsort(kind="stable")[: np.count_nonzero(costs < most)]
+        return np.unique(rows_raw[order[np.linspace(0, len(order) - 1, min(count, len(order)), dtype=int)]], axis=0)
+
+    once = some(SingleMoves(actions, swaps=True).of(row_raw), MOST_CHEAPER)
+    moves = SingleMoves(actions)
+    twice = [moves.of(row) for row in some(once, FIRST_MOVES)]
+    return np.concatenate([once, some(np.concatenate([once[:0], *twice]), MOST_CHEAPER)])
 
 
 class _Best:
