@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +19,37 @@ from app.registry.registry import Registry
 from app.registry.version import LoadedModel
 from tests.records.bureau import cell
 
+Ratio = Callable[[Any, Any], Any]
+"""From debt payments and income, numbers or arrays."""
+
+RATIOS: dict[str, Ratio] = {
+    "debt_payments / income": lambda debt, income: debt / income,
+    "max(debt_payments - 600, 0) / max(income, 1500)": lambda debt, income: (
+        np.maximum(debt - 600, 0) / np.maximum(income, 1500)
+    ),
+}
 YEARS = {"school": 10, "apprentice": 12, "college": 14, "university": 17}
 FEATURES: list[dict[str, Any]] = [
     {"name": "income", "type": "integer", "min": 500, "max": 8_000, "step": 100},
     {"name": "debt_payments", "type": "integer", "min": 0, "max": 3_000, "step": 50},
     {"name": "education", "type": "ordinal", "categories": list(YEARS), "change": "increase"},
-    {"name": "debt_to_income", "type": "continuous", "derived": "debt_payments / income"},
+    {"name": "debt_to_income", "type": "continuous"},
     {"name": "years", "type": "integer", "derived": {"from": "education", "table": YEARS}},
     {"name": "age", "type": "integer", "min": 18, "max": 80, "change": "none"},
 ]
 
 
-def complete(record: Record) -> Record:
+def complete(record: Record, ratio: Ratio) -> Record:
     """The record with what follows from it, by hand."""
     return record | {
-        "debt_to_income": record["debt_payments"] / record["income"],
+        "debt_to_income": ratio(record["debt_payments"], record["income"]),
         "years": YEARS[record["education"]],
     }
 
 
-def columns(rows: list[Record]) -> np.ndarray:
+def columns(rows: list[Record], ratio: Ratio) -> np.ndarray:
     names = ("income", "debt_payments", "debt_to_income", "years", "age")
-    return np.array([[float(complete(row)[name]) for name in names] for row in rows])
+    return np.array([[float(complete(row, ratio)[name]) for name in names] for row in rows])
 
 
 def applicants(n: int, seed: int) -> list[Record]:
@@ -59,14 +69,15 @@ def logits(X: np.ndarray) -> np.ndarray:
 
 
 class Lender:
-    """A network that eats every column, derived ones too, and the same outside the service."""
+    """Trees that take every column, derived ones too, and the same outside the service."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, formula: str) -> None:
         import xgboost
 
+        self.ratio = RATIOS[formula]
         rows = applicants(2_000, 0)
         rng = np.random.default_rng(0)
-        y = rng.random(len(rows)) < 1.0 / (1.0 + np.exp(-2.0 * logits(columns(rows))))
+        y = rng.random(len(rows)) < 1.0 / (1.0 + np.exp(-2.0 * logits(columns(rows, self.ratio))))
         X = self.eaten(rows)
         settings = {"objective": "binary:logistic", "max_depth": 4, "nthread": 1, "base_score": 0.5}
         self.booster = xgboost.train(settings, xgboost.DMatrix(X, y), num_boost_round=30)
@@ -81,13 +92,15 @@ class Lender:
             "id": "derived", "version": "1", "title": "Loan",
             "artifact": {"format": "xgboost", "path": "model.json", "sha256": hashlib.sha256(content).hexdigest()},
             "input": "encoded", "output": "probability", "encoding": {"continuous": "none"},
-            "features": FEATURES, "reference": "reference.csv",
+            "features": [
+                feature | ({"derived": formula} if feature["name"] == "debt_to_income" else {}) for feature in FEATURES
+            ],
+            "reference": "reference.csv",
         }  # fmt: skip
         (directory / "model.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
 
-    @staticmethod
-    def eaten(rows: list[Record]) -> np.ndarray:
-        X = columns(rows)
+    def eaten(self, rows: list[Record]) -> np.ndarray:
+        X = columns(rows, self.ratio)
         education = np.array([[list(YEARS).index(row["education"])] for row in rows], dtype=float)
         return np.hstack([X[:, :2], education, X[:, 2:]])
 
@@ -97,11 +110,11 @@ class Lender:
         return np.asarray(self.booster.predict(xgboost.DMatrix(self.eaten(rows))))
 
 
-@pytest.fixture(scope="module")
-def lender(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lender, LoadedModel]:
+@pytest.fixture(scope="module", params=RATIOS)
+def lender(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lender, LoadedModel]:
     pytest.importorskip("xgboost")
     directory = tmp_path_factory.mktemp("derived")
-    lender = Lender(directory / "model")
+    lender = Lender(directory / "model", request.param)
     return lender, Registry(directory / "store").register(directory / "model").load()
 
 
@@ -115,9 +128,9 @@ def test_the_model_sees_what_follows_from_the_record(lender: tuple[Lender, Loade
 def test_what_is_sent_of_derived_features_is_checked(lender: tuple[Lender, LoadedModel]) -> None:
     space = lender[1].black_box.space
     record = applicants(1, 2)[0]
-    np.testing.assert_array_equal(space.read(record), space.read(complete(record)))
+    np.testing.assert_array_equal(space.read(record), space.read(complete(record, lender[0].ratio)))
     with pytest.raises(InvalidRecord) as caught:
-        space.read(complete(record) | {"years": 3})
+        space.read(complete(record, lender[0].ratio) | {"years": 3})
     (fault,) = caught.value.faults
     assert fault.pointer == "/years"
     assert f"follows from other features as {YEARS[record['education']]}" in fault.detail
@@ -132,7 +145,7 @@ def cheapest(lender: Lender, loaded: LoadedModel, record: Record) -> float:
     grid = np.meshgrid(range(500, 8_001, 100), range(0, 3_001, 50), range(low, len(YEARS)))
     income, debt, education = (one.ravel().astype(float) for one in grid)
     years, age = np.array(list(YEARS.values()))[education.astype(int)], np.full(len(income), record["age"])
-    X = np.column_stack([income, debt, education, debt / income, years, age])
+    X = np.column_stack([income, debt, education, lender.ratio(debt, income), years, age])
     accepted = lender.booster.predict(xgboost.DMatrix(X)) >= 0.5
     rows_raw = np.tile(space.read(record), (int(accepted.sum()), 1))
     for name, values in (("income", income), ("debt_payments", debt), ("education", education)):
@@ -153,7 +166,7 @@ def test_answers_agree_with_their_formulas(lender: tuple[Lender, LoadedModel], m
         for one in solve(problem, chosen, chosen.params(), CertificateParams(), plan_s=5.0).counterfactuals:
             found += 1
             proposed = space.record(one.row_raw)
-            assert proposed == complete({name: proposed[name] for name in record})
+            assert proposed == complete({name: proposed[name] for name in record}, outside.ratio)
             assert outside.score([proposed])[0] >= 0.5
     assert found >= len(refused)
 
