@@ -28,6 +28,8 @@ class Candidates:
     """An extra margin that makes a difference, in units of the method's own constraint."""
     is_optimal: bool = True
     """Whether the row without an extra margin is optimal if the black box accepts it."""
+    takes_any: bool = False
+    """Whether the method asks for nothing but the black box's acceptance, so that any cheaper record is better."""
     proves_infeasible: bool = True
     """Whether no proposal, even without an extra margin, proves that no legal row meets the method's own constraint."""
     alternatives: Callable[[], Float[np.ndarray, "n p"]] | None = None

@@ -1,8 +1,8 @@
 """Records that no method proposed, for answers in which the proposals were refused or there were none.
 
-Favourable reference records made legal for this person, samples that the model accepted, extreme changes of one or two
-features, records in which only time has passed, and, where the model refuses these too, the constraint of the request
-that binds.
+All legal records where they are few; else favourable reference records made legal for this person, samples that the
+model accepted, extreme changes of one or two features and the cheapest record of a linear model. And records in which
+only time has passed, and, where the model refuses these too, the constraint of the request that binds.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,16 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from app.errors import DegenerateSurrogate
+from app.errors import DegenerateSurrogate, SolverFailed
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.candidates import HAIR
 from app.recourse.models.score import favourable
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.cheapest import Search
 from app.recourse.search.legal_rows import every_row, nearest_legal
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import class_moments
+from app.recourse.surrogate.local import own_linear
 from app.recourse.surrogate.mpm import fit
 from app.recourse.verdict import Relaxation
 
@@ -27,14 +29,14 @@ SAMPLES = 50
 """Accepted samples that are tried, the cheapest ones."""
 MAX_PAIRS = 3000
 """Pairs of extreme changes that are tried with them."""
-MOST_ROWS = 5000
-"""Records up to which, where rules tie features, all that are legal are tried."""
+MOST_ROWS, MOST_ROWS_FREE = 5000, 2000
+"""Records up to which all that are legal are tried: where rules tie features, and where none do."""
 RELAXATION_RECORDS = 200
 """Reference records of each decision that the search for the binding constraint uses."""
 FALLBACK_WARNING = (
     "The method's own constraint cannot be met, or the model refused every record that meets it. This answer comes "
-    "from adapted reference records, from samples near the boundary, or from extreme changes of one or two features: "
-    "the model accepts it, but it may not be robust."
+    "from adapted reference records, from samples near the boundary, from extreme changes of one or two features, or "
+    "from all legal records: the model accepts it, but it may not be robust."
 )
 
 NEAREST_WARNING = (
@@ -56,9 +58,9 @@ def fallback_rows(
     sample : points whose decisions are known
     """
     actions = problem.action_set
-    if actions.rules and (every := every_row(actions, MOST_ROWS)) is not None:
+    if (every := every_row(actions, MOST_ROWS if actions.rules else MOST_ROWS_FREE)) is not None:
         return np.concatenate([every, actions.clock.waiting()])
-    parts = [_reference_rows(problem, rank), _corners(actions)]
+    parts = [_reference_rows(problem, rank), _corners(actions), _cheapest_of_linear(problem)]
     if sample is not None:
         accepted = actions.snap(actions.space.decode(sample.X[sample.favourable]))
         parts.append(accepted[actions.cost(accepted).argsort(kind="stable")[:SAMPLES]])
@@ -87,6 +89,19 @@ def _reference_rows(
         taken = np.tri(p, dtype=bool)[:, np.argsort(order, kind="stable")]
         ways.append(np.where(taken, row_raw, fact))
     return np.concatenate(ways) if ways else np.empty((0, p))
+
+
+def _cheapest_of_linear(problem: RecourseProblem) -> Float[np.ndarray, "n p"]:
+    """The cheapest record that a linear black box accepts, and one a hair beyond its boundary; none for others."""
+    black_box, p = problem.black_box, problem.action_set.space.p
+    if not black_box.linear or black_box.gradient is None:
+        return np.empty((0, p))
+    model = own_linear(problem)
+    try:
+        search = Search(model, problem.action_set, deadline=problem.deadline)
+        return search.rows(np.array([0.0, HAIR]) * max(1.0, abs(search.start_score)))
+    except SolverFailed:
+        return np.empty((0, p))
 
 
 def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:

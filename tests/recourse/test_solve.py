@@ -18,8 +18,8 @@ from app.recourse.actions.constraints import Bounds, Direction
 from app.recourse.actions.rules import LinearRule
 from app.recourse.candidates import Candidates
 from app.recourse.counterfactual import Counterfactual
-from app.recourse.fallback import FALLBACK_WARNING
-from app.recourse.features import Change, FeatureSpace
+from app.recourse.fallback import FALLBACK_WARNING, fallback_rows
+from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
 from app.recourse.methods.robust_mpm import METHOD, RobustMpmParams
 from app.recourse.models.score import Output
 from app.recourse.models.tree_boxes import Boxes
@@ -662,6 +662,64 @@ def test_a_larger_radius_of_the_unfavourable_class_goes_deeper_and_costs_more(di
     )
     assert scores[0] < scores[1] < scores[2]
     assert costs[0] < costs[1] < costs[2]
+
+
+@pytest.mark.parametrize("name", ["robust_mpm", "dice", "copa", "robust_projection"])
+def test_the_only_record_that_the_model_accepts_is_found_where_there_are_few(name: str) -> None:
+    """Of 1,800 legal records, one; no plane and no extreme change leads there."""
+    levels = tuple(f"level {k}" for k in range(20))
+    hours = Feature(name="a", type=FeatureType.INTEGER, min=0, max=89, center=45.0, scale=12.0)
+    third = Feature(name="c", type=FeatureType.INTEGER, min=0, max=1, center=0.0, scale=1.0)
+    space = FeatureSpace([hours, Feature(name="b", type=FeatureType.CATEGORICAL, categories=levels), third])
+    rows = np.random.default_rng(0).integers(0, (90, 20, 2), (300, 3)).astype(float)
+
+    def one_of_all(rows_raw: Points) -> Points:
+        return np.where((rows_raw[:, 2] == 1.0) | ((rows_raw[:, :2] == (57.0, 17.0)).all(axis=1)), 1.0, -1.0)
+
+    problem, spy = ask(space, one_of_all, [20.0, 3.0, 0.0], rows_raw=rows, constraints={"immutable": ["c"]}, raw=True)
+    (found,) = solve(problem, METHODS[name], METHODS[name].params(), plan_s=1.0).counterfactuals
+    assert found.row_raw.tolist() == [57.0, 17.0, 0.0]
+    assert len(spy.asked) <= MAX_CALLS
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_fallback_of_a_linear_model_holds_its_cheapest_record(seed: int) -> None:
+    """Whatever a method makes of the model: every record of the box is compared."""
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=4)
+    features = [
+        Feature(name=c, type=FeatureType.INTEGER, min=0, max=9, center=5.0, scale=float(rng.uniform(1.0, 3.0)))
+        for c in "abcd"
+    ]
+    space = FeatureSpace(features)
+    every = np.stack(np.meshgrid(*4 * [np.arange(10.0)]), axis=-1).reshape(-1, 4)
+    scores = space.encode(every) @ weights
+    threshold = float(np.sort(scores)[-20])
+    problem, _ = ask(space, lambda X: X @ weights - threshold, every[scores.argmin()].tolist(), rows_raw=every[::7])
+    black_box = replace(problem.black_box, linear=True, gradient=lambda X: np.tile(weights, (len(X), 1)))
+    problem = replace(problem, black_box=black_box)
+    found = fallback_rows(problem, lambda rows_raw: np.zeros(len(rows_raw)))
+    accepted = found[black_box.score_raw(found) >= 0.0]
+    least = problem.action_set.cost(every[scores >= threshold + 1e-9]).min()
+    assert problem.action_set.cost(accepted).min() <= least + 1e-9
+
+
+@pytest.mark.parametrize("name", ["robust_mpm", "growing_spheres"])
+@pytest.mark.parametrize("person", [(-1.0, -1.5), (-2.0, 0.2), (0.5, -3.0)])
+def test_who_asks_for_acceptance_only_gets_the_cheapest_record(name: str, person: tuple[float, float]) -> None:
+    """Of steps along two features, no plane has a corner where the cheapest record lies."""
+
+    def steps(X: Points) -> Points:
+        return np.floor(2.0 * X).sum(axis=1) - 1.5 + (X[:, 0] >= 0.25)
+
+    problem, _ = ask(plane(2), steps, person)
+    grid = np.stack(np.meshgrid(np.linspace(-5.0, 5.0, 201), np.linspace(-5.0, 5.0, 201)), axis=-1).reshape(-1, 2)
+    least = problem.action_set.cost(grid[steps(grid) >= 0.0]).min()
+    params = METHODS[name].params(**({"divergence": "none"} if name == "robust_mpm" else {}))
+    (found,) = solve(problem, METHODS[name], params).counterfactuals
+    assert found.cost <= 1.05 * least
+    if name == "robust_mpm":
+        assert answer(problem, radius_unfavourable=0.0).counterfactuals[0].cost >= found.cost
 
 
 def test_a_margin_keeps_a_distance_from_the_surrogate() -> None:

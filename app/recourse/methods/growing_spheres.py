@@ -49,6 +49,7 @@ def generate(problem: RecourseProblem, params: GrowingSpheresParams, context: Me
         rank=lambda rows: -cost(rows),
         extra_margin_unit=1.0,
         is_optimal=False,
+        takes_any=True,
         proves_infeasible=False,
     )
 

@@ -36,7 +36,8 @@ class RobustMpmParams(SamplerParams, MethodParams):
     """Parameters of the covariance-robust minimax probability machine."""
 
     divergence: Divergence = "fisher_rao"
-    """Distance that bounds how far a class covariance may be from its estimate."""
+    """Distance that bounds how far a class covariance may be from its estimate. With `none` and no `margin` the machine
+    only leads the search: the cheapest record found that the model accepts is answered."""
     radius_unfavourable: Annotated[float, Interval(ge=0, le=1000)] = 10.0
     """Size of the ambiguity set of the unfavourable class; larger moves the answer deeper into the favourable side.
     With `fisher_rao` most of its effect is reached at 10 and all of it at about 20; `margin` goes further."""
@@ -61,6 +62,7 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
     )
     search = Search(machine.model, problem.action_set, kind=params.search, deadline=problem.deadline)
     encode, score = problem.action_set.space.encode, machine.model.score
+    takes_any = params.divergence == "none" and params.margin == 0.0
 
     def nearest() -> Float[np.ndarray, "n p"]:
         top = min(params.margin, search.reach)
@@ -70,7 +72,7 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
 
     def how_far(row_raw: Float[np.ndarray, "p"]) -> str | None:
         reached = float(score(encode(row_raw[None]))[0])
-        if reached >= params.margin - SLACK:
+        if takes_any or reached >= params.margin - SLACK:
             return None
         return (
             f"Its distance to the local model's hyperplane is {reached:.3g}; at least {params.margin:g} is asked for, "
@@ -83,12 +85,14 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
             np.where(extra_margins > 0.0, max(params.margin, search.start_score), params.margin) + extra_margins,
             exact_up_to=params.margin,
         ),
-        meets=lambda rows_raw: np.asarray(score(encode(rows_raw)) >= params.margin - 1e-9),
+        meets=lambda rows_raw: np.asarray(takes_any | (score(encode(rows_raw)) >= params.margin - 1e-9)),
         nearest=nearest,
         how_far=how_far,
         rank=lambda rows_raw: score(encode(rows_raw)),
         objective=problem.action_set.cost if params.search == "projection" else None,
         extra_margin_unit=0.5 * sample.deviation,
+        is_optimal=not takes_any,
+        takes_any=takes_any,
         surrogate=SurrogateReport(
             kind=f"{params.divergence}_mpm",
             worst_case_accuracy=machine.worst_case_accuracy,

@@ -1,4 +1,4 @@
-"""Legal rows where rules tie features: all of them where they are few, and those nearest to given ones."""
+"""Legal rows: all of them where they are few, and those nearest to given ones where rules tie features."""
 
 import itertools
 import math

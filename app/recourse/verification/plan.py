@@ -11,12 +11,17 @@ from app.recourse.verification.draft import Draft
 def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
     """Verify all proposals together, choose the best plan among the accepted, and fill it up with fallback records.
 
+    Where one call is left, it asks about these as well.
+
     Returns the reason to give if none is accepted.
     """
     if not len(candidates.rows_raw):
         draft.relax = candidates.relax()
         return Reason.INFEASIBLE_CONSTRAINTS
-    rows_raw, scores = candidates.rows_raw, draft.scores(candidates.rows_raw)
+    proposed = len(candidates.rows_raw)
+    more = draft.fallback_rows() if draft.rounds <= 1 else candidates.rows_raw[:0]
+    all_scores = draft.scores(np.concatenate([candidates.rows_raw, more]))
+    rows_raw, scores = candidates.rows_raw, all_scores[:proposed]
     _choose(draft, candidates, rows_raw, scores)
     refused = int((scores[: candidates.count] < 0.0).sum())
     if refused and draft.found:
@@ -24,9 +29,11 @@ def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
             f"The model refused {refused} of the {candidates.count} members that the method proposed; accepted members "
             "with a larger margin replace them where there are any."
         )
-    if len(draft.found) < candidates.count and draft.rounds > 0:
-        proposed, more = len(rows_raw), draft.fallback_rows()
-        rows_raw, scores = np.concatenate([rows_raw, more]), np.concatenate([scores, draft.scores(more)])
+    if len(draft.found) < candidates.count and (len(more) or draft.rounds > 0):
+        if not len(more):
+            more = draft.fallback_rows()
+            all_scores = np.concatenate([scores, draft.scores(more)])
+        rows_raw, scores = np.concatenate([rows_raw, more]), all_scores
         if _choose(draft, candidates, rows_raw, scores).max(initial=-1) >= proposed:
             draft.fallback = True
     if 0 < len(draft.found) < candidates.count:

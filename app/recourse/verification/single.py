@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import HAIR, Candidates
 from app.recourse.counterfactual import Counterfactual
+from app.recourse.search.local_moves import SingleMoves
 from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
 
@@ -23,6 +24,11 @@ CHANGE_SHARE = 0.05
 The cost that is reported has no such part."""
 FURTHER = 1.0 - np.linspace(1.0, 0.0, 40) ** 2
 """Amounts by which a number goes further in place of another change, as shares of what that may cost; finer near it."""
+FIRST_MOVES = 12
+"""Cheaper records one move from the accepted one, of which the neighbours are tried as well."""
+MOST_CHEAPER = 250
+"""Cheaper records one move away, and as many two moves away, that are tried where the method asks for nothing but
+acceptance."""
 
 
 def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]) -> Reason:
@@ -81,6 +87,8 @@ def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
             more.append(candidates.propose(between))
         if first > 0 and candidates.alternatives is not None:
             more.append(candidates.alternatives())
+        if candidates.takes_any:
+            more.append(_cheaper(draft.actions, rungs[first]))
         proposals = np.concatenate(more)
         if len(proposals):
             best.verify(proposals)
@@ -132,6 +140,21 @@ def _fewer(actions: ActionSet, candidates: Candidates, row_raw: Float[np.ndarray
 def _value(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
     """What answers of a method without an objective of its own are chosen by: the cost, more with each change."""
     return actions.cost(rows_raw) * (1.0 + CHANGE_SHARE * actions.changed(rows_raw))
+
+
+def _cheaper(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
+    """Legal records that cost less, one or two moves away, of all costs alike; other changes may replace its own."""
+    most = actions.cost(row_raw[None])[0]
+
+    def some(rows_raw: Float[np.ndarray, "n p"], count: int) -> Float[np.ndarray, "m p"]:
+        costs = actions.cost(rows_raw)
+        order = costs.argsort(kind="stable")[: np.count_nonzero(costs < most)]
+        return np.unique(rows_raw[order[np.linspace(0, len(order) - 1, min(count, len(order)), dtype=int)]], axis=0)
+
+    once = some(SingleMoves(actions, swaps=True).of(row_raw), MOST_CHEAPER)
+    moves = SingleMoves(actions)
+    twice = [moves.of(row) for row in some(once, FIRST_MOVES)]
+    return np.concatenate([once, some(np.concatenate([once[:0], *twice]), MOST_CHEAPER)])
 
 
 class _Best:
