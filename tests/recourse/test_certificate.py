@@ -249,12 +249,18 @@ def test_where_all_samples_decide_alike_there_is_none_and_a_warning() -> None:
 
 
 def test_a_deadline_before_the_noisy_copies_costs_their_rate_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    (quiet,) = answer(linear()[0]).counterfactuals
-    calls = answer(linear()[0]).diagnostics.model_calls
+    def two_changes() -> tuple[RecourseProblem, Spy]:
+        problem, spy = linear()
+        upper_raw = problem.action_set.upper_raw.copy()
+        upper_raw[0] = 3.0  # the first feature alone does not go far enough
+        return replace(problem, action_set=replace(problem.action_set, upper_raw=upper_raw)), spy
+
+    (quiet,) = answer(two_changes()[0]).counterfactuals
+    calls = answer(two_changes()[0]).diagnostics.model_calls
     assert calls is not None
     assert quiet.steps is not None, "the last call"
     calls -= 1
-    problem, spy = Clock.installed(monkeypatch).limit(linear(), calls=calls)
+    problem, spy = Clock.installed(monkeypatch).limit(two_changes(), calls=calls)
     result = answer(problem, noise_samples=100)
     (found,) = result.counterfactuals
     assert len(spy.asked) == calls
