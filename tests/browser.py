@@ -67,7 +67,7 @@ def workbench_of(browser: Any, url: str) -> Iterator[Open]:
     yield open_page
     for context, said, asked in opened:
         context.close()
-        assert [line for line in said if not REFUSED.search(line)] == []
+        assert [line for line in said if not REFUSED.search(line)] == [], said
         assert asked
         assert [address for address in asked if not address.startswith(f"{url}/")] == []
 
