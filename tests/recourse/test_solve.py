@@ -676,7 +676,7 @@ def test_the_only_record_that_the_model_accepts_is_found_where_there_are_few(nam
     def one_of_all(rows_raw: Points) -> Points:
         return np.where((rows_raw[:, 2] == 1.0) | ((rows_raw[:, :2] == (57.0, 17.0)).all(axis=1)), 1.0, -1.0)
 
-    problem, spy = ask(space, one_of_all, [20.0, 3.0, 0.0], rows_raw=rows, constraints={"immutable": ["c"]}, raw=True)
+    problem, spy = ask(space, one_of_all, [20.0, 3.0, 0.0], rows_raw=rows, constraints={"immutable": ("c",)}, raw=True)
     (found,) = solve(problem, METHODS[name], METHODS[name].params(), plan_s=1.0).counterfactuals
     assert found.row_raw.tolist() == [57.0, 17.0, 0.0]
     assert len(spy.asked) <= MAX_CALLS

@@ -236,9 +236,9 @@ class Joint:
 
     def at_least(self, more: Members) -> Float[np.ndarray, "n"]:
         """A bound on `value` from below, as if these records shared no change with the other members."""
-        return self._value(more, self._nearest.sum())
+        return self._value(more, float(self._nearest.sum()))
 
-    def _value(self, more: Members, shared: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "n"]:
+    def _value(self, more: Members, shared: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]:
         objective, j = self.objective, len(self._nearest) + 1
         missed = objective.sides.missed(more.scores) + self._missing
         return (self._alone + more.alone) / j - objective.diversity_weight * (1.0 - shared / j) + PENALTY * missed
