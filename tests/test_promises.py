@@ -200,5 +200,6 @@ def test_noise_undoes_no_answer_more_often_than_was_asked(lender: Asked) -> None
             assert lender.decide(noisy[:1])[0]
             noisy[:, columns] += noise
             assert 1.0 - lender.decide(noisy).mean() <= r + 0.01
-    assert (np.diff(costs) > -0.005).all()
+    # One change less is worth up to 5 % of the cost.
+    assert (np.diff(costs) > -0.05 * costs[0]).all()
     assert costs[-1] > costs[0]

@@ -61,7 +61,7 @@ class Limits:
     body_bytes: int = 32_768
     linger_s: float = 5.0
     """For the rest of a body that was answered before its end."""
-    linger_bytes_s: float = 20e6
+    linger_bytes_s: float = 40e6
     """Bytes of such bodies that are read in a second, of all connections together: reading them takes time from the
     requests that are answered."""
     idle_s: float = 60.0
