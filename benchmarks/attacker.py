@@ -20,6 +20,8 @@ PART = 65_536
 FROM = "127.0.0.2"
 """The attacker's address: connections are limited by address, and the other caller has one of its own."""
 
+BATCH = "/recourse/batch"
+
 DEPTH = 150
 
 
@@ -51,8 +53,8 @@ def _many_headers(host: str, _key: str) -> Iterator[bytes]:
     yield from _repeated(b"a: b\r\n", 12_000_000)
 
 
-def _batch(host: str, key: str, body: Iterator[bytes], length: int) -> Iterator[bytes]:
-    head = f"POST /recourse/batch HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+def _posted(host: str, key: str, path: str, body: Iterator[bytes], length: int) -> Iterator[bytes]:
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
     credential = f"Authorization: Bearer {key}\r\n" if key else ""
     yield f"{head}{credential}Content-Length: {length}\r\n\r\n".encode()
     yield from body
@@ -61,7 +63,7 @@ def _batch(host: str, key: str, body: Iterator[bytes], length: int) -> Iterator[
 def _nested_lists(host: str, key: str) -> Iterator[bytes]:
     part = (b"[" * DEPTH + b"]" * DEPTH + b",") * 200
     count = 57_000_000 // len(part)
-    return _batch(host, key, (part for _ in range(count)), count * len(part))
+    return _posted(host, key, BATCH, (part for _ in range(count)), count * len(part))
 
 
 def _nested_lists_without_key(host: str, _key: str) -> Iterator[bytes]:
@@ -69,8 +71,8 @@ def _nested_lists_without_key(host: str, _key: str) -> Iterator[bytes]:
 
 
 def _many_values(host: str, key: str) -> Iterator[bytes]:
-    body = json.dumps({"model": "consumer-loan", "applicants": [1.5] * 90_000}).encode()
-    return _batch(host, key, iter([body]), len(body))
+    body = json.dumps({"model": "consumer-loan", "applicant": {"income": [1.5] * 90_000}}).encode()
+    return _posted(host, key, "/recourse", iter([body]), len(body))
 
 
 def _half_open(host: str, _key: str) -> Iterator[bytes]:
