@@ -183,7 +183,7 @@ def test_answers_cost_little_more_than_the_best(
     space, chosen = loaded.black_box.space, METHODS[asked[0]]
     rows = applicants(1_000, 4)
     refused = [row for row, p in zip(rows, outside.score(rows), strict=True) if p < 0.5][:100]
-    assert len(refused) == 200
+    assert len(refused) == 100
     ratios = []
     for record in refused:
         problem = RecourseProblem(
