@@ -1,6 +1,6 @@
 """Connections that attack a server until the input ends: ``python -m benchmarks.attacker URL KEY ATTACK``.
 
-Writes a line once the first of them has sent something, and at the end how many times one was closed by the server.
+Writes a line once they have attacked for a second, and at the end how many times one of them ended.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import uvloop
 
 PART = 65_536
 """Bytes that are sent at once."""
-
 
 FROM = "127.0.0.2"
 """The attacker's address: connections are limited by address, and the other caller has one of its own."""
@@ -90,20 +89,19 @@ ATTACKS = {
 """By the name in the table."""
 
 
-async def _again_and_again(attack: Attack, host: str, port: int, key: str, counts: list[int]) -> None:
+async def _again_and_again(attack: Attack, host: str, port: int, key: str, ended: list[int]) -> None:
     netloc = f"{host}:{port}"
     while True:
-        with suppress(OSError, asyncio.IncompleteReadError):
+        with suppress(OSError):
             reader, writer = await asyncio.open_connection(host, port, local_addr=(FROM, 0))
             try:
                 for part in attack.parts(netloc, key):
                     writer.write(part)
                     await writer.drain()
-                counts[0] += 1
                 await reader.read(PART)
             finally:
                 writer.close()
-        counts[1] += 1
+        ended[0] += 1
         await asyncio.sleep(attack.pause_s)
 
 
@@ -112,11 +110,11 @@ async def attack(url: str, key: str, name: str) -> int:
     to = urlsplit(url)
     assert to.hostname is not None
     assert to.port is not None
-    counts = [0, 0]
+    ended = [0]
     chosen = ATTACKS[name]
     async with asyncio.TaskGroup() as group:
         running = [
-            group.create_task(_again_and_again(chosen, to.hostname, to.port, key, counts))
+            group.create_task(_again_and_again(chosen, to.hostname, to.port, key, ended))
             for _ in range(chosen.connections)
         ]
         await asyncio.sleep(1.0)
@@ -124,7 +122,7 @@ async def attack(url: str, key: str, name: str) -> int:
         await asyncio.to_thread(sys.stdin.read)
         for one in running:
             one.cancel()
-    return counts[1]
+    return ended[0]
 
 
 if __name__ == "__main__":

@@ -2,18 +2,15 @@
 
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 
 from benchmarks.attacker import ATTACKS
-from benchmarks.fairness import caller_key, figures, measured
-from benchmarks.http import questions, server
+from benchmarks.fairness import figures, measured, two_callers
 from benchmarks.tables import show
 from benchmarks.tasks import ROOT
 
@@ -31,22 +28,17 @@ def table() -> None:
     )
 
     def rows() -> Iterator[tuple[str, ...]]:
-        with tempfile.TemporaryDirectory() as folder:
-            store = Path(folder) / "store"
-            body = next(bodies[0] for name, bodies in questions(store).items() if name.startswith("consumer-loan"))
-            settings = {"RECOURSE_RATE_LIMIT": "0", "RECOURSE_STATE_DIR": str(Path(folder) / "state")}
-            attacker, other = caller_key(store, settings), caller_key(store, settings)
-            with server(store, **settings) as url:
-                measured(url, other, body)
-                with _alive(url) as waits:
-                    alone = measured(url, other, body)
-                yield ("none", *figures(alone, alone), f"{max(waits):.0f}", "-")
-                for name in ATTACKS:
-                    with _attack(url, attacker, name) as ended, _alive(url) as waits:
-                        began = time.perf_counter()
-                        found = measured(url, other, body)
-                        seconds = time.perf_counter() - began
-                    yield (name, *figures(found, alone), f"{max(waits):.0f}", f"{ended[0] / seconds:.0f}")
+        with two_callers() as (url, attacker, other, body):
+            measured(url, other, body)
+            with _alive(url) as waits:
+                alone = measured(url, other, body)
+            yield ("none", *figures(alone, alone), f"{max(waits):.0f}", "-")
+            for name in ATTACKS:
+                with _attack(url, attacker, name) as ended, _alive(url) as waits:
+                    began = time.perf_counter()
+                    found = measured(url, other, body)
+                    seconds = time.perf_counter() - began
+                yield (name, *figures(found, alone), f"{max(waits):.0f}", f"{ended[0] / seconds:.0f}")
 
     show("Attacks: another caller beside one attacker", head, rows())
 

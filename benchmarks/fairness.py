@@ -32,28 +32,34 @@ def table() -> None:
     head = ("crowd", "p50 ms", "p99 ms", "p99 / without", "refused", "crowd: answered/s", "crowd: refused/s")
 
     def rows() -> Iterator[tuple[str, ...]]:
-        with tempfile.TemporaryDirectory() as folder:
-            store = Path(folder) / "store"
-            body = next(bodies[0] for name, bodies in questions(store).items() if name.startswith("consumer-loan"))
-            settings = {"RECOURSE_RATE_LIMIT": "0", "RECOURSE_STATE_DIR": str(Path(folder) / "state")}
-            crowd, other = caller_key(store, settings), caller_key(store, settings)
-            with server(store, **settings) as url:
-                measured(url, other, body)
-                alone = measured(url, other, body)
-                yield ("none", *figures(alone, alone), "-", "-")
-                for name, path, asked in (
-                    ("100 x POST /recourse", "/recourse", body),
-                    ("100 x frontier", "/recourse/frontier", {**body, "sweep": SWEEP}),
-                ):
-                    with _crowd(url, crowd, path, asked) as counts:
-                        found = measured(url, other, body)
-                    yield (name, *figures(found, alone), *(f"{count:.0f}" for count in counts))
+        with two_callers() as (url, crowd, other, body):
+            measured(url, other, body)
+            alone = measured(url, other, body)
+            yield ("none", *figures(alone, alone), "-", "-")
+            for name, path, asked in (
+                ("100 x POST /recourse", "/recourse", body),
+                ("100 x frontier", "/recourse/frontier", {**body, "sweep": SWEEP}),
+            ):
+                with _crowd(url, crowd, path, asked) as counts:
+                    found = measured(url, other, body)
+                yield (name, *figures(found, alone), *(f"{count:.0f}" for count in counts))
 
     show(f"Fairness: another caller beside {CONNECTIONS} connections of one key", head, rows())
 
 
-def caller_key(store: Path, settings: dict[str, str]) -> str:
-    """A new key for `POST /recourse`."""
+@contextmanager
+def two_callers() -> Iterator[tuple[str, str, str, dict[str, object]]]:
+    """The address of a server with the demo model, two keys for it, and a question."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        body = next(bodies[0] for name, bodies in questions(store).items() if name.startswith("consumer-loan"))
+        settings = {"RECOURSE_RATE_LIMIT": "0", "RECOURSE_STATE_DIR": str(Path(folder) / "state")}
+        one, other = _key(store, settings), _key(store, settings)
+        with server(store, **settings) as url:
+            yield url, one, other, body
+
+
+def _key(store: Path, settings: dict[str, str]) -> str:
     command = [sys.executable, "-m", "app.cli", "keys", "create", "benchmark", "--scope", "recourse"]
     environment = os.environ | {"RECOURSE_MODELS_STORE": str(store), **settings}
     made = subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True)
