@@ -48,7 +48,8 @@ fi; \
 if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then "$$python" -m venv --clear .venv; fi
 endef
 
-PIP = $(BIN)/pip install --disable-pip-version-check
+# Python compiles what it imports; to compile all that is installed takes longer than to install it.
+PIP = $(BIN)/pip install --no-compile --disable-pip-version-check
 
 $(STAMP): pyproject.toml constraints.txt
 	$(VENV)
@@ -78,8 +79,8 @@ PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
-# Every test, with twice the seeds of `make test`; a thousand more cases of the same tests are for `--seeds 0`.
-EVERYTHING := -m "" --seeds 10 --hypothesis-profile ci
+# Every test; thousands of more cases of the same tests are for `--seeds 0 --hypothesis-profile all`.
+EVERYTHING := -m "" --hypothesis-profile ci
 
 # Linters and types at once: mypy takes one processor only. Four processes then, since tests wait for servers.
 # What fails while they compete for a busy machine runs once more alone; what fails again is wrong.
@@ -118,7 +119,7 @@ generators: $(GENERATORS)
 
 $(GENERATORS): tests/generated/generators.txt | $(STAMP)
 	@$(BIN)/python -m venv .venv/generators
-	@.venv/generators/bin/pip install -q --disable-pip-version-check -r $<
+	@.venv/generators/bin/pip install -q --no-compile --disable-pip-version-check -r $<
 	@touch $@
 
 # What is installed and tested, for every platform: no local versions, no packages that only some builds of torch need,

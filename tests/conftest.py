@@ -99,7 +99,7 @@ def _pickled(model: Any) -> bytes:
 
 @pytest.fixture(scope="session")
 def settings(models_store: Path) -> Settings:
-    return Settings(models_store=models_store, trust_pickle=True, lanes_sync=2, port=0)
+    return Settings(models_store=models_store, trust_pickle=True, lanes_sync=2)
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +111,7 @@ def running(settings: Settings) -> Iterator[Running]:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The service with the demo model that comes with it, as a fresh clone starts it."""
-    yield from run(Settings(models_store=DEMO_STORE, lanes_sync=1, port=0))
+    yield from run(Settings(models_store=DEMO_STORE, lanes_sync=1))
 
 
 def run(settings: Settings) -> Iterator[Running]:
@@ -125,7 +125,7 @@ def run(settings: Settings) -> Iterator[Running]:
     patience = {"default_deadline_ms": 25_000, "plan_budget_ms": 20_000}
     with tempfile.TemporaryDirectory() as state:
         own = {name: value for name, value in patience.items() if name not in settings.model_fields_set}
-        own |= {"state_dir": Path(state), "run_jobs": False}
+        own |= {"state_dir": Path(state), "run_jobs": False, "port": 0}
         yield from _run(create_app(settings.model_copy(update=own)))
 
 

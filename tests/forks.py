@@ -33,6 +33,9 @@ ROOT = Path(__file__).parents[1]
 
 IMPORTED = ("app.main", "app.cli", "app.api.openapi", "app.compute.tasks", "tests.jobs.kinds")
 
+LIBRARIES = ("pandas", "sklearn.ensemble", "sklearn.linear_model", "sklearn.pipeline", "skops.io")
+"""Of models, imported where they are installed."""
+
 
 # --- the side of the tests -------------------------------------------------------------------------------------------
 
@@ -230,6 +233,9 @@ def tell(channel: socket.socket, pid: int, code: int | None) -> None:
 def main() -> None:
     for module in IMPORTED:
         import_module(module)
+    for library in LIBRARIES:
+        with suppress(ImportError):
+            import_module(library)
     gc.freeze()
     waiting = os.getpid()
     order = wait_for_orders(socket.socket(fileno=int(sys.argv[1])))

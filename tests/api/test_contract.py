@@ -24,7 +24,7 @@ CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, str]]:
     """The address of a service that asks for keys, and a key that opens everything."""
-    for running in run(Settings(models_store=DEMO_STORE, lanes_sync=1, port=0, auth="required", rate_limit=0)):
+    for running in run(Settings(models_store=DEMO_STORE, lanes_sync=1, auth="required", rate_limit=0)):
         with opened(running.service.settings) as engine:
             key = Keys(engine).create("contract", [*Scope], datetime.now(UTC))
         yield running.url, key

@@ -52,7 +52,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     registry.register(make_linear(root / "loan").write())
     registry.register(plane(root / "now", "2", WEIGHTS, INTERCEPT).write())
     registry.register(plane(root / "waiting", "3", 0.5 * WEIGHTS + 0.3, -2.0).write(), active=False)
-    for running in run(Settings(models_store=root / "store", lanes_sync=1, port=0)):
+    for running in run(Settings(models_store=root / "store", lanes_sync=1)):
         with httpx.Client(base_url=running.url, timeout=30, verify=NO_TLS) as client:
             yield client
 

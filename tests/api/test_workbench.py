@@ -37,7 +37,7 @@ def lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         model = registry.register(make_linear(folder / name).label().write(id=name))
         rehearse(model, choices_of(model, source=source, search=20, held_back=20))
     registry.register(make_linear(folder / "plain").write(id="plain"))
-    yield from run(Settings(models_store=registry.root, lanes_sync=1, port=0))
+    yield from run(Settings(models_store=registry.root, lanes_sync=1))
 
 
 @pytest.fixture

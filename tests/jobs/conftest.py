@@ -60,9 +60,9 @@ def start(request: pytest.FixtureRequest, loan_store: Path, tmp_path: Path) -> I
         yield start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_servers(loan_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Server]]:
-    """The one server of each kind of database, which starts when a test first asks for it."""
+    """The one server of each kind of database for the tests of a file, which starts when a test first asks for it."""
     with ExitStack() as stack:
 
         @cache

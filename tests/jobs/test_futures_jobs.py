@@ -98,16 +98,16 @@ def stamps(members: Path) -> dict[str, int]:
     return found
 
 
-THIRTY = {"search": 15, "held_back": 15, "records": "same"}
+FIFTEEN = {"search": 8, "held_back": 7, "records": "same"}
 """No trials, which come after the models."""
 
 
 @on_sqlite
 def test_a_cancelled_rehearsal_says_so_and_goes_on_when_it_is_asked_for_again(start: Start, tmp_path: Path) -> None:
-    model = registered(tmp_path, estimator(forest), records=2_000, futures=THIRTY)
+    model = registered(tmp_path, estimator(forest), records=2_000, futures=FIFTEEN)
     server = start(RECOURSE_MODELS_STORE=str(tmp_path / "store")).ready()
     members = model.directory / "futures.partial" / "members"
-    until(lambda: len(stamps(members)) >= 8)
+    until(lambda: len(stamps(members)) >= 4)
     (job,) = server.client.get("/jobs").json()["jobs"]
     assert server.client.delete(f"/jobs/{job['id']}").json()["status"] == "cancelled"
     found = futures(server)
@@ -115,7 +115,7 @@ def test_a_cancelled_rehearsal_says_so_and_goes_on_when_it_is_asked_for_again(st
     assert "cancelled" in found["detail"]
     assert "Start it again" in found["detail"]
     made = stamps(members)
-    assert len(made) < 30
+    assert len(made) < 15
     again = server.client.post("/models/loan/futures", json={})
     assert again.status_code == 202, again.text
     seen: dict[str, int] = {}
@@ -129,16 +129,16 @@ def test_a_cancelled_rehearsal_says_so_and_goes_on_when_it_is_asked_for_again(st
 
 
 def test_a_killed_server_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
-    model = registered(tmp_path, estimator(forest), records=2_000, futures=THIRTY)
+    model = registered(tmp_path, estimator(forest), records=2_000, futures=FIFTEEN)
     more = {"RECOURSE_MODELS_STORE": str(tmp_path / "store"), "RECOURSE_EXECUTOR_ID": "only"}
     server = start(**more).ready()
     members = model.directory / "futures.partial" / "members"
-    until(lambda: len(stamps(members)) >= 8)
+    until(lambda: len(stamps(members)) >= 4)
     server.kill()
     time.sleep(0.5)
     # What a killed child had just made counts too.
     made = stamps(members)
-    assert len(made) < 30
+    assert len(made) < 15
     server = start(**more).ready()
     seen: dict[str, int] = {}
 
@@ -151,4 +151,4 @@ def test_a_killed_server_goes_on_where_it_was(start: Start, tmp_path: Path) -> N
     (job,) = server.client.get("/jobs").json()["jobs"]
     job = server.ended(f"/jobs/{job['id']}")
     assert (job["kind"], job["status"]) == ("futures", "succeeded")
-    assert (futures(server)["search"], futures(server)["held_back"]) == (15, 15)
+    assert (futures(server)["search"], futures(server)["held_back"]) == (8, 7)
