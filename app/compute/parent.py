@@ -97,8 +97,15 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether the process still holds its end of the socket."""
-        return self._transport is not None and not self._messages.ended
+        """Whether the process still holds its end of the socket: asked of the kernel, as the loop may not know yet."""
+        if self._transport is None or self._messages.ended:
+            return False
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
 
     def has_met(self, need: Need | None) -> bool:
         """Whether a call need not state the need, because the child has met it and can not have forgotten that yet."""

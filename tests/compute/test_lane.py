@@ -153,6 +153,18 @@ def test_a_child_that_dies_while_idle_costs_no_call() -> None:
     run(work())
 
 
+def test_a_child_whose_death_the_loop_has_not_heard_of_costs_no_call() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            os.kill(first, signal.SIGKILL)
+            while not gone(first):  # the loop must not hear of it
+                time.sleep(0.001)
+            assert await one.run(chores.pid, timeout_s=20) != first
+
+    run(work())
+
+
 def test_a_child_that_dies_while_idle_is_replaced_before_anybody_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
