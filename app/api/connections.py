@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from ipaddress import IPv6Address, ip_address
 from typing import Any, cast
 
@@ -335,17 +335,31 @@ class LimitedProtocol(HttpToolsProtocol):
 
 def _rendered(error: RecourseError) -> bytes:
     """A problem document as it goes over the wire."""
-    token = request_id.set(str(uuid.uuid4()))
+    identifier = str(uuid.uuid4()).encode()
+    # mypy takes no class for hashable.
+    template = _template(type(error))  # type: ignore[arg-type]
+    return template.replace(_NO_ID, identifier).replace(_NO_DATE, _date())
+
+
+_NO_ID = str(uuid.UUID(int=0)).encode()
+
+_NO_DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"
+
+
+@cache
+def _template(error: type[RecourseError]) -> bytes:
+    """The answer to any connection that is refused with an error; a crowd of them costs little."""
+    token = request_id.set(_NO_ID.decode())
     try:
-        response: Response = problem_response(error, "")
-        response.headers["X-Request-ID"] = cast(str, request_id.get())
+        response: Response = problem_response(error(), "")
+        response.headers["X-Request-ID"] = _NO_ID.decode()
     finally:
         request_id.reset(token)
-    for name, value in {**HEADERS, "Connection": "close", "Date": _date()}.items():
+    for name, value in {**HEADERS, "Connection": "close", "Date": _NO_DATE.decode()}.items():
         response.headers[name] = value
     headers = [b"%s: %s\r\n" % header for header in response.raw_headers]
     return b"".join([STATUS_LINE[response.status_code], *headers, b"\r\n", bytes(response.body)])
 
 
-def _date() -> str:
-    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
+def _date() -> bytes:
+    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()).encode()

@@ -94,7 +94,8 @@ class Branching:
         if branch is not None:
             for child in self._children(node, mixture, branch):
                 self._open(open_nodes, child, mixture.bound, mixture.slopes)
-        elif not self.actions.contains(rows_raw).any():  # because of what ties features
+        elif mixture.bound < self._cutoff():
+            # What ties features forbids the row, or another one that it allows may be better.
             self.lost = True
 
     def _relaxation(self, node: Node, slopes: tuple[float, float]) -> Mixture | None:

@@ -1,15 +1,18 @@
 """The trade-off over whole action sets: legal, and as good as anything that other routes find."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.timing import Timing
-from app.recourse.features import Feature, FeatureSpace
+from app.recourse.features import Feature, FeatureSpace, FeatureType
 from app.recourse.models.linear import LinearModel
 from app.recourse.robustness.consistency_and_robustness import LossAndCost
 from app.recourse.search.branching import QUICK
@@ -92,6 +95,21 @@ def test_the_best_row_is_legal_and_nothing_legal_is_better(data: st.DataObject) 
     others = [by_definition(objective, question.space, row, question.factual_raw) for row in rows]
     slack = 1e-4 if question.action_set.is_coupled else 1e-6
     assert value <= min(others, default=np.inf) * (1.0 + slack) + 1e-9
+
+
+def test_a_row_that_the_rules_allow_is_not_the_best_for_that_reason() -> None:
+    # The price of one rule leaves a single row, which keeps the others; the applicant's own has the same score.
+    number = Feature(name="f0", type=FeatureType.CONTINUOUS, min=0.0, max=0.25, center=0.0, scale=0.5, cost=0.5)
+    space = FeatureSpace([number, replace(number, name="f1", max=0.125)])
+    fact = np.array([0.125, 0.0])
+    rules = (
+        LinearRule("f0 is at least 0.125", (-1.0, 0.0), -0.125, equality=False),
+        LinearRule("f1 is less by 0.125", (-1.0, 1.0), -0.125, equality=True),
+    )
+    objective = LossAndCost(model=LinearModel(np.array([-0.25, 0.25]), 0.0), radius=0.0, cost_weight=0.02, share=0.0)
+    best = TradeOff(action_set(space, fact, rules=rules), objective).best()
+    assert best is not None
+    assert best.row_raw.tolist() == fact.tolist()
 
 
 @given(data=st.data())
