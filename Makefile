@@ -80,7 +80,7 @@ test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
 # Every test; thousands of more cases of the same tests are for `--seeds 0 --hypothesis-profile all`.
-EVERYTHING := -m "" --hypothesis-profile ci
+EVERYTHING := -m ""
 
 # Linters and types at once: mypy takes one processor only. Four processes then, since tests wait for servers.
 # What fails while they compete for a busy machine runs once more alone; what fails again is wrong.

@@ -26,7 +26,6 @@ if os.environ.get(TYPES) == "1":
 
 # A failure must depend neither on the day nor on how busy the machine is.
 settings.register_profile("all", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("all"), max_examples=40)
 settings.register_profile("dev", settings.get_profile("all"), max_examples=20)
 settings.register_profile("types", settings.get_profile("all"), max_examples=5)
 settings.load_profile("dev")  # unless --hypothesis-profile names another one
