@@ -49,8 +49,10 @@ def fallback_rows(
     problem: RecourseProblem,
     rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]],
     sample: BoundarySample | None = None,
-) -> Float[np.ndarray, "m p"]:
+) -> tuple[Float[np.ndarray, "m p"], int | None]:
     """Different legal raw rows to verify where a method's proposals do not suffice.
+
+    And how many changed records the constraints allow, if the rows are all of them.
 
     Parameters
     ----------
@@ -59,13 +61,14 @@ def fallback_rows(
     """
     actions = problem.action_set
     if (every := every_row(actions, MOST_ROWS if actions.rules else MOST_ROWS_FREE)) is not None:
-        return np.concatenate([every, actions.clock.waiting()])
+        changed = int((every != problem.factual_raw).any(axis=1).sum())
+        return np.concatenate([every, actions.clock.waiting()]), changed
     parts = [_reference_rows(problem, rank), _corners(actions), _cheapest_of_linear(problem)]
     if sample is not None:
         accepted = actions.snap(actions.space.decode(sample.X[sample.favourable]))
         parts.append(accepted[actions.cost(accepted).argsort(kind="stable")[:SAMPLES]])
     rows_raw = np.unique(np.concatenate(parts), axis=0)
-    return np.concatenate([actions.clock.settled(rows_raw), actions.clock.waiting()])
+    return np.concatenate([actions.clock.settled(rows_raw), actions.clock.waiting()]), None
 
 
 def _reference_rows(

@@ -46,6 +46,9 @@ PROMISE_NOT_KEPT = (
 )
 """Instead of `TARGET_NOT_REACHED`'s sentence where the model accepted a record."""
 
+ALL_REFUSED = "The model refuses every record that the constraints allow; all {:,} of them were tried."
+"""Where all are tried; `infeasible_constraints` is then proven on the model itself."""
+
 NOTHING_PROPOSED = (
     "The search found no legal change to propose, and the model accepted none of the other records that were tried. "
     "This does not prove that there is none."

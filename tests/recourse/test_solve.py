@@ -698,10 +698,34 @@ def test_the_fallback_of_a_linear_model_holds_its_cheapest_record(seed: int) -> 
     problem, _ = ask(space, lambda X: X @ weights - threshold, every[scores.argmin()].tolist(), rows_raw=every[::7])
     black_box = replace(problem.black_box, linear=True, gradient=lambda X: np.tile(weights, (len(X), 1)))
     problem = replace(problem, black_box=black_box)
-    found = fallback_rows(problem, lambda rows_raw: np.zeros(len(rows_raw)))
+    found, _ = fallback_rows(problem, lambda rows_raw: np.zeros(len(rows_raw)))
     accepted = found[black_box.score_raw(found) >= 0.0]
     least = problem.action_set.cost(every[scores >= threshold + 1e-9]).min()
     assert problem.action_set.cost(accepted).min() <= least + 1e-9
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_who_can_reach_no_record_that_the_model_accepts_is_given_the_proof(name: str) -> None:
+    features = [
+        Feature(name=c, type=FeatureType.INTEGER, min=0, max=5, center=2.0, scale=1.0, spread=1.0) for c in "abc"
+    ]
+    space = FeatureSpace(features)
+    every = np.stack(np.meshgrid(*3 * [np.arange(6.0)]), axis=-1).reshape(-1, 3)
+    constraints = {"immutable": ("a",)}
+    problem, spy = ask(
+        space, lambda X: X.sum(axis=1) - 5.5, [0.0, 1.0, 2.0], rows_raw=every, constraints=constraints
+    )  # fmt: skip
+    reachable = every[every[:, 0] == 0.0]
+    assert (problem.black_box.score_raw(reachable) < 0.0).all()
+    spy.asked.clear()
+    result = solve(problem, METHODS[name], METHODS[name].params())
+    assert result.verdict is not None
+    assert result.verdict.reason is Reason.INFEASIBLE_CONSTRAINTS
+    assert f"all {len(reachable) - 1} of them" in result.verdict.sentence
+    assert result.verdict.nearest is not None
+    assert result.verdict.nearest.score == pytest.approx(problem.black_box.score_raw(reachable).max())
+    assert result.verdict.relax is not None
+    assert result.verdict.relax.feature == "a"
 
 
 @pytest.mark.parametrize("name", ["robust_mpm", "growing_spheres"])

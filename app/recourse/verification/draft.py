@@ -44,6 +44,8 @@ class Draft:
         """The accepted record that misses the method's promise least, and by how much."""
         self.gave_up = False
         """Whether the method proposed nothing, without a proof that there is nothing."""
+        self.all_changes: int | None = None
+        """How many changed records the constraints allow, where all of them are tried."""
         self.relax: Relaxation | None = None
         self.aimed = False
         """Whether future models took part in the search, as far as that was asked for."""
@@ -107,7 +109,7 @@ class Draft:
         rank = self.actions.cost if self.candidates is None else self.candidates.rank
         measured = isinstance(self.candidates, Candidates) and self.candidates.shortfall is not None
         # Samples lie near the boundary: a promise that is measured at each record is not kept there.
-        others = fallback_rows(self.problem, rank, None if measured else self.sample)
+        others, self.all_changes = fallback_rows(self.problem, rank, None if measured else self.sample)
         if not isinstance(self.candidates, Candidates) or self.candidates.nearest is None:
             return others
         return np.concatenate([self.candidates.nearest(), others])
