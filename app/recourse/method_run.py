@@ -40,7 +40,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, PlanCertificate, RecourseResult, Status
 from app.recourse.robustness.future_validity import certify_future
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, Survey, sample_boundary, survey
-from app.recourse.verdict import ALL_REFUSED, NOTHING_PROPOSED, PROMISE_NOT_KEPT, SENTENCES, Reason, Verdict
+from app.recourse.verdict import NOTHING_PROPOSED, PROMISE_NOT_KEPT, SENTENCES, Reason, Verdict, all_refused
 from app.recourse.verification import Draft, verify_committee, verify_fallback, verify_one, verify_plan
 
 MOST_ROUNDS = 2
@@ -227,7 +227,7 @@ def _derive(
             draft.candidates = method.promise(problem, params, meter)
     if not draft.found and draft.rounds > 0:
         verify_fallback(draft)
-    refuses_all = draft.all_changes is not None and not draft.found and not draft.missed
+    refused = None if draft.found or draft.missed else draft.all_changes
     if problem.future_validity is not None:
         assert problem.futures is not None  # checked at the beginning
         known = () if method.yields is Yields.PLAN else shared.known
@@ -236,8 +236,8 @@ def _derive(
         draft.relax = relaxation(problem) or draft.relax
         if draft.relax and reason is Reason.DEGENERATE_SURROGATE:
             reason = Reason.INFEASIBLE_CONSTRAINTS  # all decisions agree because features that cannot change decide
-    if refuses_all and not draft.found:
-        draft.sentence = ALL_REFUSED.format(draft.all_changes)
+    if refused is not None and not draft.found:
+        draft.sentence = all_refused(refused)
         return Reason.INFEASIBLE_CONSTRAINTS
     if failed and not draft.found:
         raise failed

@@ -46,14 +46,18 @@ PROMISE_NOT_KEPT = (
 )
 """Instead of `TARGET_NOT_REACHED`'s sentence where the model accepted a record."""
 
-ALL_REFUSED = "The model refuses every record that the constraints allow; all {:,} of them were tried."
-"""Where all are tried; `infeasible_constraints` is then proven on the model itself."""
-
 NOTHING_PROPOSED = (
     "The search found no legal change to propose, and the model accepted none of the other records that were tried. "
     "This does not prove that there is none."
 )
 """Instead of it where a search that is not exhaustive proposed nothing."""
+
+
+def all_refused(count: int) -> str:
+    """Instead of that of `INFEASIBLE_CONSTRAINTS` where the model itself has refused all `count` records allowed."""
+    if not count:
+        return "The constraints allow no record but the applicant's own."
+    return f"The model refuses every record that the constraints allow: {count:,} besides the applicant's own."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

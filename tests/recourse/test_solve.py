@@ -721,11 +721,23 @@ def test_who_can_reach_no_record_that_the_model_accepts_is_given_the_proof(name:
     result = solve(problem, METHODS[name], METHODS[name].params())
     assert result.verdict is not None
     assert result.verdict.reason is Reason.INFEASIBLE_CONSTRAINTS
-    assert f"all {len(reachable) - 1} of them" in result.verdict.sentence
+    assert f"{len(reachable) - 1} besides" in result.verdict.sentence
     assert result.verdict.nearest is not None
     assert result.verdict.nearest.score == pytest.approx(problem.black_box.score_raw(reachable).max())
     assert result.verdict.relax is not None
     assert result.verdict.relax.feature == "a"
+
+
+def test_constraints_that_allow_nothing_are_said_to() -> None:
+    feature = Feature(name="a", type=FeatureType.INTEGER, min=0, max=5, center=2.0, scale=1.0, spread=1.0)
+    rows_raw = np.arange(6.0)[:, None]
+    problem, _ = ask(
+        FeatureSpace([feature]), lambda X: X[:, 0], [0.0], rows_raw=rows_raw, constraints={"immutable": ("a",)}
+    )  # fmt: skip
+    verdict = answer(problem).verdict
+    assert verdict is not None
+    assert verdict.reason is Reason.INFEASIBLE_CONSTRAINTS
+    assert verdict.sentence == "The constraints allow no record but the applicant's own."
 
 
 @pytest.mark.parametrize("name", ["robust_mpm", "growing_spheres"])
