@@ -3,7 +3,8 @@
 Values of ACS income and Adult are blanked on purpose: hours at random, education more often where the income is low,
 one number by a special code, one category. Models are trained on the blanked records. Each of some refused people asks
 twice: with the full record, where the values that are blanked in the other may not change, and with a blanked one, in
-which nobody can change them. Counted are those whose blanked record some method answers. What a library says of an
+which nobody can change them. Counted are those whose blanked record some method answers, except where none of all legal
+records, which are listed, keeps what the method promises (`probe`: its rate under noise). What a library says of an
 answer is computed from the record, without the service.
 """
 
@@ -23,6 +24,8 @@ import yaml
 from app.errors import RecourseError
 from app.recourse import CertificateParams, Constraints, RecourseProblem, action_set, solve
 from app.recourse.features import Record
+from app.recourse.models.meter import Meter
+from app.recourse.search.legal_rows import every_row
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
@@ -33,6 +36,8 @@ NO_RECORD = -9
 """A special code."""
 TRAINING = 6_000
 PEOPLE = 40
+MOST_RECORDS = 100_000
+"""Legal records that are listed where a method finds nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +241,7 @@ def _registered(folder: Path, source: Source, model: Model, rows: Sequence[Recor
 def table() -> None:
     """Answers to full records and to blanked ones."""
     head = ("records", "model", "method", "full found", "blanked found, of these", "accepted by the library",
-            "states kept", "cost, blanked : full")  # fmt: skip
+            "states kept", "cost, blanked : full", "not counted")  # fmt: skip
     sources = [read for read, path in ((adult, "adult"), (acs, "acs_income")) if (DATA / path).exists()]
     if not sources:
         print(f"No data in {DATA}; RECOURSE_DATA says where the data sets are.\n")
@@ -259,8 +264,10 @@ def _rows(source: Source) -> Iterable[Sequence[str]]:
             possible = [any(part[m][i] for m in METHODS) for i in range(len(people))]
             for method in METHODS:
                 asked = zip(full[method], part[method], (other for _, other in people), strict=True)
-                chosen = [one for one, may in zip(asked, possible, strict=True) if may]
-                yield source.name, family, method, *_measured(model, chosen)
+                may = [one for one, some in zip(asked, possible, strict=True) if some]
+                none = [bool(a) and not b and _none_keeps(loaded, model, method, other) for a, b, other in may]
+                chosen = [one for one, not_one in zip(may, none, strict=True) if not not_one]
+                yield source.name, family, method, *_measured(model, chosen), str(sum(none))
 
 
 def _blanked(full: Record, other: Record) -> list[str]:
@@ -289,10 +296,29 @@ def _measured(model: Model, people: Sequence[tuple[Found, Found, Record]]) -> Se
     )  # fmt: skip
 
 
-def _answer(loaded: LoadedModel, method: str, record: Record, immutable: Sequence[str] = ()) -> Found:
-    chosen, space = METHODS[method], loaded.black_box.space
+def _none_keeps(loaded: LoadedModel, model: Model, method: str, record: Record) -> bool:
+    """Whether no legal record that the library accepts keeps the promise of a method; False where they are too many."""
+    chosen, problem = METHODS[method], _problem(loaded, record)
+    rows_raw = every_row(problem.action_set, MOST_RECORDS)
+    if rows_raw is None:
+        return False
+    space = loaded.black_box.space
+    rows_raw = rows_raw[model.score([space.record(row_raw) for row_raw in rows_raw]) >= 0.5]
+    if not len(rows_raw) or chosen.promise is None:
+        return not len(rows_raw)
+    kept = chosen.promise(problem, chosen.params(), Meter(loaded.black_box)).shortfall
+    assert kept is not None
+    return bool((kept(rows_raw) > 0.0).all())
+
+
+def _problem(loaded: LoadedModel, record: Record, immutable: Sequence[str] = ()) -> RecourseProblem:
+    space = loaded.black_box.space
     actions = action_set(space, space.read(record), constraints=Constraints(immutable=tuple(immutable)))
-    problem = RecourseProblem(black_box=loaded.black_box, reference=loaded.reference, action_set=actions)
+    return RecourseProblem(black_box=loaded.black_box, reference=loaded.reference, action_set=actions)
+
+
+def _answer(loaded: LoadedModel, method: str, record: Record, immutable: Sequence[str] = ()) -> Found:
+    chosen, space, problem = METHODS[method], loaded.black_box.space, _problem(loaded, record, immutable)
     try:
         found = solve(problem, chosen, chosen.params(), CertificateParams(), plan_s=1.0).counterfactuals
     except RecourseError:
