@@ -95,9 +95,9 @@ linters: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 
-# With one seed and one variant of each test, as types are about shapes, and without the dials and the answers under
-# random rules: their questions are those of other tests.
-UNTYPED := --ignore tests/recourse/test_dials.py --ignore tests/recourse/test_rules.py
+# With one seed and one variant of each test, as types are about shapes, and without the dials, the answers under random
+# rules and the comparisons of plans: their questions are those of other tests.
+UNTYPED := $(addprefix --ignore tests/recourse/,test_dials.py test_rules.py plans/test_search.py)
 
 run-time-types: $(STAMP)
 	TEST_TYPES=1 $(PYTEST) tests/recourse $(UNTYPED) --seeds 1 --variants 1 --hypothesis-profile types

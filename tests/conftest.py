@@ -46,13 +46,13 @@ class Running:
 def until(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
     """Wait for something to become true, on however busy a machine.
 
-    It asks ever more rarely: a question is often a request, and takes time from what it waits for.
+    It asks ever more rarely: a question is often a request, and takes processor time from what it waits for.
     """
     began = time.monotonic()
     while not condition():
         waited = time.monotonic() - began
         assert waited < within_s, "waited in vain"
-        time.sleep(min(max(0.01, waited / 20), 0.1))
+        time.sleep(min(max(0.01, waited / 10), 0.25))
 
 
 @pytest.fixture(scope="session")

@@ -76,11 +76,11 @@ def test_future_networks_decide_as_those_of_the_lenders_own_training(tmp_path: P
     records = reference_records(loaded)
     recipe = NetworkRecipe.of_model(loaded, records)
     tuned = recipe.tune(records, samples(records, "same", 0, range(PILOT, PILOT + 8)))
-    files = recipe.make(records, samples(records, "same", 0, range(40)), tuned)
+    files = recipe.make(records, samples(records, "same", 0, range(25)), tuned)
     _, space, X, _ = labelled(tmp_path / "others", 400)
     fresh = np.random.default_rng(5).normal(size=(500, space.d))
     told = np.mean([_accepts(recipe, loaded, content, fresh) for content in files], axis=0)
-    drawn = samples(records, "same", 1, range(40))
+    drawn = samples(records, "same", 1, range(25))
     y = records.favourable.astype(int)
     true = []
     for sample in drawn:
