@@ -49,7 +49,8 @@ if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then "$$python" -m venv --c
 endef
 
 # Python compiles what it imports; to compile all that is installed takes longer than to install it.
-PIP = $(BIN)/pip install --no-compile --disable-pip-version-check
+INSTALL := pip install --no-compile --disable-pip-version-check
+PIP = $(BIN)/$(INSTALL)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(VENV)
@@ -119,7 +120,7 @@ generators: $(GENERATORS)
 
 $(GENERATORS): tests/generated/generators.txt | $(STAMP)
 	@$(BIN)/python -m venv .venv/generators
-	@.venv/generators/bin/pip install -q --no-compile --disable-pip-version-check -r $<
+	@.venv/generators/bin/$(INSTALL) -q -r $<
 	@touch $@
 
 # What is installed and tested, for every platform: no local versions, no packages that only some builds of torch need,

@@ -43,7 +43,7 @@ def lender(written: Path) -> Iterator[Running]:
     """A service with this model."""
     registered = Registry(written.parent / "store").register(written)
     assert registered.registration.warnings == ()
-    yield from run(Settings(models_store=written.parent / "store", lanes_sync=1, port=0))
+    yield from run(Settings(models_store=written.parent / "store", lanes_sync=1))
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,9 @@ SLICE = 65_536
 MOST_PIPELINED = 8
 """Requests that may wait on one connection for the answer to an earlier one."""
 
+NO_ID, NO_DATE = str(uuid.UUID(int=0)), "Thu, 01 Jan 1970 00:00:00 GMT"
+"""Where the id and the time of a refusal come."""
+
 NETWORK_BITS = 64
 """Of an IPv6 address: a host usually has all addresses of such a network."""
 
@@ -335,31 +338,26 @@ class LimitedProtocol(HttpToolsProtocol):
 
 def _rendered(error: RecourseError) -> bytes:
     """A problem document as it goes over the wire."""
-    identifier = str(uuid.uuid4()).encode()
     # mypy takes no class for hashable.
     template = _template(type(error))  # type: ignore[arg-type]
-    return template.replace(_NO_ID, identifier).replace(_NO_DATE, _date())
-
-
-_NO_ID = str(uuid.UUID(int=0)).encode()
-
-_NO_DATE = b"Thu, 01 Jan 1970 00:00:00 GMT"
+    return template.replace(NO_ID, str(uuid.uuid4())).replace(NO_DATE, _date()).encode("latin-1")
 
 
 @cache
-def _template(error: type[RecourseError]) -> bytes:
+def _template(error: type[RecourseError]) -> str:
     """The answer to any connection that is refused with an error; a crowd of them costs little."""
-    token = request_id.set(_NO_ID.decode())
+    token = request_id.set(NO_ID)
     try:
         response: Response = problem_response(error(), "")
-        response.headers["X-Request-ID"] = _NO_ID.decode()
+        response.headers["X-Request-ID"] = NO_ID
     finally:
         request_id.reset(token)
-    for name, value in {**HEADERS, "Connection": "close", "Date": _NO_DATE.decode()}.items():
+    for name, value in {**HEADERS, "Connection": "close", "Date": NO_DATE}.items():
         response.headers[name] = value
     headers = [b"%s: %s\r\n" % header for header in response.raw_headers]
-    return b"".join([STATUS_LINE[response.status_code], *headers, b"\r\n", bytes(response.body)])
+    rendered = b"".join([STATUS_LINE[response.status_code], *headers, b"\r\n", bytes(response.body)])
+    return rendered.decode("latin-1")
 
 
-def _date() -> bytes:
-    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()).encode()
+def _date() -> str:
+    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())

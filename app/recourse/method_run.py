@@ -241,7 +241,7 @@ def _derive(
         return Reason.INFEASIBLE_CONSTRAINTS
     if failed and not draft.found:
         raise failed
-    return reason
+    return Reason.TARGET_NOT_REACHED if draft.missed else reason
 
 
 def certified(
@@ -283,8 +283,6 @@ def certified(
 def _verdict(draft: Draft, reason: Reason | None) -> Verdict:
     """Why nothing was found, the nearest record, and the constraint whose removal helps most."""
     assert reason is not None
-    if draft.missed and reason in (Reason.INFEASIBLE_CONSTRAINTS, Reason.DEGENERATE_SURROGATE):
-        reason = Reason.TARGET_NOT_REACHED
     sentence, nearest = draft.sentence or SENTENCES[reason], draft.nearest
     if reason is Reason.TARGET_NOT_REACHED:
         if draft.missed:

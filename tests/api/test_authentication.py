@@ -28,7 +28,7 @@ OPEN = {"/health/live", "/health/ready", "/problems/{code}"}
 @pytest.fixture(scope="module")
 def locked(loan_store: Path) -> Iterator[Running]:
     """A service that asks for keys."""
-    yield from run(Settings(models_store=loan_store, lanes_sync=1, port=0, auth="required"))
+    yield from run(Settings(models_store=loan_store, lanes_sync=1, auth="required"))
 
 
 def make_key(running: Running, *scopes: Scope) -> str:
@@ -110,7 +110,7 @@ def test_every_operation_says_which_scopes_open_it(locked: Running) -> None:
 
 @pytest.mark.slow
 def test_a_service_on_loopback_is_open_until_there_is_a_key(loan_store: Path) -> None:
-    settings = Settings(models_store=loan_store, lanes_sync=1, port=0)
+    settings = Settings(models_store=loan_store, lanes_sync=1)
     for running in run(settings):
         assert get(f"{running.url}/methods").status_code == 200
         key = make_key(running, Scope.RECOURSE)
@@ -145,7 +145,7 @@ def test_whoever_has_a_key_may_use_any_name(locked: Running) -> None:
 
 @pytest.mark.slow
 def test_who_asks_too_often_is_told_when_to_come_back(loan_store: Path) -> None:
-    for running in run(Settings(models_store=loan_store, lanes_sync=1, port=0, rate_limit=3)):
+    for running in run(Settings(models_store=loan_store, lanes_sync=1, rate_limit=3)):
         answers = [get(f"{running.url}/methods") for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         assert [answer.headers["ratelimit"].partition(";t=")[0] for answer in answers] == [

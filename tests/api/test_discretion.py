@@ -51,7 +51,7 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
 
 def test_logs_tell_nothing_about_people_or_keys(everything: io.StringIO, loan_store: Path) -> None:
-    settings = Settings(models_store=loan_store, lanes_sync=1, port=0, auth="required")
+    settings = Settings(models_store=loan_store, lanes_sync=1, auth="required")
     replayable = f"order-{uuid.uuid4()}"
     body = question(reference="case-tiger", applicant={**APPLICANT, "income": INCOME, "amount": AMOUNT})
     for running in run(settings):

@@ -26,7 +26,7 @@ def lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     for name, better in BETTER.items():
         odds = {"odds": ODDS} if name == "odds" else {}
         registry.register(carded(root / name, better=better, **odds).write(id=name))
-    yield from run(Settings(models_store=root / "store", lanes_sync=1, port=0))
+    yield from run(Settings(models_store=root / "store", lanes_sync=1))
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         registry.register(make_remote(root / name, server, protocol, kind).write(id=name))
     for name, budget in POOR.items():
         registry.register(make_remote(root / name, server, **budget).write(id=name))
-    yield from run(Settings(models_store=root / "store", remote_hosts=server.hosts, lanes_sync=1, port=0))
+    yield from run(Settings(models_store=root / "store", remote_hosts=server.hosts, lanes_sync=1))
 
 
 @pytest.fixture

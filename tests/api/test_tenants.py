@@ -22,7 +22,7 @@ from tests.conftest import Running, run, until
 @pytest.fixture(scope="module")
 def locked(loan_store: Path) -> Iterator[Running]:
     """A service that asks for keys."""
-    yield from run(Settings(models_store=loan_store, lanes_sync=1, port=0, auth="required"))
+    yield from run(Settings(models_store=loan_store, lanes_sync=1, auth="required"))
 
 
 @contextmanager

@@ -711,13 +711,10 @@ def test_who_can_reach_no_record_that_the_model_accepts_is_given_the_proof(name:
     ]
     space = FeatureSpace(features)
     every = np.stack(np.meshgrid(*3 * [np.arange(6.0)]), axis=-1).reshape(-1, 3)
-    constraints = {"immutable": ("a",)}
-    problem, spy = ask(
-        space, lambda X: X.sum(axis=1) - 5.5, [0.0, 1.0, 2.0], rows_raw=every, constraints=constraints
-    )  # fmt: skip
+    score, constraints = (lambda X: X.sum(axis=1) - 5.5), {"immutable": ("a",)}
+    problem, _ = ask(space, score, [0.0, 1.0, 2.0], rows_raw=every, constraints=constraints)
     reachable = every[every[:, 0] == 0.0]
     assert (problem.black_box.score_raw(reachable) < 0.0).all()
-    spy.asked.clear()
     result = solve(problem, METHODS[name], METHODS[name].params())
     assert result.verdict is not None
     assert result.verdict.reason is Reason.INFEASIBLE_CONSTRAINTS
