@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from app.futures.records import Drawn
 from app.futures.rehearsal import rehearse
 from app.futures.spec import Choices
 from app.futures.store import load_futures
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, parse_column
-from app.recourse.models.committee import FutureModels, Futures
+from app.recourse.models.committee import Drawn, FutureModels, Futures
 from app.recourse.models.score import favourable
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel, RegisteredModel

@@ -15,13 +15,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.errors import RehearsalFailed
+from app.recourse.models.committee import Drawn
 from app.recourse.models.score import favourable
 from app.registry.files import inside
 from app.registry.reference import read_reference
 from app.registry.version import LoadedModel
-
-Drawn: TypeAlias = Literal["fresh", "same"]
-"""How large the bootstraps are: half of the records, or as many as there are."""
 
 Labels: TypeAlias = Literal["outcomes", "own_decisions"]
 """What the records are labelled with: what came of them, or what today's model decides about them."""

@@ -16,7 +16,7 @@ from app.futures.estimator import EstimatorRecipe
 from app.futures.linear import LinearRecipe
 from app.futures.network import NetworkRecipe
 from app.futures.recipe import PILOT, Recipe, Tuned
-from app.futures.records import Drawn, Records, samples
+from app.futures.records import Records, samples
 from app.futures.stacks import Kind
 from app.futures.stand_in import StandInRecipe
 from app.futures.store import SPEC, Json, Part, Source
@@ -24,6 +24,7 @@ from app.futures.stress import Stress
 from app.futures.supplied import SuppliedRecipe
 from app.observability import log
 from app.recourse.models.black_box import BlackBox
+from app.recourse.models.committee import Drawn
 from app.recourse.models.score import Output
 from app.registry.artifact import Format
 from app.registry.files import inside, write_atomic

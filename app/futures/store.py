@@ -18,12 +18,12 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, Validati
 
 from app.errors import ModelRefused, ModelUnusable, RecourseError
 from app.futures.calibration_file import Correction, read_calibration
-from app.futures.records import Drawn, Labels
+from app.futures.records import Labels
 from app.futures.stacks import STACKS, Kind
 from app.futures.stress import Stress
 from app.observability import log
 from app.recourse.models.black_box import Input
-from app.recourse.models.committee import FutureModels, Futures, StressedModels
+from app.recourse.models.committee import Drawn, FutureModels, Futures, StressedModels
 from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
 from app.registry.files import digest
@@ -260,6 +260,7 @@ def _load(key: _Key) -> Futures | None:
         held_back=sets["held_back"],
         stressed=stressed,
         source=record.source,
+        records=None if record.source == "supplied" else record.records,
         trials=trials,
     )
 

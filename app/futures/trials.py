@@ -167,7 +167,7 @@ class Trials:
         )  # fmt: skip
         rows_raw = self.records.rows_raw[people]
         refused = rows_raw[today.score_raw(rows_raw) < 0.0][:PEOPLE]
-        futures = Futures(search=search, held_back=held_back, source="retrained")
+        futures = Futures(search=search, held_back=held_back, source="retrained", records="fresh")
         found = [
             (one.row_raw, one.future.probability)
             for row_raw in refused

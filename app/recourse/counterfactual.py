@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.answer_part import EXACT, AnswerPart
+from app.recourse.models.committee import Drawn
 from app.recourse.reports import MethodReport
 
 
@@ -108,7 +109,7 @@ class StressedFuture(AnswerPart):
     probability: float
     """In [0, 1]."""
     interval: tuple[float, float]
-    """95 % confidence interval of it (Clopper-Pearson)."""
+    """95 % confidence interval, as that of all future models."""
     models: int
     """Models of this stress; no search has seen them, and no other share counts them."""
 
@@ -120,11 +121,14 @@ class FutureCertificate(AnswerPart):
     probability: float
     """In [0, 1]."""
     interval: tuple[float, float]
-    """95 % confidence interval of it (Clopper-Pearson)."""
+    """95 % confidence interval of the share of models that accept it: with `records: fresh` of models trained on other
+    records, which is wider; its lower end counts what is corrected."""
     models: int
     """Held-back future models."""
     source: str
     """Their source: `retrained`, `command`, `supplied` or `stand_in`."""
+    records: Drawn | None
+    """`fresh`: they vary as models of new records do; `same`: as models of today's; null where it is not known."""
     asked: float | None = field(metadata=EXACT)
     """The `future_validity` of the request; null where it set none."""
     corrected: CorrectedFuture | None = None

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.counterfactual import Counterfactual
+from app.recourse.models.committee import Drawn
 from app.recourse.reports import SurrogateReport
 from app.recourse.verdict import Verdict
 
@@ -24,13 +25,15 @@ class PlanFutureCertificate(AnswerPart):
     all: float
     """Share that accepts every member."""
     all_interval: tuple[float, float]
-    """95 % confidence interval of it (Clopper-Pearson)."""
+    """95 % confidence interval, as that of one counterfactual."""
     any: float
     """Share that accepts at least one member."""
     any_interval: tuple[float, float]
-    """95 % confidence interval of it."""
+    """95 % confidence interval, as that of one counterfactual."""
     models: int
     source: str
+    records: Drawn | None
+    """As those of one counterfactual."""
     asked: float | None = field(metadata=EXACT)
 
 

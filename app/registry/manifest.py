@@ -32,6 +32,7 @@ from pydantic import Field, StringConstraints
 from app.recourse.actions.rules import Rule
 from app.recourse.features import Encoding, Feature, Spread
 from app.recourse.models.black_box import Input
+from app.recourse.models.committee import Drawn
 from app.recourse.models.score import Output, PointScale
 from app.registry.artifact import AnyArtifact, Artifact, ManifestPart, Name
 from app.registry.rules import RuleParser
@@ -90,7 +91,7 @@ class FuturesChoice(ManifestPart):
     source: Literal["auto", "retrained", "stand_in", "none"] = "auto"
     """`retrained` by the recipe of the model's format, or `stand_in`: of another family; `auto` takes the first that is
     possible. `none`: future models are made on request only."""
-    records: Literal["fresh", "same"] = "fresh"
+    records: Drawn = "fresh"
     """`fresh`: bootstraps of half the reference records, which vary like a training on as many new records; `same`:
     bootstraps of full size, which vary like a training on the same records."""
     search: Annotated[int, Field(ge=2, le=1_000)] = 60

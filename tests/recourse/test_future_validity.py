@@ -1,5 +1,6 @@
 """Answers that future models must accept: the share that is asked is reached or said to be out of reach."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +12,14 @@ from app.futures.store import load_futures
 from app.recourse.actions.action_set import action_set
 from app.recourse.assess import assess
 from app.recourse.certificate import CertificateParams
+from app.recourse.counterfactual import FutureCertificate
 from app.recourse.frontier import FUTURE_VALIDITY, frontier
 from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Status
 from app.recourse.robustness.invalidation import clopper_pearson
+from app.recourse.robustness.share_interval import share_interval
 from app.recourse.solve import METHODS, solve
 from app.recourse.verdict import Reason
 from app.registry.registry import Registry
@@ -62,6 +65,28 @@ def test_every_method_reaches_the_share_that_is_asked_for(name: str) -> None:
             accepted = int((FUTURES.held_back.score_all(LOAN.encode(row)) >= 0).sum())
             assert (told.probability, told.models, told.asked) == (accepted / MODELS, MODELS, 0.9)
             assert told.interval == clopper_pearson(accepted, MODELS)
+            assert told.records is None
+
+
+def test_the_interval_is_about_models_of_new_records_and_counts_what_trials_corrected() -> None:
+    futures = replace(FUTURES, records="fresh")
+    (told,) = certificates(question(REJECTED[0], 0.8, futures))
+    accepted = round(told.probability * MODELS)
+    assert told.records == "fresh"
+    assert told.interval == share_interval(accepted, MODELS, "fresh")
+    assert told.interval[0] < clopper_pearson(accepted, MODELS)[0]
+
+    (lower,) = certificates(question(REJECTED[0], 0.8, replace(futures, trials=FIFTH_BROKEN)))
+    assert lower.corrected is not None
+    assert lower.interval[1] == share_interval(round(lower.probability * MODELS), MODELS, "fresh")[1]
+    kept = math.floor(lower.corrected.probability * MODELS)
+    assert lower.interval[0] == share_interval(kept, MODELS, "fresh")[0]
+    assert lower.interval[0] <= lower.corrected.probability <= lower.interval[1]
+
+
+def certificates(problem: RecourseProblem) -> list[FutureCertificate]:
+    method = METHODS["robust_mpm"]
+    return [one.future for one in solve(problem, method, method.params()).counterfactuals if one.future]
 
 
 def test_what_is_told_is_from_models_that_no_search_has_asked() -> None:

@@ -9,6 +9,7 @@ from app.api.schemas.described import Described, describe
 from app.api.schemas.strict import FEW, MOST_ENTRIES, Strict
 from app.compute import answers
 from app.recourse.features import Advice, Change, FeatureType, MaxChange, RawValue, Takes
+from app.recourse.models.committee import Drawn
 
 VALUE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
 
@@ -52,7 +53,7 @@ class FuturesStatus(Described):
     """Number of models that take part in no search and measure the validity of answers."""
     agreement: float | None
     """Share of reference records on which a future model that was not trained on them agrees with this version."""
-    records: Literal["fresh", "same"] | None
+    records: Drawn | None
     """Bootstraps of half the records, or of the full size."""
     labels: Literal["outcomes", "own_decisions"] | None
     """What they were trained to predict; the model's own decisions understate the effect of retraining."""
@@ -69,7 +70,7 @@ class FuturesRequest(Strict):
     """Which future models to make; the manifest decides what is absent."""
 
     source: Literal["auto", "retrained", "stand_in"] | None = None
-    records: Literal["fresh", "same"] | None = None
+    records: Drawn | None = None
     search: Annotated[int, Field(ge=2, le=1_000)] | None = None
     held_back: Annotated[int, Field(ge=2, le=1_000)] | None = None
     stress: Stress | None = None

@@ -15,6 +15,10 @@ from app.recourse.features import FeatureSpace, ModelColumns
 from app.recourse.models.black_box import Input, input_of_points, input_of_rows
 from app.recourse.models.calibration import Calibration
 
+Drawn: TypeAlias = Literal["fresh", "same"]
+"""How many records are drawn for each future model: half as many as there are, so that it varies as much as a model of
+new records does (`fresh`), or as many (`same`)."""
+
 ScoreAll: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """From model input, ``(n, d)`` encoded or ``(n, p)`` raw, to scores ``(n, k)`` of k models; NaN where there is none."""
 
@@ -64,6 +68,8 @@ class Futures:
     """Takes part in no search; measures the validity of a record."""
     source: str
     """How the models came about: `retrained`, `command`, `supplied` or `stand_in`."""
+    records: Drawn | None = None
+    """None where it is not known, for supplied models."""
     trials: Calibration | None = None
     """Correction of the measured validity, from trials on halves of the records; None where they call for none. It
     belongs to the models, so searches aim at what is left after it."""

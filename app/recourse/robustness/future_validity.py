@@ -1,5 +1,6 @@
 """Validity under retraining, measured: the share of the held-back future models that accept a record."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import Futures
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanFutureCertificate
-from app.recourse.robustness.invalidation import clopper_pearson
+from app.recourse.robustness.share_interval import share_interval
 
 
 def future_certificates(
@@ -20,20 +21,33 @@ def future_certificates(
     """What the held-back future models say about each raw row; None where there are no future models."""
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
-    futures, models = problem.futures, problem.futures.held_back.count
     counts = problem.held_back.about(rows_raw).sum(axis=1).tolist()
+    stressed = _stressed(problem.futures, rows_raw)
     return [
-        FutureCertificate(
-            probability=count / models,
-            interval=clopper_pearson(count, models),
-            models=models,
-            source=futures.source,
-            asked=problem.future_validity,
-            corrected=_corrected(futures, count / models),
-            stressed=under_stress,
-        )
-        for count, under_stress in zip(counts, _stressed(futures, rows_raw), strict=True)
+        _certificate(problem.futures, count, problem.future_validity, under_stress)
+        for count, under_stress in zip(counts, stressed, strict=True)
     ]
+
+
+def _certificate(
+    futures: Futures, count: int, asked: float | None, under_stress: StressedFuture | None
+) -> FutureCertificate:
+    """What is told where so many of the held-back models accept a record."""
+    models = futures.held_back.count
+    corrected = _corrected(futures, count / models)
+    low, high = share_interval(count, models, futures.records)
+    if corrected is not None:
+        low = share_interval(math.floor(corrected.probability * models), models, futures.records)[0]
+    return FutureCertificate(
+        probability=count / models,
+        interval=(low, high),
+        models=models,
+        source=futures.source,
+        records=futures.records,
+        asked=asked,
+        corrected=corrected,
+        stressed=under_stress,
+    )
 
 
 def _stressed(futures: Futures, rows_raw: Float[np.ndarray, "n p"]) -> list[StressedFuture] | list[None]:
@@ -46,7 +60,7 @@ def _stressed(futures: Futures, rows_raw: Float[np.ndarray, "n p"]) -> list[Stre
             column=stress.column,
             direction=stress.direction,
             probability=count / models,
-            interval=clopper_pearson(count, models),
+            interval=share_interval(count, models, futures.records),
             models=models,
         )
         for count in (stress.models.scores_raw(rows_raw) >= 0.0).sum(axis=1).tolist()
@@ -90,15 +104,16 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
     """
     if problem.futures is None:
         return None
-    models, accepted = problem.futures.held_back.count, problem.held_back.about(rows_raw)
+    futures, models, accepted = problem.futures, problem.futures.held_back.count, problem.held_back.about(rows_raw)
     every, some = int(accepted.all(axis=0).sum()), int(accepted.any(axis=0).sum())
     return PlanFutureCertificate(
         all=every / models,
-        all_interval=clopper_pearson(every, models),
+        all_interval=share_interval(every, models, futures.records),
         any=some / models,
-        any_interval=clopper_pearson(some, models),
+        any_interval=share_interval(some, models, futures.records),
         models=models,
-        source=problem.futures.source,
+        source=futures.source,
+        records=futures.records,
         asked=problem.future_validity,
     )
 

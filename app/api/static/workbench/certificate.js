@@ -61,7 +61,7 @@ export const futureEntry = (future, agreement) =>
     future.corrected?.probability ?? future.probability,
     futureText(future, agreement),
     [correctedText(future), stressedText(future)].filter(Boolean).join(" "),
-    { interval: future.corrected ? undefined : future.interval, asked: future.asked },
+    { interval: future.interval, asked: future.asked },
   );
 
 /** @param {any} gelbrich @param {string} estimate */

@@ -29,24 +29,26 @@ export function readyFutures() {
 export const countOf = (share, models) => `${Math.round(share * models)} of ${models}`;
 
 /**
- * How many future models say yes, with its confidence interval.
+ * How many future models say yes, with its confidence interval, which may be about models of other records.
  * @param {FutureCertificate} future @param {number | null} agreement of stand-in models with the model, if it is known
  * @param {string} [what] they say yes to
  */
-export function futureText({ probability, interval, models, source, corrected }, agreement, what = "") {
+export function futureText({ probability, interval, models, source, records }, agreement, what = "") {
   const agreeing = source === "stand_in" && agreement !== null;
   const which = agreeing ? `, which agree with this model on ${percent(agreement)} of records,` : "";
   const say = Math.round(probability * models) === 1 ? "says" : "say";
-  // Where less is promised than they say, their interval would promise too much.
-  const bound = corrected ? "" : `; with ${boundText(interval)}`;
-  return `${countOf(probability, models)} ${futureNoun(source)}${which} ${say} yes${what}${bound}.`;
+  return `${countOf(probability, models)} ${futureNoun(source)}${which} ${say} yes${what}; ${boundText(interval, records)}.`;
 }
 
-/** The end of a 95% confidence interval that says more. @param {[number, number]} interval */
-function boundText([low, high]) {
+/**
+ * The end of a 95% confidence interval that says more, and of which models it says that.
+ * @param {[number, number]} interval @param {FutureCertificate["records"]} records
+ */
+function boundText([low, high], records) {
   const least = Math.floor(low * 100 + 1e-9);
   const bound = least > 0 ? `at least ${least}` : `at most ${Math.ceil(high * 100 - 1e-9)}`;
-  return `95% certainty ${bound} in 100`;
+  const which = records === "fresh" ? "of models trained on new records, " : "";
+  return `${which}with 95% certainty ${bound} in 100`;
 }
 
 /** What the answer was to withstand, and which models this is measured with. @param {FutureCertificate} future */
@@ -69,10 +71,10 @@ export const correctedText = ({ corrected }) =>
 export const stressName = ({ column, direction }) => `${direction === "up" ? "high" : "low"} values of ${column}`;
 
 /** What models of a stress say; empty where none was rehearsed. @param {FutureCertificate} future */
-export function stressedText({ stressed }) {
+export function stressedText({ stressed, records }) {
   if (!stressed) return "";
   const { probability, models, interval } = stressed;
-  return `If ${stressName(stressed)} become more frequent, ${countOf(probability, models)} say yes; with ${boundText(interval)}.`;
+  return `If ${stressName(stressed)} become more frequent, ${countOf(probability, models)} say yes; ${boundText(interval, records)}.`;
 }
 
 /** @param {number} share from 0 to 1 */

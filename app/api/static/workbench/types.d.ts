@@ -73,6 +73,7 @@ export interface FutureCertificate {
   interval: [number, number];
   models: number;
   source: string;
+  records: "fresh" | "same" | null;
   asked: number | null;
   /** Where earlier versions kept fewer promises than their answers told. */
   corrected?: { probability: number; basis: "versions" | "trials" } | null;

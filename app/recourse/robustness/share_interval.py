@@ -1,0 +1,66 @@
+"""The confidence interval of a share of future models.
+
+Where future models were drawn as if records were new (`fresh`), they are bootstraps of half of one sample. They vary as
+much as the next model does, but around a centre that this sample has moved: all of them say too much about one record,
+or too little. No number of bootstraps shows that, so a binomial interval around their share is far too narrow for the
+share among models of other records.
+
+In the margin of a record, in standard deviations between models of independent samples, let ``m`` be the mean over all
+samples. A share ``t = Phi(m)`` of these models accepts the record. Today's sample has an error ``e ~ N(0, 1)``; its
+bootstraps have the mean ``m + e``, the variance 2, and accept with ``Phi((m + e) / sqrt(2))``. An end of the interval
+is the share ``t`` at which as many acceptances as were counted, or more (fewer), have the probability of a tail.
+
+What varies for another reason than the records, such as the seed of a network, is counted as if it were records; the
+interval is wider than it has to be then.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import bdtr, bdtrc, ndtr, ndtri
+
+from app.recourse.models.committee import Drawn
+from app.recourse.robustness.invalidation import CONFIDENCE, clopper_pearson
+
+ERRORS = np.linspace(-8.0, 8.0, 257)
+"""Errors of a sample, in standard deviations."""
+LIKELIHOOD = np.exp(-0.5 * ERRORS**2) / np.exp(-0.5 * ERRORS**2).sum()
+
+
+@lru_cache(maxsize=4096)
+def share_interval(hits: int, models: int, records: Drawn | None) -> tuple[float, float]:
+    """95 % confidence interval of the share of models that accept a record, in [0, 1].
+
+    Of all models like these; of models trained on other records, where these are `fresh`.
+
+    Parameters
+    ----------
+    hits : models that accept it, of `models`
+    records : how those that the models were trained on were drawn; None where it is not known, for supplied models
+    """
+    if records != "fresh":
+        return clopper_pearson(hits, models)
+    tail = (1.0 - CONFIDENCE) / 2.0
+    low = 0.0 if hits == 0 else _share_where(lambda told: bdtrc(hits - 1, models, told), tail)
+    high = 1.0 if hits == models else _share_where(lambda told: bdtr(hits, models, told), tail)
+    return low, high
+
+
+def _share_where(probability: Callable[[np.ndarray], np.ndarray], tail: float) -> float:
+    """The true share at which an event has the probability `tail`.
+
+    Parameters
+    ----------
+    probability : of the event, for shares of bootstraps; monotone
+    """
+
+    def excess(margin: float) -> float:
+        return float(LIKELIHOOD @ probability(ndtr((margin + ERRORS) / math.sqrt(2.0)))) - tail
+
+    return float(ndtr(brentq(excess, *_ENDS)))
+
+
+_ENDS = float(ndtri(1e-15)), -float(ndtri(1e-15))
