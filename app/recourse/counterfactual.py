@@ -122,7 +122,7 @@ class FutureCertificate(AnswerPart):
     """In [0, 1]."""
     interval: tuple[float, float]
     """95 % confidence interval of the share of models that accept it: with `records: fresh` of models trained on other
-    records, which is wider; its lower end counts what is corrected."""
+    records, which is wider; its lower end counts what trials corrected."""
     models: int
     """Held-back future models."""
     source: str

@@ -14,6 +14,9 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanFutureCertificate
 from app.recourse.robustness.share_interval import share_interval
 
+ROUNDING = 1e-9
+"""Added before a share of the models is rounded down to a count."""
+
 
 def future_certificates(
     problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]
@@ -33,11 +36,11 @@ def _certificate(
     futures: Futures, count: int, asked: float | None, under_stress: StressedFuture | None
 ) -> FutureCertificate:
     """What is told where so many of the held-back models accept a record."""
-    models = futures.held_back.count
-    corrected = _corrected(futures, count / models)
+    models, trials = futures.held_back.count, futures.trials
     low, high = share_interval(count, models, futures.records)
-    if corrected is not None:
-        low = share_interval(math.floor(corrected.probability * models), models, futures.records)[0]
+    if trials is not None:
+        kept = math.floor(trials.corrected(count / models) * models + ROUNDING)
+        low = min(low, share_interval(kept, models, futures.records)[0])
     return FutureCertificate(
         probability=count / models,
         interval=(low, high),
@@ -45,7 +48,7 @@ def _certificate(
         source=futures.source,
         records=futures.records,
         asked=asked,
-        corrected=corrected,
+        corrected=_corrected(futures, count / models),
         stressed=under_stress,
     )
 

@@ -3,7 +3,7 @@
 
 import { h } from "./dom.js";
 import { confidence, formatNumber, formatShort, inHundred, lowerBound } from "./format.js";
-import { correctedText, futureSource, futureText, stressedText } from "./future.js";
+import { boundHolds, correctedText, futureSource, futureText, stressedText } from "./future.js";
 
 /** @import { FutureCertificate } from "./types.d.ts" */
 
@@ -61,7 +61,7 @@ export const futureEntry = (future, agreement) =>
     future.corrected?.probability ?? future.probability,
     futureText(future, agreement),
     [correctedText(future), stressedText(future)].filter(Boolean).join(" "),
-    { interval: future.interval, asked: future.asked },
+    { interval: boundHolds(future.corrected) ? future.interval : undefined, asked: future.asked },
   );
 
 /** @param {any} gelbrich @param {string} estimate */

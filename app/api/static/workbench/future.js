@@ -33,12 +33,16 @@ export const countOf = (share, models) => `${Math.round(share * models)} of ${mo
  * @param {FutureCertificate} future @param {number | null} agreement of stand-in models with the model, if it is known
  * @param {string} [what] they say yes to
  */
-export function futureText({ probability, interval, models, source, records }, agreement, what = "") {
+export function futureText({ probability, interval, models, source, records, corrected }, agreement, what = "") {
   const agreeing = source === "stand_in" && agreement !== null;
   const which = agreeing ? `, which agree with this model on ${percent(agreement)} of records,` : "";
   const say = Math.round(probability * models) === 1 ? "says" : "say";
-  return `${countOf(probability, models)} ${futureNoun(source)}${which} ${say} yes${what}; ${boundText(interval, records)}.`;
+  const bound = boundHolds(corrected) ? `; ${boundText(interval, records)}` : "";
+  return `${countOf(probability, models)} ${futureNoun(source)}${which} ${say} yes${what}${bound}.`;
 }
+
+/** Whether the interval counts what is corrected; it knows of no other versions. @param {FutureCertificate["corrected"]} corrected */
+export const boundHolds = (corrected) => corrected?.basis !== "versions";
 
 /**
  * The end of a 95% confidence interval that says more, and of which models it says that.
