@@ -27,7 +27,7 @@ from app.recourse.models.score import favourable
 from app.recourse.numerics.diversity_and_proximity import diversity, proximity
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanCertificate
-from app.recourse.robustness.future_validity import as_wide_as_measured, future_certificates, plan_future
+from app.recourse.robustness.future_validity import future_bounds, future_certificates, plan_future
 from app.recourse.robustness.invalidation import (
     invalidation_bound,
     invalidation_rate,
@@ -142,9 +142,11 @@ def certify(
     std = noise_columns(space, params.noise_std, problem.factual_raw)
     noise, warnings = _noise(problem, meter, X, std, factual_score, scores, params)
     points = homogeneous(X)
-    lower, upper = validity_bounds(points, moments, params.ambiguity_radius)
-    if moments.kind == "future":
-        lower, upper = as_wide_as_measured(problem, rows_raw, lower, upper)
+    lower, upper = (
+        future_bounds(problem, rows_raw, moments, params.ambiguity_radius)
+        if moments.kind == "future"
+        else validity_bounds(points, moments, params.ambiguity_radius)
+    )
     if (mistaken := ~favourable(scores) & (lower > 0.0)).any():
         warnings.append(MISTAKEN_WARNING.format(", ".join(str(i + 1) for i in np.flatnonzero(mistaken).tolist())))
     radii = linf_radius(points, moments)

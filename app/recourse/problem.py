@@ -114,20 +114,24 @@ class Robustness:
     `validity.future` reports the other half. Needs a model with future models; null asks for none."""
 
 
-class Decided:
-    """Decisions of future models, each about a record once: validity, plan and bounds ask about the same ones."""
+class AskedOnce:
+    """Future models that score each record once: validity, plan and bounds ask about the same ones."""
 
     def __init__(self, models: FutureModels) -> None:
         self._models = models
-        self._known: dict[bytes, Bool[np.ndarray, k]] = {}
+        self._known: dict[bytes, Float[np.ndarray, k]] = {}
 
-    def about(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n k"]:
+    def accept(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n k"]:
         """Which of the models accept each raw row."""
+        return favourable(self.scores(rows_raw))
+
+    def scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
+        """As `FutureModels.scores_raw`."""
         keys = [row_raw.tobytes() for row_raw in rows_raw]
         new = {key: i for i, key in enumerate(keys) if key not in self._known}
         if new:
-            accepted = self._models.scores_raw(rows_raw[list(new.values())]) >= 0.0
-            self._known |= zip(new, accepted, strict=True)
+            scores = self._models.scores_raw(rows_raw[list(new.values())])
+            self._known |= zip(new, scores, strict=True)
         return np.array([self._known[key] for key in keys])
 
 
@@ -153,10 +157,10 @@ class RecourseProblem:
     """`time.monotonic()` by which the answer is due; None for no limit."""
 
     @cached_property
-    def held_back(self) -> "Decided":
-        """What the held-back future models decide about records; needs `futures`."""
+    def held_back(self) -> "AskedOnce":
+        """The held-back future models; needs `futures`."""
         assert self.futures is not None
-        return Decided(self.futures.held_back)
+        return AskedOnce(self.futures.held_back)
 
     @cached_property
     def noise_seed(self) -> int:

@@ -14,13 +14,18 @@ from app.recourse.assess import assess
 from app.recourse.certificate import CertificateParams
 from app.recourse.counterfactual import FutureCertificate
 from app.recourse.frontier import FUTURE_VALIDITY, frontier
+from app.recourse.method_run import Shared
 from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import FutureModels, Futures
+from app.recourse.models.linear import homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Status
 from app.recourse.robustness.invalidation import clopper_pearson
 from app.recourse.robustness.share_interval import share_interval
+from app.recourse.robustness.validity import validity_bounds
 from app.recourse.solve import METHODS, solve
+from app.recourse.surrogate.boundary import SamplerParams
+from app.recourse.surrogate.weight_moments import future
 from app.recourse.verdict import Reason
 from app.registry.registry import Registry
 from tests.conftest import DEMO_STORE
@@ -29,6 +34,7 @@ from tests.recourse.toys import LOAN, ask, loan_rows, loan_score
 ROWS = loan_rows(400)
 REJECTED = ROWS[loan_score(LOAN.encode(ROWS)) < -0.3][:4]
 MODELS = 30
+RADIUS_0 = CertificateParams(ambiguity_radius=0.0)
 
 
 def future_models(seed: int, *, spread: float = 0.35) -> FutureModels:
@@ -263,3 +269,26 @@ def test_several_ways_are_judged_together_by_future_models() -> None:
     assert (plan.future.all, plan.future.any) == (accepted.all(axis=0).mean(), accepted.any(axis=0).mean())
     assert 0.0 <= plan.lower <= plan.upper <= 1.0
     assert solve(replace(problem, count=1), method, method.params(), CertificateParams()).plan is None
+
+
+def test_the_bound_follows_from_the_models_own_scores_where_lines_say_little() -> None:
+    """They agree past a step, not before it: Cantelli's inequality for the scores of the record, at radius 0."""
+    slopes = np.random.default_rng(5).normal(size=(LOAN.d, MODELS))
+
+    def stepped(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
+        return np.where(loan_score(X)[:, None] >= 0.2, 1.0, X @ slopes - 1.0)
+
+    models = replace(FUTURES.held_back, score_all=stepped)
+    problem = question(REJECTED[0], 1.0, replace(FUTURES, search=models, held_back=models))
+    (one,) = solve(problem, METHODS["robust_mpm"], METHODS["robust_mpm"].params(), RADIUS_0).counterfactuals
+    scores = stepped(LOAN.encode(one.row_raw[None]))[0]
+    assert one.certificate is not None
+    assert one.certificate.shift.gelbrich.moments == "future"
+    lower = one.certificate.shift.gelbrich.lower
+    moments = future(Shared(problem).sample(SamplerParams()), models)
+    assert moments.scale is not None
+    own = scores * moments.scale
+    cantelli = own.mean() ** 2 / (own.mean() ** 2 + own.var(ddof=1))
+    fitted, _ = validity_bounds(homogeneous(LOAN.encode(one.row_raw[None])), moments, 0.0)
+    assert fitted[0] < cantelli < clopper_pearson(int((scores >= 0.0).sum()), MODELS)[0]
+    assert lower == pytest.approx(cantelli, rel=1e-6)

@@ -10,9 +10,12 @@ from jaxtyping import Float
 from app.recourse.counterfactual import Basis, CorrectedFuture, Counterfactual, FutureCertificate, StressedFuture
 from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import Futures
+from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanFutureCertificate
+from app.recourse.robustness.invalidation import clopper_pearson
 from app.recourse.robustness.share_interval import share_interval
+from app.recourse.robustness.validity import bounds_of, validity_bounds
 
 ROUNDING = 1e-9
 """Added before a share of the models is rounded down to a count."""
@@ -24,7 +27,7 @@ def future_certificates(
     """What the held-back future models say about each raw row; None where there are no future models."""
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
-    counts = problem.held_back.about(rows_raw).sum(axis=1).tolist()
+    counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
     stressed = _stressed(problem.futures, rows_raw)
     return [
         _certificate(problem.futures, count, problem.future_validity, under_stress)
@@ -36,11 +39,9 @@ def _certificate(
     futures: Futures, count: int, asked: float | None, under_stress: StressedFuture | None
 ) -> FutureCertificate:
     """What is told where so many of the held-back models accept a record."""
-    models, trials = futures.held_back.count, futures.trials
-    low, high = share_interval(count, models, futures.records)
-    if trials is not None:
-        kept = math.floor(trials.corrected(count / models) * models + ROUNDING)
-        low = min(low, share_interval(kept, models, futures.records)[0])
+    models = futures.held_back.count
+    low, _ = share_interval(_kept(futures, count), models, futures.records)
+    _, high = share_interval(count, models, futures.records)
     return FutureCertificate(
         probability=count / models,
         interval=(low, high),
@@ -51,6 +52,14 @@ def _certificate(
         corrected=_corrected(futures, count / models),
         stressed=under_stress,
     )
+
+
+def _kept(futures: Futures, count: int) -> int:
+    """How many of so many acceptances are left after the correction by trials."""
+    if futures.trials is None:
+        return count
+    models = futures.held_back.count
+    return math.floor(futures.trials.corrected(count / models) * models + ROUNDING)
 
 
 def _stressed(futures: Futures, rows_raw: Float[np.ndarray, "n p"]) -> list[StressedFuture] | list[None]:
@@ -107,7 +116,7 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
     """
     if problem.futures is None:
         return None
-    futures, models, accepted = problem.futures, problem.futures.held_back.count, problem.held_back.about(rows_raw)
+    futures, models, accepted = problem.futures, problem.futures.held_back.count, problem.held_back.accept(rows_raw)
     every, some = int(accepted.all(axis=0).sum()), int(accepted.any(axis=0).sum())
     return PlanFutureCertificate(
         all=every / models,
@@ -121,18 +130,31 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
     )
 
 
-def as_wide_as_measured(
-    problem: RecourseProblem,
-    rows_raw: Float[np.ndarray, "n p"],
-    lower: Float[np.ndarray, "n"],
-    upper: Float[np.ndarray, "n"],
+def future_bounds(
+    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], moments: WeightMoments, radius: float
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
-    """Bounds from linear fits of the future models, widened to the interval of the share that accepts each row.
+    """`validity_bounds` of each raw row for the held-back models.
 
-    The fits miss what is curved: on networks they alone exceed the true share for up to 1 in 8 people, on boosted trees
-    for up to half; the smaller of the two lower ends does so for 1 in 20.
+    Mean and deviation are those of their linear fits, or, where that says more, those of their own scores of the row in
+    the units of the fits (a missing score counts as 0): a line says little about a score in steps. The bounds are never
+    narrower than the binomial interval of the share of the models that accept the row, or of what trials leave of it,
+    since fits miss what is curved: on networks they alone exceed the true share for up to 1 in 8 people, on boosted
+    trees for up to half.
+
+    Parameters
+    ----------
+    moments : of the held-back models, with their scale
     """
-    shares = future_certificates(problem, rows_raw)
-    intervals = np.array([one.interval for one in shares if one is not None]).reshape(-1, 2)
-    assert len(intervals) == len(rows_raw)
-    return np.minimum(lower, intervals[:, 0]), np.maximum(upper, intervals[:, 1])
+    assert problem.futures is not None
+    assert moments.scale is not None
+    scores = np.nan_to_num(problem.held_back.scores(rows_raw)) * moments.scale
+    points = homogeneous(problem.action_set.space.encode(rows_raw))
+    length = np.linalg.norm(points, axis=1)
+    fitted = validity_bounds(points, moments, radius)
+    own = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius)
+    lower, upper = np.maximum(fitted[0], own[0]), np.minimum(fitted[1], own[1])
+    models = problem.futures.held_back.count
+    counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
+    measured = np.array([clopper_pearson(count, models) for count in counts]).reshape(-1, 2)
+    kept = [clopper_pearson(_kept(problem.futures, count), models)[0] for count in counts]
+    return np.minimum(lower, kept), np.maximum(upper, measured[:, 1])
