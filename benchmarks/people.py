@@ -112,7 +112,7 @@ def _row(title: str, found: list[Measured]) -> Sequence[str]:
     some = [one for one in found if len(one.rows_raw)]
     plans = [one.plan for one in some if one.plan]
     dearest = np.mean([one.actions.cost(one.rows_raw).max() for one in some])
-    shares = [one.problem.held_back.about(one.rows_raw).mean() for one in some]
+    shares = [one.problem.held_back.accept(one.rows_raw).mean() for one in some]
     kept, proposed = sum(len(one.rows_raw) for one in found), sum(one.proposed for one in found)
     return (
         title, f"{len(some)} of {len(found)}", f"{kept} of {proposed}", f"{_cost(some):.2f}", f"{dearest:.2f}",
