@@ -214,9 +214,8 @@ class _Question:
             if own.given and actions.begun:  # a stated value is not the typical one, which the others ask about
                 asked = self.solver.apart(actions)
             result = answer_with(
-                asked, self.method, self.params, self.certificate,
-                future_validity=self.future_validity, further=bool(frozen),
-            )  # fmt: skip
+                asked, self.method, self.params, self.certificate, future_validity=self.future_validity
+            )
             if own.given:
                 result = self._provided(result, asked, best)
             if actions.begun:
