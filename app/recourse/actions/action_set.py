@@ -23,6 +23,7 @@ from app.recourse.actions.advice_ranges import (
     least_worth,
     limits_of_all,
     range_of,
+    ranges_of_all,
     tick_slack,
 )
 from app.recourse.actions.constraints import Constraints, check_constraints
@@ -124,7 +125,7 @@ class ActionSet:
         if self.beginning is not None:
             return [replace(one, actions=self._begun_like(one.actions)) for one in self.beginning.relaxed()]
         found: list[Relaxed] = []
-        for j, (feature, limits) in enumerate(zip(self.space.features, self._limits(), strict=True)):
+        for j, (feature, limits) in enumerate(zip(self.space.features, self.limits(), strict=True)):
             for name in dict.fromkeys(limit.name for limit in limits if limit.asked):
                 others = [limit for limit in limits if not (limit.asked and limit.name == name)]
                 wider = range_of(feature, float(self.factual_raw[j]), others)
@@ -151,7 +152,8 @@ class ActionSet:
             beginning=others,
         )  # fmt: skip
 
-    def _limits(self) -> list[list[Limit]]:
+    def limits(self) -> list[list[Limit]]:
+        """Every limit of each feature."""
         return limits_of_all(
             self.space, self.factual_raw, self.constraints, self.clock.months, self.wishes.exclude,
             horizon_is_asked=self.timing.horizon_months is not None, least_share=self.least_share,
@@ -177,8 +179,11 @@ class ActionSet:
     def _without_horizon(self) -> "ActionSet":
         timing = replace(self.timing, horizon_months=None)
         wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing))
-        ranges = map(range_of, self.space.features, self.factual_raw.tolist(), wider._limits())
-        return wider.ranged(dict(enumerate(ranges)))
+        ranges = ranges_of_all(
+            self.space, self.factual_raw, self.constraints, wider.clock.months, self.wishes.exclude,
+            least_share=self.least_share,
+        )  # fmt: skip
+        return replace(wider, **arrays_of(self.space, ranges))
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
         """The same set, but immovable features that differ in one of these rows move over the schema's whole range.
@@ -369,12 +374,8 @@ def action_set(
     if wishes:
         check_wishes(space, wishes, constraints)
     time = clock(space.features, factual_raw, timing, valid_months)
-    limits = limits_of_all(
-        space, factual_raw, constraints, time.months, wishes.exclude,
-        horizon_is_asked=timing.horizon_months is not None, least_share=least_share,
-    )  # fmt: skip
     weights = weights_of(space, factual_raw, cost_weights or {})
-    ranges = list(map(range_of, space.features, factual_raw.tolist(), limits))
+    ranges = ranges_of_all(space, factual_raw, constraints, time.months, wishes.exclude, least_share=least_share)
     actions = ActionSet(
         space=space, factual_raw=factual_raw, weights=weights, constraints=constraints,
         rules=tuple(rules), timing=timing, clock=time, least_share=least_share,
@@ -382,5 +383,5 @@ def action_set(
         **arrays_of(space, ranges),
     )  # fmt: skip
     if wishes.must_include:
-        check_inclusion(space, wishes, factual_raw, ranges, limits, actions.each_is_legal)
+        check_inclusion(space, wishes, factual_raw, ranges, actions.limits(), actions.each_is_legal)
     return actions
