@@ -257,17 +257,16 @@ class ActionSet:
         """
         if self.space.states_raw.size:
             rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
-        rows = np.minimum(np.maximum(rows_raw, self.lower_raw), self.upper_raw)
-        return self.round(rows, toward_raw=rows)
+        return self.round(np.minimum(np.maximum(rows_raw, self.lower_raw), self.upper_raw))
 
     def round(
-        self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"]
+        self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"] | None = None
     ) -> Float[np.ndarray, "n p"]:
-        """Numbers rounded to what may be proposed: towards `toward_raw`, or to the nearest where that is the number.
+        """Numbers rounded to what may be proposed: to the nearest, or towards `toward_raw` where that is another number.
 
         Values equal to the factual stay. Ranges are respected because their ends lie on the lattice.
         """
-        fact = self.factual_raw
+        fact, toward = self.factual_raw, rows_raw if toward_raw is None else toward_raw
         in_gap = (rows_raw > self.below_raw) & (rows_raw < self.above_raw) & (rows_raw != fact)
         if not (in_gap.any() or self.restricted or self.step_raw.any()):
             return rows_raw
@@ -275,22 +274,22 @@ class ActionSet:
         if self.step_raw.any():
             step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
             ticks = (rows_raw - self.anchor_raw) / step
-            ticks = np.where(
-                self._on_lattice(rows_raw) | (toward_raw == rows_raw),
-                np.rint(ticks),
-                np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks)),
-            )
-            points = np.clip(lattice_points(ticks, self.anchor_raw, step), self.lower_raw, self.upper_raw)
+            whole = np.rint(ticks)
+            if toward_raw is not None:
+                beside = ~self._on_lattice(rows_raw) & (toward != rows_raw)
+                whole = np.where(beside, np.where(toward > rows_raw, np.ceil(ticks), np.floor(ticks)), whole)
+            points = lattice_points(whole, self.anchor_raw, step)
+            points = np.minimum(np.maximum(points, self.lower_raw), self.upper_raw)
             rounded = np.where((self.step_raw == 0.0) | (rows_raw == fact), rows_raw, points)
         if in_gap.any():
             lower, upper = (
                 np.where(rows_raw < fact, self.below_raw, fact),
                 np.where(rows_raw < fact, fact, self.above_raw),
             )
-            up = np.where(toward_raw == rows_raw, upper - rows_raw < rows_raw - lower, toward_raw > rows_raw)
+            up = np.where(toward == rows_raw, upper - rows_raw < rows_raw - lower, toward > rows_raw)
             rounded = np.where(in_gap, np.where(up, upper, lower), rounded)
         for j, levels in self.restricted.items():
-            rounded[:, j] = self._restricted(j, np.array(levels, dtype=float), rounded[:, j], toward_raw[:, j])
+            rounded[:, j] = self._restricted(j, np.array(levels, dtype=float), rounded[:, j], toward[:, j])
         return rounded
 
     def _restricted(

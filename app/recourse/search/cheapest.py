@@ -97,11 +97,11 @@ class Search:
         useful = A.movable[j] & (weight != 0.0) & (room > 0.0)
         j, weight, room, first, up = (part[useful] for part in (j, weight, room, first, up))
         scale = space.scale_raw[useful]
-        groups = []
+        groups, every = [], w.tolist()
         for g in space.groups[A.movable[space.groups]].tolist():
-            own, levels = w[space.spans[g]], np.array(A.levels(g))
-            best = int(levels[own[levels].argmax()])
-            gain = float(own[best] - own[int(A.factual_raw[g])])
+            own = every[space.spans[g]]
+            best = max(A.levels(g), key=own.__getitem__)
+            gain = own[best] - own[int(A.factual_raw[g])]
             if gain > 0.0:
                 groups.append((g, best, gain))
         moves = Moves(
@@ -184,7 +184,11 @@ class Search:
             return self._apply(self._fill(needs))
         amounts: list[list[float]] = []
         programmed: dict[int, np.ndarray] = {}
+        gains, gained = self.moves.gain.tolist(), -math.inf
         for i, (need, thorough) in enumerate(zip(needs.tolist(), exact.tolist(), strict=True)):
+            if gained >= need:  # the cheapest moves for less that reach as far
+                amounts.append(amounts[-1])
+                continue
             moves, settled = self.knapsack.cover(need, THOROUGH if thorough else QUICK, deadline=self.deadline)
             if not settled and (thorough or moves is None):
                 # Too many branches, or out of time: the general solver cuts better, and raises at the deadline.
@@ -194,6 +198,8 @@ class Search:
                 programmed[i] = solved[0]
             elif moves is None:
                 break
+            else:
+                gained = sum(gain * amount for gain, amount in zip(gains, moves, strict=True))
             amounts.append(moves or [0.0] * len(self.moves.feature))
         rows = self._apply(np.array(amounts).reshape(len(amounts), len(self.moves.feature)))
         for i, row_raw in programmed.items():
@@ -215,7 +221,7 @@ class Search:
             np.where(amounts > 0.0, m.level, fact[m.feature]),
             rows[:, m.feature] + m.sign * amounts,
         )
-        rows = np.clip(rows, A.lower_raw, A.upper_raw)
+        rows = np.minimum(np.maximum(rows, A.lower_raw), A.upper_raw)
         return A.round(rows, toward_raw=np.where(rows > fact, np.inf, np.where(rows < fact, -np.inf, rows)))
 
     # --- what ties several features ----------------------------------------------------------------------------------

@@ -51,10 +51,10 @@ def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]
     if not 2 <= np.count_nonzero(favourable) <= len(X) - 2:
         raise DegenerateSurrogate("Almost all samples around the decision boundary have the same decision.")
     n, k = len(X), int(np.count_nonzero(favourable))
-    centre = X.sum(axis=0) / n
+    centre = np.full(n, 1.0 / n) @ X
     X = X - centre
     members = X.take(np.flatnonzero(favourable), axis=0)
-    total, scatter = members.sum(axis=0), members.T @ members
+    total, scatter = favourable.astype(float) @ X, members.T @ members
     # The centred points sum to zero, so the other class needs no pass of its own.
     whole = X.T @ X
     sums = ((k, total, scatter), (n - k, -total, whole - scatter))

@@ -40,9 +40,10 @@ def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]
     """
     best = _Best(draft)
     reason = _climb(draft, candidates, best)
-    rows_raw = np.array([one.row_raw for one in known]).reshape(-1, draft.actions.space.p)
-    meets = candidates.meets(rows_raw)
-    best.keep(rows_raw[meets], np.array([one.score for one in known])[meets])
+    if known:
+        rows_raw = np.array([one.row_raw for one in known])
+        meets = candidates.meets(rows_raw)
+        best.keep(rows_raw[meets], np.array([one.score for one in known])[meets])
     draft.note_how_far()
     return reason
 
@@ -59,8 +60,10 @@ def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
     Where the first proposal that the model accepts is the best, the call has two parts, and the second is made only if
     all of the first part are refused. A remote model is paid per call and gets the whole ladder at once.
     """
-    begun = draft.actions.factual_raw[None] if draft.actions.begun else np.empty((0, draft.actions.space.p))
-    begun = begun[candidates.meets(begun)]  # what the person does anyway may be enough
+    begun = np.empty((0, draft.actions.space.p))
+    if draft.actions.begun:  # what the person does anyway may be enough
+        begun = draft.actions.factual_raw[None]
+        begun = begun[candidates.meets(begun)]
     ladder = LADDER * candidates.extra_margin_unit
     extra_margins = np.append(np.zeros(len(begun)), ladder)
     in_parts = draft.meter.black_box.remote is None and candidates.is_optimal and candidates.shortfall is None
@@ -219,6 +222,8 @@ class _Best:
             return proposals[:0], which
         finished = self.draft.actions.clock.settled(self.draft.actions.finished(proposals))
         short = (finished != proposals).any(axis=1)
+        if not short.any():
+            return proposals[:0], which
         rows, index = np.unique(finished[short], axis=0, return_inverse=True)
         which[short] = index.reshape(-1)
         return rows, which
