@@ -262,7 +262,7 @@ class ActionSet:
     def round(
         self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"] | None = None
     ) -> Float[np.ndarray, "n p"]:
-        """Numbers rounded to what may be proposed: to the nearest, or towards `toward_raw` where that is another number.
+        """Numbers rounded to what may be proposed: to the nearest, or towards `toward_raw` where that is another one.
 
         Values equal to the factual stay. Ranges are respected because their ends lie on the lattice.
         """

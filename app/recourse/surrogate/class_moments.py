@@ -1,13 +1,11 @@
 """Means and covariances of the samples of the two decisions, the input of minimax machines."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate
-from app.recourse.numerics.linalg import DiagonalPair, diagonalise_pair
 
 RIDGE = 1e-6
 """Share of the wider class's mean variance added to each covariance: samples may lie in a plane by chance."""
@@ -35,11 +33,6 @@ class Classes:
         """From the mean of the unfavourable class to that of the favourable one."""
         return self.favourable.mean - self.unfavourable.mean
 
-    @cached_property
-    def diagonal(self) -> DiagonalPair:
-        """Coordinates in which both covariances are diagonal: the same for every machine that only scales them."""
-        return diagonalise_pair(self.favourable.covariance, self.unfavourable.covariance, self.between)
-
 
 def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]) -> Classes:
     """Sample moments of the favourable and the unfavourable points, with a ridge of `RIDGE`.
@@ -51,7 +44,7 @@ def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]
     if not 2 <= np.count_nonzero(favourable) <= len(X) - 2:
         raise DegenerateSurrogate("Almost all samples around the decision boundary have the same decision.")
     n, k = len(X), int(np.count_nonzero(favourable))
-    centre = np.full(n, 1.0 / n) @ X
+    centre = np.ones(n) @ X / n
     X = X - centre
     members = X.take(np.flatnonzero(favourable), axis=0)
     total, scatter = favourable.astype(float) @ X, members.T @ members
