@@ -275,10 +275,11 @@ class ActionSet:
             step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
             ticks = (rows_raw - self.anchor_raw) / step
             whole = np.rint(ticks)
-            if toward_raw is not None:
-                beside = ~self._on_lattice(rows_raw) & (toward != rows_raw)
-                whole = np.where(beside, np.where(toward > rows_raw, np.ceil(ticks), np.floor(ticks)), whole)
             points = lattice_points(whole, self.anchor_raw, step)
+            beside = (np.abs(rows_raw - points) > tick_slack(whole) * step) & (toward != rows_raw)
+            if beside.any():
+                whole = np.where(beside, np.where(toward > rows_raw, np.ceil(ticks), np.floor(ticks)), whole)
+                points = lattice_points(whole, self.anchor_raw, step)
             points = np.minimum(np.maximum(points, self.lower_raw), self.upper_raw)
             rounded = np.where((self.step_raw == 0.0) | (rows_raw == fact), rows_raw, points)
         if in_gap.any():

@@ -16,8 +16,7 @@ Papers that move single one-hot columns (paper 1's projection) get half categori
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -57,15 +56,6 @@ class Moves:
     level: Int[np.ndarray, "n"]
     """Category to change to; -1 for a number."""
 
-    def take(self, chosen: Int[np.ndarray, "m"]) -> "Moves":
-        """The chosen entries."""
-        return Moves(*(getattr(self, field.name)[chosen] for field in fields(self)))
-
-    @staticmethod
-    def concatenate(parts: "Sequence[Moves]") -> "Moves":
-        """All entries of all parts."""
-        return Moves(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Moves)))
-
 
 class Search:
     """Searches one action set under one surrogate, for any number of margins.
@@ -88,38 +78,29 @@ class Search:
 
     def _moves(self, w: Float[np.ndarray, "d"]) -> "Moves":
         """What each feature can do for the score, best value first."""
-        A, space = self.action_set, self.action_set.space
-        j = space.numeric
-        weight, fact = w[space.numeric_columns], A.factual_raw[j]
-        up = weight > 0.0
-        room = np.where(up, A.upper_raw[j] - fact, fact - A.lower_raw[j])
-        first = np.where(up, A.above_raw[j] - fact, fact - A.below_raw[j])
-        useful = A.movable[j] & (weight != 0.0) & (room > 0.0)
-        j, weight, room, first, up = (part[useful] for part in (j, weight, room, first, up))
-        scale = space.scale_raw[useful]
-        groups, every = [], w.tolist()
-        for g in space.groups[A.movable[space.groups]].tolist():
+        A, space, every = self.action_set, self.action_set.space, w.tolist()
+        fact, cost, step = A.factual_raw.tolist(), A.weights.tolist(), A.step_raw.tolist()
+        ends = tuple(end.tolist() for end in (A.lower_raw, A.below_raw, A.above_raw, A.upper_raw))
+        found: list[tuple[float, ...]] = []  # the fields of `Moves`
+        movable = A.movable.tolist()
+        for j, column, scale in zip(
+            space.numeric.tolist(), space.numeric_columns.tolist(), space.scale_raw.tolist(), strict=True
+        ):
+            lower, below, above, upper = (end[j] for end in ends)
+            weight, up = every[column], every[column] > 0.0
+            room, first = (upper - fact[j], above - fact[j]) if up else (fact[j] - lower, fact[j] - below)
+            if movable[j] and weight != 0.0 and room > 0.0:
+                lattice = (first, step[j]) if self.whole else (0.0, 0.0)
+                found.append((j, abs(weight) / scale, cost[j] / scale, *lattice, room, 1.0 if up else -1.0, -1))
+        for g in space.groups.tolist():
             own = every[space.spans[g]]
             best = max(A.levels(g), key=own.__getitem__)
-            gain = own[best] - own[int(A.factual_raw[g])]
-            if gain > 0.0:
-                groups.append((g, best, gain))
-        moves = Moves(
-            feature=j,
-            gain=np.abs(weight) / scale,
-            cost=A.weights[j] / scale,
-            first=first if self.whole else np.zeros(len(j)),
-            step=A.step_raw[j] if self.whole else np.zeros(len(j)),
-            limit=room,
-            sign=np.where(up, 1.0, -1.0),
-            level=np.full(len(j), -1),
-        )
-        if groups:
-            g, level, gains = (np.array(column) for column in zip(*groups, strict=True))
-            ones = np.ones(len(g))
-            changes = Moves(g, gains, A.weights[g], first=ones, step=ones, limit=ones, sign=0.0 * ones, level=level)
-            moves = Moves.concatenate([moves, changes])
-        return moves.take((moves.cost / moves.gain).argsort(kind="stable"))
+            gain = own[best] - own[int(fact[g])]
+            if movable[g] and gain > 0.0:
+                found.append((g, gain, cost[g], 1.0, 1.0, 1.0, 0.0, best))
+        found.sort(key=lambda move: move[2] / move[1])
+        columns = np.array(found, dtype=float).reshape(-1, 8).T
+        return Moves(columns[0].astype(int), *columns[1:7], columns[7].astype(int))
 
     @cached_property
     def knapsack(self) -> Knapsack:
