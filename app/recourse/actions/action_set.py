@@ -331,7 +331,7 @@ class ActionSet:
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Weighted L1 distance to the factual in encoded units; a change of category counts 1, what time does 0."""
         paid = sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
-        return cost(self.space, self.amounts(rows_raw), self.weights, paid)
+        return cost(self.amounts(rows_raw), self.weights, paid)
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
         """How many features a person has changed."""

@@ -86,6 +86,13 @@ class FeatureSpace:
         return np.repeat(np.arange(self.p), [span.stop - span.start for span in self.spans])
 
     @cached_property
+    def spread_raw(self) -> Float[np.ndarray, "p"]:
+        """`scale_raw` of features that are encoded as one number, and 1 for the others."""
+        spread = np.ones(self.p)
+        spread[self.numeric] = self.scale_raw
+        return spread
+
+    @cached_property
     def holds_values(self) -> Bool[np.ndarray, "d"]:
         """Which encoded columns hold a number or a category, and not a state such as missing."""
         values = np.ones(self.d, dtype=bool)

@@ -99,8 +99,8 @@ class Search:
             if movable[g] and gain > 0.0:
                 found.append((g, gain, cost[g], 1.0, 1.0, 1.0, 0.0, best))
         found.sort(key=lambda move: move[2] / move[1])
-        columns = np.array(found, dtype=float).reshape(-1, 8).T
-        return Moves(columns[0].astype(int), *columns[1:7], columns[7].astype(int))
+        m = np.array(found, dtype=float).reshape(-1, 8).T
+        return Moves(m[0].astype(int), m[1], m[2], m[3], m[4], m[5], m[6], m[7].astype(int))
 
     @cached_property
     def knapsack(self) -> Knapsack:

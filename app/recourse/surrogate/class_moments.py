@@ -46,12 +46,13 @@ def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]
     n, k = len(X), int(np.count_nonzero(favourable))
     centre = np.ones(n) @ X / n
     X = X - centre
-    members = X.take(np.flatnonzero(favourable), axis=0)
-    total, scatter = favourable.astype(float) @ X, members.T @ members
+    fewer = favourable if 2 * k <= n else ~favourable
+    members = X.take(np.flatnonzero(fewer), axis=0)
+    total, scatter, whole = fewer.astype(float) @ X, members.T @ members, X.T @ X
     # The centred points sum to zero, so the other class needs no pass of its own.
-    whole = X.T @ X
-    sums = ((k, total, scatter), (n - k, -total, whole - scatter))
-    plus, minus = (Moments(centre + s / m, (S - s[:, None] * (s / m)) / (m - 1.0)) for m, s, S in sums)
+    sums = ((min(k, n - k), total, scatter), (max(k, n - k), -total, whole - scatter))
+    found = [Moments(centre + s / m, (S - s[:, None] * (s / m)) / (m - 1.0)) for m, s, S in sums]
+    plus, minus = found if fewer is favourable else found[::-1]
     within = max(float(plus.covariance.trace()), float(minus.covariance.trace()))
     # Where each class is a single point, the variance within is rounding and must not count.
     ridge = max(RIDGE * within, ROUNDING * float(whole.trace()) / n) / X.shape[1]
