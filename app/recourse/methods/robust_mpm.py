@@ -95,7 +95,7 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
         rank=lambda rows_raw: score(encode(rows_raw)),
         objective=problem.action_set.cost if params.search == "projection" else None,
         extra_margin_unit=0.5 * sample.deviation,
-        is_optimal=not takes_any and (search.whole or problem.action_set.is_box),
+        is_optimal=not takes_any and (params.search != "projection" or problem.action_set.is_box),
         takes_any=takes_any,
         surrogate=SurrogateReport(
             kind=f"{params.divergence}_mpm",
