@@ -132,7 +132,6 @@ def answer_with(
     certificate: CertificateParams | None = None,
     *,
     future_validity: float | None = None,
-    further: bool = False,
 ) -> RecourseResult:
     """As `solve`, for another question about the same applicant; the diagnostics count this answer's own calls.
 
@@ -142,7 +141,6 @@ def answer_with(
     ----------
     certificate : chooses the moments of retrained models for methods that use them
     future_validity : in place of the problem's own
-    further : whether the applicant has an answer already; then one more model call may save most of the search
     """
     started = time.perf_counter()
     problem, meter = shared.problem, shared.meter
@@ -151,7 +149,6 @@ def answer_with(
     if problem.future_validity is not None and problem.futures is None:
         raise InvalidRequest(faults=[NO_FUTURES])
     draft = Draft(problem, meter)
-    draft.is_further = further
     own = problem.action_set.beginning or problem.action_set
     draft.warnings += [f"{sentence} {UNSEEN_WARNING}" for sentence in problem.reference.unseen(own.factual_raw)]
     reason: Reason | None
@@ -205,7 +202,7 @@ def _derive(
     failed: SolverFailed | None = None
     try:
         draft.sample = shared.sample(sampler)
-        draft.rounds = min(SEARCH_CALLS - draft.calls, MOST_ROUNDS + draft.is_further)
+        draft.rounds = min(SEARCH_CALLS - draft.calls, MOST_ROUNDS)
         context = MethodContext(
             sample=draft.sample,
             factual_score=seen.factual_score,

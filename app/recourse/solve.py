@@ -66,9 +66,10 @@ class Solver:
     def __init__(self, problem: RecourseProblem, method: Method) -> None:
         self.problem, self.method, self.actions = problem, method, problem.action_set
         self.is_plan = method.yields is Yields.PLAN
-        # The members of a plan are chosen among legal records; one answer is instead searched for until it is legal.
-        asked = self.actions if self.is_plan else replace(self.actions, barred=())
-        self.shared = Shared(replace(problem, action_set=asked))
+        if self.actions.barred and not self.is_plan:
+            # The members of a plan are chosen among legal records; one answer is instead searched for until it is.
+            problem = replace(problem, action_set=replace(self.actions, barred=()))
+        self.shared = Shared(problem)
         self._providing: dict[tuple[int, ...], Shared] = {}
         self.alone: list[Shared] = []
         """Questions that share nothing with others."""
@@ -214,9 +215,8 @@ class _Question:
             if own.given and actions.begun:  # a stated value is not the typical one, which the others ask about
                 asked = self.solver.apart(actions)
             result = answer_with(
-                asked, self.method, self.params, self.certificate,
-                future_validity=self.future_validity, further=bool(frozen),
-            )  # fmt: skip
+                asked, self.method, self.params, self.certificate, future_validity=self.future_validity
+            )
             if own.given:
                 result = self._provided(result, asked, best)
             if actions.begun:

@@ -23,6 +23,7 @@ from app.recourse.actions.advice_ranges import (
     least_worth,
     limits_of_all,
     range_of,
+    ranges_of_all,
     tick_slack,
 )
 from app.recourse.actions.constraints import Constraints, check_constraints
@@ -124,7 +125,7 @@ class ActionSet:
         if self.beginning is not None:
             return [replace(one, actions=self._begun_like(one.actions)) for one in self.beginning.relaxed()]
         found: list[Relaxed] = []
-        for j, (feature, limits) in enumerate(zip(self.space.features, self._limits(), strict=True)):
+        for j, (feature, limits) in enumerate(zip(self.space.features, self.limits(), strict=True)):
             for name in dict.fromkeys(limit.name for limit in limits if limit.asked):
                 others = [limit for limit in limits if not (limit.asked and limit.name == name)]
                 wider = range_of(feature, float(self.factual_raw[j]), others)
@@ -151,7 +152,8 @@ class ActionSet:
             beginning=others,
         )  # fmt: skip
 
-    def _limits(self) -> list[list[Limit]]:
+    def limits(self) -> list[list[Limit]]:
+        """Every limit of each feature."""
         return limits_of_all(
             self.space, self.factual_raw, self.constraints, self.clock.months, self.wishes.exclude,
             horizon_is_asked=self.timing.horizon_months is not None, least_share=self.least_share,
@@ -177,8 +179,11 @@ class ActionSet:
     def _without_horizon(self) -> "ActionSet":
         timing = replace(self.timing, horizon_months=None)
         wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing))
-        ranges = map(range_of, self.space.features, self.factual_raw.tolist(), wider._limits())
-        return wider.ranged(dict(enumerate(ranges)))
+        ranges = ranges_of_all(
+            self.space, self.factual_raw, self.constraints, wider.clock.months, self.wishes.exclude,
+            least_share=self.least_share,
+        )  # fmt: skip
+        return replace(wider, **arrays_of(self.space, ranges))
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
         """The same set, but immovable features that differ in one of these rows move over the schema's whole range.
@@ -252,17 +257,16 @@ class ActionSet:
         """
         if self.space.states_raw.size:
             rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
-        rows = np.minimum(np.maximum(rows_raw, self.lower_raw), self.upper_raw)
-        return self.round(rows, toward_raw=rows)
+        return self.round(np.minimum(np.maximum(rows_raw, self.lower_raw), self.upper_raw))
 
     def round(
-        self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"]
+        self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"] | None = None
     ) -> Float[np.ndarray, "n p"]:
-        """Numbers rounded to what may be proposed: towards `toward_raw`, or to the nearest where that is the number.
+        """Numbers rounded to what may be proposed: to the nearest, or towards `toward_raw` where that is another one.
 
         Values equal to the factual stay. Ranges are respected because their ends lie on the lattice.
         """
-        fact = self.factual_raw
+        fact, toward = self.factual_raw, rows_raw if toward_raw is None else toward_raw
         in_gap = (rows_raw > self.below_raw) & (rows_raw < self.above_raw) & (rows_raw != fact)
         if not (in_gap.any() or self.restricted or self.step_raw.any()):
             return rows_raw
@@ -270,22 +274,23 @@ class ActionSet:
         if self.step_raw.any():
             step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
             ticks = (rows_raw - self.anchor_raw) / step
-            ticks = np.where(
-                self._on_lattice(rows_raw) | (toward_raw == rows_raw),
-                np.rint(ticks),
-                np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks)),
-            )
-            points = np.clip(lattice_points(ticks, self.anchor_raw, step), self.lower_raw, self.upper_raw)
+            whole = np.rint(ticks)
+            points = lattice_points(whole, self.anchor_raw, step)
+            beside = (np.abs(rows_raw - points) > tick_slack(whole) * step) & (toward != rows_raw)
+            if beside.any():
+                whole = np.where(beside, np.where(toward > rows_raw, np.ceil(ticks), np.floor(ticks)), whole)
+                points = lattice_points(whole, self.anchor_raw, step)
+            points = np.minimum(np.maximum(points, self.lower_raw), self.upper_raw)
             rounded = np.where((self.step_raw == 0.0) | (rows_raw == fact), rows_raw, points)
         if in_gap.any():
             lower, upper = (
                 np.where(rows_raw < fact, self.below_raw, fact),
                 np.where(rows_raw < fact, fact, self.above_raw),
             )
-            up = np.where(toward_raw == rows_raw, upper - rows_raw < rows_raw - lower, toward_raw > rows_raw)
+            up = np.where(toward == rows_raw, upper - rows_raw < rows_raw - lower, toward > rows_raw)
             rounded = np.where(in_gap, np.where(up, upper, lower), rounded)
         for j, levels in self.restricted.items():
-            rounded[:, j] = self._restricted(j, np.array(levels, dtype=float), rounded[:, j], toward_raw[:, j])
+            rounded[:, j] = self._restricted(j, np.array(levels, dtype=float), rounded[:, j], toward[:, j])
         return rounded
 
     def _restricted(
@@ -326,7 +331,7 @@ class ActionSet:
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Weighted L1 distance to the factual in encoded units; a change of category counts 1, what time does 0."""
         paid = sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
-        return cost(self.space, self.amounts(rows_raw), self.weights, paid)
+        return cost(self.amounts(rows_raw), self.weights, paid)
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
         """How many features a person has changed."""
@@ -369,12 +374,8 @@ def action_set(
     if wishes:
         check_wishes(space, wishes, constraints)
     time = clock(space.features, factual_raw, timing, valid_months)
-    limits = limits_of_all(
-        space, factual_raw, constraints, time.months, wishes.exclude,
-        horizon_is_asked=timing.horizon_months is not None, least_share=least_share,
-    )  # fmt: skip
     weights = weights_of(space, factual_raw, cost_weights or {})
-    ranges = list(map(range_of, space.features, factual_raw.tolist(), limits))
+    ranges = ranges_of_all(space, factual_raw, constraints, time.months, wishes.exclude, least_share=least_share)
     actions = ActionSet(
         space=space, factual_raw=factual_raw, weights=weights, constraints=constraints,
         rules=tuple(rules), timing=timing, clock=time, least_share=least_share,
@@ -382,5 +383,5 @@ def action_set(
         **arrays_of(space, ranges),
     )  # fmt: skip
     if wishes.must_include:
-        check_inclusion(space, wishes, factual_raw, ranges, limits, actions.each_is_legal)
+        check_inclusion(space, wishes, factual_raw, ranges, actions.limits(), actions.each_is_legal)
     return actions

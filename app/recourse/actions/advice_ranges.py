@@ -13,6 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,37 @@ def limits_of_all(
         )
         for feature, fact in zip(space.features, factual_raw.tolist(), strict=True)
     ]  # fmt: skip
+
+
+def ranges_of_all(
+    space: FeatureSpace,
+    factual_raw: Float[np.ndarray, "p"],
+    constraints: Constraints,
+    months: float,
+    exclude: Exclude,
+    *,
+    least_share: float = 0.0,
+) -> list[Range]:
+    """What each feature may be within the limits of `limits_of_all`."""
+    named = {
+        *constraints.immutable, *constraints.direction, *constraints.bounds, *constraints.max_change,
+        *constraints.least_change, *exclude.features, *(one.feature for one in exclude.changes),
+    }  # fmt: skip
+    ranges = [_usual_range(space, j, fact, months, least_share) for j, fact in enumerate(factual_raw.tolist())]
+    for j in [j for j, name in enumerate(space.names) if name in named]:
+        feature, fact = space.features[j], float(factual_raw[j])
+        distance = distance_within(feature, months)
+        limits = limits_of(feature, fact, constraints, distance=distance, least_share=least_share, exclude=exclude)
+        ranges[j] = range_of(feature, fact, limits)
+    return ranges
+
+
+@lru_cache(maxsize=4096)
+def _usual_range(space: FeatureSpace, j: int, fact: float, months: float, least_share: float) -> Range:
+    """What a feature may be where the request says nothing about it: the same for everyone with this value."""
+    feature = space.features[j]
+    distance = distance_within(feature, months)
+    return range_of(feature, fact, limits_of(feature, fact, Constraints(), distance=distance, least_share=least_share))
 
 
 def _excluded(feature: Feature, fact: float, exclude: Exclude) -> list[Limit]:

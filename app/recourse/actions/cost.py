@@ -13,18 +13,15 @@ from app.recourse.features import Change, FeatureSpace
 
 def amounts(space: FeatureSpace, distance_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
     """Raw distances of each feature in spreads; 1 for a change of category."""
-    found = distance_raw.copy()
-    found[:, space.numeric] /= space.scale_raw
-    found[:, space.groups] = found[:, space.groups] > 0.0
+    found = distance_raw / space.spread_raw
+    if space.groups.size:
+        found[:, space.groups] = found[:, space.groups] > 0.0
     return found
 
 
-def cost(
-    space: FeatureSpace, moved: Float[np.ndarray, "n p"], weights: Float[np.ndarray, "p"], paid: float = 0.0
-) -> Float[np.ndarray, "n"]:
+def cost(moved: Float[np.ndarray, "n p"], weights: Float[np.ndarray, "p"], paid: float = 0.0) -> Float[np.ndarray, "n"]:
     """Cost of changes: the weighted sum of their `amounts`, and what has been paid before."""
-    numeric, groups = space.numeric, space.groups
-    return np.asarray(paid + moved[:, numeric] @ weights[numeric] + moved[:, groups] @ weights[groups])
+    return np.asarray(paid + moved @ weights)
 
 
 def weights_of(

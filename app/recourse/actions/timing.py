@@ -81,7 +81,7 @@ class Clock:
         self._step = np.array([_step(feature) for feature in chosen])
         self._low, self._high = np.array([feature.range_raw for feature in chosen]).reshape(-1, 2).T
         per = [  # of a value that is missing there is no distance
-            0.0 if feature.is_group or fact in feature.states_raw else _per_distance(feature)
+            0.0 if feature.is_group or not (pace := _per_distance(feature)) or fact in feature.states_raw else pace
             for feature, fact in zip(features, factual_raw.tolist(), strict=True)
         ]
         self.months_once: Float[np.ndarray, p] = np.where(self.passive, 0.0, [f.takes.months for f in features])

@@ -86,6 +86,20 @@ class FeatureSpace:
         return np.repeat(np.arange(self.p), [span.stop - span.start for span in self.spans])
 
     @cached_property
+    def spread_raw(self) -> Float[np.ndarray, "p"]:
+        """`scale_raw` of features that are encoded as one number, and 1 for the others."""
+        spread = np.ones(self.p)
+        spread[self.numeric] = self.scale_raw
+        return spread
+
+    @cached_property
+    def holds_values(self) -> Bool[np.ndarray, "d"]:
+        """Which encoded columns hold a number or a category, and not a state such as missing."""
+        values = np.ones(self.d, dtype=bool)
+        values[self.state_columns] = False
+        return values
+
+    @cached_property
     def lattice_raw(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
         """`Feature.lattice_raw` of all features: steps and anchors."""
         step, anchor = np.array([feature.lattice_raw for feature in self.features], dtype=float).reshape(-1, 2).T

@@ -80,6 +80,7 @@ def minimising(
         meets=lambda rows_raw: np.ones(len(rows_raw), dtype=bool),
         rank=lambda rows_raw: model.score(space.encode(rows_raw)),
         extra_margin_unit=unit,
+        is_optimal=first_raw is None,
         alternatives=alternatives,
         objective=trade_off.value,
         surrogate=surrogate,

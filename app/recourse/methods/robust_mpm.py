@@ -10,7 +10,7 @@ Bui, Nguyen, Yue, Nguyen, "Coverage-Validity-Aware Algorithmic Recourse", 2023.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from annotated_types import Interval
@@ -24,6 +24,10 @@ from app.recourse.search.cheapest import Search, SearchKind
 from app.recourse.surrogate.boundary import SamplerParams
 from app.recourse.surrogate.divergences import Divergence
 from app.recourse.surrogate.mpm import fit_sample
+
+# Annotations of functions within a function are evaluated at each of its calls, which costs more than such a name.
+Row: TypeAlias = Float[np.ndarray, "p"]
+Rows: TypeAlias = Float[np.ndarray, "n p"]
 
 RUNGS = 24
 """Proposals below a margin that no record reaches, or that the black box refuses."""
@@ -64,13 +68,13 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
     encode, score = problem.action_set.space.encode, machine.model.score
     takes_any = params.divergence == "none" and params.margin == 0.0
 
-    def nearest() -> Float[np.ndarray, "n p"]:
+    def nearest() -> Rows:
         top = min(params.margin, search.reach)
         if not top > search.start_score:
             return np.empty((0, problem.action_set.space.p))
         return search.rows(np.linspace(search.start_score, top, RUNGS + 1)[1:], exact_up_to=-math.inf)
 
-    def how_far(row_raw: Float[np.ndarray, "p"]) -> str | None:
+    def how_far(row_raw: Row) -> str | None:
         reached = float(score(encode(row_raw[None]))[0])
         if takes_any or reached >= params.margin - SLACK:
             return None
@@ -91,7 +95,7 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
         rank=lambda rows_raw: score(encode(rows_raw)),
         objective=problem.action_set.cost if params.search == "projection" else None,
         extra_margin_unit=0.5 * sample.deviation,
-        is_optimal=not takes_any,
+        is_optimal=not takes_any and (params.search != "projection" or problem.action_set.is_box),
         takes_any=takes_any,
         surrogate=SurrogateReport(
             kind=f"{params.divergence}_mpm",

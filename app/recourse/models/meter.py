@@ -57,12 +57,11 @@ class Meter:
         ----------
         further : whether these points continue the previous call; for models that are not remote
         """
-        assert not (further and self.black_box.remote)
-        return self._count(self.black_box.score, X, calls=0 if further else 1)
+        return self._count(self.black_box.score, X, further)
 
-    def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """As `BlackBox.score_raw`; raises DeadlineExceeded, BudgetExceeded."""
-        return self._count(self.black_box.score_raw, rows_raw)
+    def score_raw(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
+        """As `BlackBox.score_raw`, and `further` as in `score`; raises DeadlineExceeded, BudgetExceeded."""
+        return self._count(self.black_box.score_raw, rows_raw, further)
 
     def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         """The gradient of the score, counted as a call; for models that offer one. Raises DeadlineExceeded."""
@@ -84,10 +83,11 @@ class Meter:
         if self.deadline is not None and time.monotonic() >= self.deadline:
             raise DeadlineExceeded
 
-    def _count(self, score: Predict, rows: np.ndarray, *, calls: int = 1) -> Float[np.ndarray, "n"]:
+    def _count(self, score: Predict, rows: np.ndarray, further: bool) -> Float[np.ndarray, "n"]:
+        assert not (further and self.black_box.remote)
         self.check()
         self._spend(len(rows))
-        self.calls += calls
+        self.calls += not further
         self.rows += len(rows)
         scores = score(rows)
         self.silent += int(np.isnan(scores).sum())

@@ -16,8 +16,7 @@ Papers that move single one-hot columns (paper 1's projection) get half categori
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -57,15 +56,6 @@ class Moves:
     level: Int[np.ndarray, "n"]
     """Category to change to; -1 for a number."""
 
-    def take(self, chosen: Int[np.ndarray, "m"]) -> "Moves":
-        """The chosen entries."""
-        return Moves(*(getattr(self, field.name)[chosen] for field in fields(self)))
-
-    @staticmethod
-    def concatenate(parts: "Sequence[Moves]") -> "Moves":
-        """All entries of all parts."""
-        return Moves(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Moves)))
-
 
 class Search:
     """Searches one action set under one surrogate, for any number of margins.
@@ -88,38 +78,29 @@ class Search:
 
     def _moves(self, w: Float[np.ndarray, "d"]) -> "Moves":
         """What each feature can do for the score, best value first."""
-        A, space = self.action_set, self.action_set.space
-        j = space.numeric
-        weight, fact = w[space.numeric_columns], A.factual_raw[j]
-        up = weight > 0.0
-        room = np.where(up, A.upper_raw[j] - fact, fact - A.lower_raw[j])
-        first = np.where(up, A.above_raw[j] - fact, fact - A.below_raw[j])
-        useful = A.movable[j] & (weight != 0.0) & (room > 0.0)
-        j, weight, room, first, up = (part[useful] for part in (j, weight, room, first, up))
-        scale = space.scale_raw[useful]
-        groups = []
-        for g in space.groups[A.movable[space.groups]].tolist():
-            own, levels = w[space.spans[g]], np.array(A.levels(g))
-            best = int(levels[own[levels].argmax()])
-            gain = float(own[best] - own[int(A.factual_raw[g])])
-            if gain > 0.0:
-                groups.append((g, best, gain))
-        moves = Moves(
-            feature=j,
-            gain=np.abs(weight) / scale,
-            cost=A.weights[j] / scale,
-            first=first if self.whole else np.zeros(len(j)),
-            step=A.step_raw[j] if self.whole else np.zeros(len(j)),
-            limit=room,
-            sign=np.where(up, 1.0, -1.0),
-            level=np.full(len(j), -1),
-        )
-        if groups:
-            g, level, gains = (np.array(column) for column in zip(*groups, strict=True))
-            ones = np.ones(len(g))
-            changes = Moves(g, gains, A.weights[g], first=ones, step=ones, limit=ones, sign=0.0 * ones, level=level)
-            moves = Moves.concatenate([moves, changes])
-        return moves.take((moves.cost / moves.gain).argsort(kind="stable"))
+        A, space, every = self.action_set, self.action_set.space, w.tolist()
+        fact, cost, step = A.factual_raw.tolist(), A.weights.tolist(), A.step_raw.tolist()
+        ends = tuple(end.tolist() for end in (A.lower_raw, A.below_raw, A.above_raw, A.upper_raw))
+        found: list[tuple[float, ...]] = []  # the fields of `Moves`
+        movable = A.movable.tolist()
+        for j, column, scale in zip(
+            space.numeric.tolist(), space.numeric_columns.tolist(), space.scale_raw.tolist(), strict=True
+        ):
+            lower, below, above, upper = (end[j] for end in ends)
+            weight, up = every[column], every[column] > 0.0
+            room, first = (upper - fact[j], above - fact[j]) if up else (fact[j] - lower, fact[j] - below)
+            if movable[j] and weight != 0.0 and room > 0.0:
+                lattice = (first, step[j]) if self.whole else (0.0, 0.0)
+                found.append((j, abs(weight) / scale, cost[j] / scale, *lattice, room, 1.0 if up else -1.0, -1))
+        for g in space.groups.tolist():
+            own = every[space.spans[g]]
+            best = max(A.levels(g), key=own.__getitem__)
+            gain = own[best] - own[int(fact[g])]
+            if movable[g] and gain > 0.0:
+                found.append((g, gain, cost[g], 1.0, 1.0, 1.0, 0.0, best))
+        found.sort(key=lambda move: move[2] / move[1])
+        m = np.array(found, dtype=float).reshape(-1, 8).T
+        return Moves(m[0].astype(int), m[1], m[2], m[3], m[4], m[5], m[6], m[7].astype(int))
 
     @cached_property
     def knapsack(self) -> Knapsack:
@@ -184,7 +165,11 @@ class Search:
             return self._apply(self._fill(needs))
         amounts: list[list[float]] = []
         programmed: dict[int, np.ndarray] = {}
+        gains, gained = self.moves.gain.tolist(), -math.inf
         for i, (need, thorough) in enumerate(zip(needs.tolist(), exact.tolist(), strict=True)):
+            if gained >= need:  # the cheapest moves for less that reach as far
+                amounts.append(amounts[-1])
+                continue
             moves, settled = self.knapsack.cover(need, THOROUGH if thorough else QUICK, deadline=self.deadline)
             if not settled and (thorough or moves is None):
                 # Too many branches, or out of time: the general solver cuts better, and raises at the deadline.
@@ -194,6 +179,8 @@ class Search:
                 programmed[i] = solved[0]
             elif moves is None:
                 break
+            else:
+                gained = sum(gain * amount for gain, amount in zip(gains, moves, strict=True))
             amounts.append(moves or [0.0] * len(self.moves.feature))
         rows = self._apply(np.array(amounts).reshape(len(amounts), len(self.moves.feature)))
         for i, row_raw in programmed.items():
@@ -215,7 +202,7 @@ class Search:
             np.where(amounts > 0.0, m.level, fact[m.feature]),
             rows[:, m.feature] + m.sign * amounts,
         )
-        rows = np.clip(rows, A.lower_raw, A.upper_raw)
+        rows = np.minimum(np.maximum(rows, A.lower_raw), A.upper_raw)
         return A.round(rows, toward_raw=np.where(rows > fact, np.inf, np.where(rows < fact, -np.inf, rows)))
 
     # --- what ties several features ----------------------------------------------------------------------------------

@@ -189,7 +189,7 @@ def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParam
 def free_columns(action_set: ActionSet) -> Int[np.ndarray, "k"]:
     """Encoded columns of the features that the person can change; nobody moves into a state, such as missing."""
     space = action_set.space
-    return np.setdiff1d(np.flatnonzero(action_set.movable[space.feature_of_column]), space.state_columns)
+    return np.flatnonzero(action_set.movable[space.feature_of_column] & space.holds_values)
 
 
 def _reachable_neighbours(problem: RecourseProblem, k: int) -> Float[np.ndarray, "k d"]:
@@ -291,7 +291,7 @@ def _draw(
     deviation = radius / math.sqrt(space.d + 2)
     X = crossings.take(np.arange(n) % len(crossings), axis=0)
     if problem.black_box.fractional:
-        X[:, free] += deviation * math.sqrt(len(free) + 2) * unit_ball(problem.seed, n, len(free))
+        X += deviation * math.sqrt(len(free) + 2) * _ball_in_columns(problem.seed, n, space.d, tuple(free.tolist()))
         return X
     rng = np.random.default_rng(problem.seed)
     numeric = np.intersect1d(free, space.numeric_columns)
@@ -315,6 +315,15 @@ def unit_ball(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
     directions *= (rng.random(n) ** (1.0 / max(d, 1)) / np.linalg.norm(directions, axis=1))[:, None]
     directions.flags.writeable = False
     return directions
+
+
+@lru_cache(maxsize=16)
+def _ball_in_columns(seed: int, n: int, d: int, columns: tuple[int, ...]) -> Float[np.ndarray, "n d"]:
+    """`unit_ball` in some of `d` columns, and 0 in the others; cached, because most requests have the same columns."""
+    ball = np.zeros((n, d))
+    ball[:, columns] = unit_ball(seed, n, len(columns))
+    ball.flags.writeable = False
+    return ball
 
 
 def ask(meter: Meter, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n"]]:

@@ -1,13 +1,11 @@
 """Means and covariances of the samples of the two decisions, the input of minimax machines."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import DegenerateSurrogate
-from app.recourse.numerics.linalg import DiagonalPair, diagonalise_pair
 
 RIDGE = 1e-6
 """Share of the wider class's mean variance added to each covariance: samples may lie in a plane by chance."""
@@ -35,11 +33,6 @@ class Classes:
         """From the mean of the unfavourable class to that of the favourable one."""
         return self.favourable.mean - self.unfavourable.mean
 
-    @cached_property
-    def diagonal(self) -> DiagonalPair:
-        """Coordinates in which both covariances are diagonal: the same for every machine that only scales them."""
-        return diagonalise_pair(self.favourable.covariance, self.unfavourable.covariance, self.between)
-
 
 def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]) -> Classes:
     """Sample moments of the favourable and the unfavourable points, with a ridge of `RIDGE`.
@@ -51,14 +44,15 @@ def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]
     if not 2 <= np.count_nonzero(favourable) <= len(X) - 2:
         raise DegenerateSurrogate("Almost all samples around the decision boundary have the same decision.")
     n, k = len(X), int(np.count_nonzero(favourable))
-    centre = X.sum(axis=0) / n
+    centre = np.ones(n) @ X / n
     X = X - centre
-    members = X.take(np.flatnonzero(favourable), axis=0)
-    total, scatter = members.sum(axis=0), members.T @ members
+    fewer = favourable if 2 * k <= n else ~favourable
+    members = X.take(np.flatnonzero(fewer), axis=0)
+    total, scatter, whole = fewer.astype(float) @ X, members.T @ members, X.T @ X
     # The centred points sum to zero, so the other class needs no pass of its own.
-    whole = X.T @ X
-    sums = ((k, total, scatter), (n - k, -total, whole - scatter))
-    plus, minus = (Moments(centre + s / m, (S - s[:, None] * (s / m)) / (m - 1.0)) for m, s, S in sums)
+    sums = ((min(k, n - k), total, scatter), (max(k, n - k), -total, whole - scatter))
+    found = [Moments(centre + s / m, (S - s[:, None] * (s / m)) / (m - 1.0)) for m, s, S in sums]
+    plus, minus = found if fewer is favourable else found[::-1]
     within = max(float(plus.covariance.trace()), float(minus.covariance.trace()))
     # Where each class is a single point, the variance within is rounding and must not count.
     ridge = max(RIDGE * within, ROUNDING * float(whole.trace()) / n) / X.shape[1]

@@ -30,10 +30,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import lapack
 
 from app.errors import DegenerateSurrogate
 from app.recourse.models.linear import LinearModel
-from app.recourse.numerics.linalg import DiagonalPair, diagonalise_pair
+from app.recourse.numerics.linalg import diagonalise_pair
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import Classes
 from app.recourse.surrogate.divergences import Deviation, Divergence, largest_deviation
@@ -42,6 +43,12 @@ TINY = 1e-30
 """Replaces zero in logarithms; far below rounding errors."""
 EXTREME = 1e100
 """Ratio of two scales beyond which the machine does not change any more."""
+SINGULAR = 1e-9
+"""Share of the largest variance of a column below which what the others leave of one's variance counts as nothing."""
+MAX_SECANTS = 50
+SECANT_TOLERANCE = 1e-10
+FARTHEST_SECANT = 10.0
+"""How far a secant may lead, in steps that never lead too far."""
 GRID = np.linspace(0.0, 1.0, 97)
 MAX_DESCENT_STEPS = 10_000
 DESCENT_TOLERANCE = 1e-14
@@ -78,8 +85,7 @@ def fit(
         raise DegenerateSurrogate("The mean of the favourable samples equals the mean of the unfavourable ones.")
     plus = largest_deviation(favourable.covariance, divergence, radius_favourable)
     minus = largest_deviation(unfavourable.covariance, divergence, radius_unfavourable)
-    only_scaled = plus.covariance is favourable.covariance and minus.covariance is unfavourable.covariance
-    w = minimise_spread(a, plus, minus, classes.diagonal if only_scaled else None)
+    w = minimise_spread(a, plus, minus)
     tau_plus, tau_minus = plus(w), minus(w)
     total = tau_plus + tau_minus
     share = tau_plus / total if total > 0.0 else 0.5
@@ -89,32 +95,55 @@ def fit(
     return MinimaxMachine(LinearModel(w, -b).unit(), accuracy)
 
 
-def minimise_spread(
-    a: Float[np.ndarray, "d"], plus: Deviation, minus: Deviation, diagonal: DiagonalPair | None = None
-) -> Float[np.ndarray, "d"]:
-    """``argmin plus(w) + minus(w)`` subject to ``a.w = 1``, exactly.
-
-    Parameters
-    ----------
-    diagonal : `diagonalise_pair` of the two covariances and `a`, where that is known
-    """
+def minimise_spread(a: Float[np.ndarray, "d"], plus: Deviation, minus: Deviation) -> Float[np.ndarray, "d"]:
+    """``argmin plus(w) + minus(w)`` subject to ``a.w = 1``, exactly."""
     if plus.norm + minus.norm > 0.0:
         w = _minimise_three(a, plus, minus)
     else:
         ratio = min(max(minus.scale / plus.scale, 1.0 / EXTREME), EXTREME)
-        w = _minimise_two(a, diagonal or diagonalise_pair(plus.covariance, minus.covariance, a), ratio)
+        w = _minimise_two(a, plus.covariance, minus.covariance, ratio)
     return w / (a @ w)
 
 
-def _minimise_two(a: Float[np.ndarray, "d"], diagonal: DiagonalPair, ratio: float) -> Float[np.ndarray, "d"]:
-    """A positive multiple of ``argmin sqrt(w'Sw) + ratio sqrt(w'Tw)`` subject to ``a.w = 1``; S and T as a pair.
+def _minimise_two(
+    a: Float[np.ndarray, "d"], S: Float[np.ndarray, "d d"], T: Float[np.ndarray, "d d"], ratio: float
+) -> Float[np.ndarray, "d"]:
+    """A positive multiple of ``argmin sqrt(w'Sw) + ratio sqrt(w'Tw)`` subject to ``a.w = 1``.
 
     ``(|Aw| + |Bw|)^2 = min_t |Aw|^2/t + |Bw|^2/(1-t)``, so the minimum is reached at
     ``w ~ (S/t + ratio^2 T/(1-t))^-1 a`` for the one ``t`` where the two deviations are in proportion to ``t`` and
-    ``1 - t``. In coordinates where S and T are diagonal, that is the root of a decreasing function of
-    ``u = log(ratio t / (1 - t))``.
+    ``1 - t``; that is where ``u = log(ratio t / (1 - t))`` is the logarithm of ``sqrt(w'Sw / w'Tw)``. Mostly four
+    solutions of the linear system find it by secants; singular covariances take `_minimise_singular`.
     """
-    V, s, t, outside = diagonal
+    u, low, high, before = 0.0, -math.inf, math.inf, None
+    for _ in range(MAX_SECANTS):
+        whole = S + ratio * math.exp(u) * T
+        factor, w, failed = lapack.dposv(whole, a)
+        if failed or factor.diagonal().min() ** 2 < SINGULAR * whole.diagonal().max():
+            break
+        s, t = float(w @ S @ w), float(w @ T @ w)
+        if not (s > 0.0 and t > 0.0):
+            break
+        miss = 0.5 * (math.log(s) - math.log(t)) - u
+        if abs(miss) < SECANT_TOLERANCE:
+            return np.asarray(w)
+        low, high = (u, high) if miss > 0.0 else (low, u)
+        after = u + miss  # never increases the sum that is minimised
+        if before is not None and miss != before[1]:
+            secant = u - miss * (u - before[0]) / (miss - before[1])
+            after = secant if low < secant < high and abs(secant - u) < FARTHEST_SECANT * abs(miss) else after
+        u, before = after, (u, miss)
+    return _minimise_singular(a, S, T, ratio)
+
+
+def _minimise_singular(
+    a: Float[np.ndarray, "d"], S: Float[np.ndarray, "d d"], T: Float[np.ndarray, "d d"], ratio: float
+) -> Float[np.ndarray, "d"]:
+    """As `_minimise_two`, in coordinates where S and T are diagonal.
+
+    There the condition on `u` is the root of a decreasing function.
+    """
+    V, s, t, outside = diagonalise_pair(S, T, a)
     if outside is not None:
         return outside
     squares = (V.T @ a) ** 2

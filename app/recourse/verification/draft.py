@@ -27,8 +27,8 @@ class Draft:
         self._calls_before, self._rows_before = meter.calls, meter.rows
         self.rounds = 1
         """Calls left for verification; a method's own calls do not count."""
-        self.is_further = False
-        """Whether the applicant has an answer already, and one more call is allowed."""
+        self._asked = False
+        """Whether the last of these calls has been made, and not only counted."""
         self.factual_score = math.nan
         self.sample: BoundarySample | None = None
         self.candidates: Candidates | PlanCandidates | None = None
@@ -63,19 +63,26 @@ class Draft:
         """Records of these calls."""
         return self.meter.rows - self._rows_before
 
-    def scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+    def scores(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
         """The black box's scores of legal records that differ from the applicant's own, in one call.
 
         NaN for other records, and for all but the first of equal neighbours.
+
+        Parameters
+        ----------
+        further : whether these records continue the previous call; for models that are not remote
         """
-        self.rounds -= 1
+        if not further:
+            self.rounds -= 1
+            self._asked = False
         legal = self.actions.contains(rows_raw)
         if not self.actions.begun:
             legal &= (rows_raw != self.problem.factual_raw).any(axis=1)
         legal[1:] &= (rows_raw[1:] != rows_raw[:-1]).any(axis=1)
         scores = np.full(len(rows_raw), np.nan)
         if legal.any():
-            scores[legal] = self.meter.score_raw(rows_raw[legal])
+            scores[legal] = self.meter.score_raw(rows_raw[legal], further=self._asked)
+            self._asked = True
         return scores
 
     def remember_refused(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> None:

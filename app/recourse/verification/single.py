@@ -14,9 +14,9 @@ from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
 
 LADDER = np.array([0.0, HAIR, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0])
-"""Extra margins of the proposals that are verified together, in the method's own unit."""
-FIRST_RUNGS = 1
-"""Of these, how many are verified first where one more model call is allowed: mostly the model accepts the first."""
+"""Extra margins of the proposals, in the method's own unit."""
+FIRST_RUNGS = 3
+"""Of these, how many are proposed and verified first: mostly the model accepts one, and the rest is not needed."""
 BETWEEN = 7
 """Proposals between a refused and an accepted rung."""
 CHANGE_SHARE = 0.05
@@ -40,9 +40,10 @@ def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]
     """
     best = _Best(draft)
     reason = _climb(draft, candidates, best)
-    rows_raw = np.array([one.row_raw for one in known]).reshape(-1, draft.actions.space.p)
-    meets = candidates.meets(rows_raw)
-    best.keep(rows_raw[meets], np.array([one.score for one in known])[meets])
+    if known:
+        rows_raw = np.array([one.row_raw for one in known])
+        meets = candidates.meets(rows_raw)
+        best.keep(rows_raw[meets], np.array([one.score for one in known])[meets])
     draft.note_how_far()
     return reason
 
@@ -54,42 +55,48 @@ def verify_fallback(draft: Draft) -> None:
 
 
 def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
-    """Verify a ladder of proposals together, then proposals between the last refused and the first accepted one."""
-    extra_margins = LADDER * candidates.extra_margin_unit
-    few = draft.is_further and draft.rounds > 2
-    rungs = candidates.propose(extra_margins[:FIRST_RUNGS] if few else extra_margins)
-    begun = draft.actions.factual_raw[None] if draft.actions.begun else rungs[:0]
-    if len(begun) and candidates.meets(begun)[0]:  # what the person does anyway may be enough
-        rungs, extra_margins = np.concatenate([begun, rungs]), np.concatenate([[0.0], extra_margins])
+    """Verify a ladder of proposals in one call, then proposals between the last refused and the first accepted one.
+
+    Where the first proposal that the model accepts is the best, the call has two parts, and the second is made only if
+    all of the first part are refused. A remote model is paid per call and gets the whole ladder at once.
+    """
+    begun = np.empty((0, draft.actions.space.p))
+    if draft.actions.begun:  # what the person does anyway may be enough
+        begun = draft.actions.factual_raw[None]
+        begun = begun[candidates.meets(begun)]
+    ladder = LADDER * candidates.extra_margin_unit
+    extra_margins = np.append(np.zeros(len(begun)), ladder)
+    in_parts = draft.meter.black_box.remote is None and candidates.is_optimal and candidates.shortfall is None
+    rungs = np.concatenate([begun, candidates.propose(ladder[:FIRST_RUNGS] if in_parts else ladder)])
     if not len(rungs):
         draft.relax = candidates.relax()
         draft.gave_up = not candidates.proves_infeasible
         return Reason.INFEASIBLE_CONSTRAINTS if candidates.proves_infeasible else Reason.TARGET_NOT_REACHED
     last_call = draft.rounds <= 1
-    accepted = best.verify(rungs, fallback=draft.fallback_rows() if last_call else None)
-    if few and not accepted.any():
-        others = candidates.propose(extra_margins)[len(rungs) :]
-        if len(others):
-            rungs, accepted = np.concatenate([rungs, others]), np.concatenate([accepted, best.verify(others)])
+    accepted = best.verify(rungs, fallback=draft.fallback_rows() if last_call and not in_parts else None)
+    if in_parts and not accepted.any():
+        others = candidates.propose(ladder)[len(rungs) - len(begun) :]
+        more = best.verify(others, fallback=draft.fallback_rows() if last_call else None, further=True)
+        rungs, accepted = np.concatenate([rungs, others]), np.concatenate([accepted, more])
     first = int(accepted.argmax())
     if not accepted[first]:
         draft.relax = candidates.relax()
     elif not last_call:
-        more = [_fewer(draft.actions, candidates, draft.found[0].row_raw)]
-        while len(more[-1]):
-            fewest = more[-1][_value(draft.actions, more[-1]).argmin()]
-            more.append(_fewer(draft.actions, candidates, fewest))
+        polished = [_fewer(draft.actions, candidates, draft.found[0].row_raw)]
+        while len(polished[-1]):
+            fewest = polished[-1][_value(draft.actions, polished[-1]).argmin()]
+            polished.append(_fewer(draft.actions, candidates, fewest))
         if first > 0 or not candidates.is_optimal:
             undone = _undone(draft.actions, rungs[first])
-            more.append(undone[candidates.meets(undone)])
+            polished.append(undone[candidates.meets(undone)])
         if first > 0:
             between = np.linspace(extra_margins[first - 1], extra_margins[first], BETWEEN + 2)[1:-1]
-            more.append(candidates.propose(between))
+            polished.append(candidates.propose(between))
         if first > 0 and candidates.alternatives is not None:
-            more.append(candidates.alternatives())
+            polished.append(candidates.alternatives())
         if candidates.takes_any:
-            more.append(_cheaper(draft.actions, rungs[first]))
-        proposals = np.concatenate(more)
+            polished.append(_cheaper(draft.actions, rungs[first]))
+        proposals = np.concatenate(polished)
         if len(proposals):
             best.verify(proposals)
     return Reason.TARGET_NOT_REACHED
@@ -175,14 +182,24 @@ class _Best:
         """Of the best record: whether it misses the method's own constraint; the objective, or else how far it is."""
 
     def verify(
-        self, proposals: Float[np.ndarray, "n p"], *, fallback: Float[np.ndarray, "m p"] | None = None
+        self,
+        proposals: Float[np.ndarray, "n p"],
+        *,
+        fallback: Float[np.ndarray, "m p"] | None = None,
+        further: bool = False,
     ) -> Bool[np.ndarray, "n"]:
-        """Ask the black box about these records in one call; which proposals are good answers."""
+        """Ask the black box about these records in one call; which proposals are good answers.
+
+        Parameters
+        ----------
+        further : as in `Draft.scores`
+        """
         draft, n = self.draft, len(proposals)
         proposals = draft.actions.clock.settled(proposals)
         finished, which = self._finished(proposals)
         parts = [proposals, finished, *([] if fallback is None else [fallback])]
-        scores, others, scores_fallback = np.split(draft.scores(np.concatenate(parts)), [n, n + len(finished)])
+        known = draft.scores(np.concatenate(parts), further=further)
+        scores, others, scores_fallback = np.split(known, [n, n + len(finished)])
         better = (which >= 0) & np.append(draft.problem.black_box.accepts(others), False)[which]
         if better.any():
             proposals, scores = proposals.copy(), scores.copy()
@@ -205,6 +222,8 @@ class _Best:
             return proposals[:0], which
         finished = self.draft.actions.clock.settled(self.draft.actions.finished(proposals))
         short = (finished != proposals).any(axis=1)
+        if not short.any():
+            return proposals[:0], which
         rows, index = np.unique(finished[short], axis=0, return_inverse=True)
         which[short] = index.reshape(-1)
         return rows, which

@@ -17,7 +17,7 @@ from app.errors import DegenerateSurrogate
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.class_moments import RIDGE, Classes, Moments, class_moments
 from app.recourse.surrogate.divergences import Divergence, largest_deviation
-from app.recourse.surrogate.mpm import fit, fit_sample
+from app.recourse.surrogate.mpm import _minimise_singular, _minimise_two, fit, fit_sample
 
 Matrix: TypeAlias = Float[np.ndarray, "d d"]
 Vector: TypeAlias = Float[np.ndarray, "d"]
@@ -158,6 +158,20 @@ def test_the_optimum_is_that_of_the_conic_program(divergence: Divergence, block:
         w, _, _ = problem.machine()
         size = problem.value(problem.a / (problem.a @ problem.a))
         assert problem.value(w) == pytest.approx(problem.value(conic_weights(problem)), rel=1e-6, abs=1e-7 * size)
+
+
+@pytest.mark.parametrize("ratio", [1e-100, 1e-3, 1.0, 3.0, 148.0, 1e100])
+def test_secants_find_the_weights_that_diagonal_coordinates_have(ratio: float) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        d = int(rng.integers(1, 62))
+        S, T = (np.cov(rng.normal(size=(500, d)) @ rng.normal(size=(d, d)), rowvar=False).reshape(d, d) for _ in "ST")
+        S, T = S + 1e-3 * S.trace() * np.eye(d), T + 1e-3 * T.trace() * np.eye(d)
+        a = rng.normal(size=d)
+        one, other = _minimise_two(a, S, T, ratio), _minimise_singular(a, S, T, ratio)
+        assert one / (a @ one) == pytest.approx(
+            other / (a @ other), rel=1e-5, abs=1e-5 * float(np.abs(other / (a @ other)).max())
+        )
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES)

@@ -1,0 +1,40 @@
+"""Ranges that are kept for a value are those of all limits of the person and the request."""
+
+import math
+from typing import Any
+
+import pytest
+
+from app.recourse.actions.advice_ranges import limits_of_all, range_of, ranges_of_all
+from app.recourse.actions.constraints import Bounds, Constraints, Direction
+from app.recourse.actions.wishes import ChangeTo, Exclude
+from app.recourse.features import MaxChange
+from tests.recourse.toys import LOAN, loan_rows
+
+
+@pytest.mark.parametrize(
+    ("constraints", "exclude"),
+    [
+        ({}, {}),
+        ({"immutable": ("age", "housing")}, {}),
+        ({"direction": {"income": Direction.DECREASE}}, {}),
+        ({"bounds": {"income": Bounds(min=2000.0, max=2500.0), "savings": Bounds(max="some")}}, {}),
+        ({"max_change": {"months": MaxChange(absolute=12.0)}}, {}),
+        ({"least_change": {"rate": 0.3}, "max_changes": 2}, {}),
+        ({}, {"features": ("rate",)}),
+        ({}, {"changes": (ChangeTo(feature="housing", to="free"), ChangeTo(feature="income", to=4000.0))}),
+    ],
+)
+def test_what_is_kept_for_those_who_ask_for_nothing_is_not_given_to_others(
+    constraints: dict[str, Any], exclude: dict[str, Any]
+) -> None:
+    changed = False
+    for row_raw in loan_rows(20):
+        for months, least_share in ((math.inf, 0.0), (3.0, 0.02)):
+            both = []
+            for asked, ruled_out in ((Constraints(), Exclude()), (Constraints(**constraints), Exclude(**exclude))):
+                limits = limits_of_all(LOAN, row_raw, asked, months, ruled_out, least_share=least_share)
+                both.append(list(map(range_of, LOAN.features, row_raw.tolist(), limits)))
+                assert ranges_of_all(LOAN, row_raw, asked, months, ruled_out, least_share=least_share) == both[-1]
+            changed |= both[0] != both[1]
+    assert changed == bool(constraints or exclude)

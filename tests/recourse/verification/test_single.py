@@ -1,0 +1,121 @@
+"""The ladder of proposals: of a local model the first rungs come alone, of a remote one all of them at once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from jaxtyping import Float
+
+from app.recourse.candidates import Candidates
+from app.recourse.models.meter import Meter
+from app.recourse.problem import RecourseProblem
+from app.recourse.verification import Draft, verify_one
+from app.recourse.verification.single import FIRST_RUNGS, LADDER
+from tests.recourse.test_solve_many import Far
+from tests.recourse.toys import Spy, ask, plane
+
+MOST_CALLS = 2
+"""Of a verification: the ladder, and repair and polish."""
+
+
+def question(accepted_from: float, *, begun: bool = False) -> tuple[RecourseProblem, Spy]:
+    """One number that starts at 0, and a model that accepts it from some value on."""
+    problem, spy = ask(plane(1, low=0.0, high=50.0), lambda X: X[:, 0] - accepted_from, [0.0])
+    if begun:
+        problem = replace(problem, action_set=replace(problem.action_set, begun={0: 1.0}))
+    return problem, spy
+
+
+def candidates(
+    proposed: list[int],
+    *,
+    is_optimal: bool = True,
+    reach: float = 50.0,
+    shortfall: Callable[..., np.ndarray] | None = None,
+) -> Candidates:
+    """The number is proposed as 1, and more by each extra margin; `proposed` has the length of each proposal."""
+
+    def propose(extra_margins: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m 1"]:
+        rows_raw = 1.0 + extra_margins[extra_margins + 1.0 <= reach][:, None]
+        proposed.append(len(rows_raw))
+        return rows_raw
+
+    return Candidates(
+        propose=propose,
+        meets=lambda rows_raw: rows_raw[:, 0] >= 1.0,
+        rank=lambda rows_raw: rows_raw[:, 0],
+        extra_margin_unit=1.0,
+        is_optimal=is_optimal,
+        shortfall=shortfall,
+    )
+
+
+def verified(problem: RecourseProblem, proposals: Candidates, rounds: int = MOST_CALLS) -> Draft:
+    draft = Draft(problem, Meter(problem.black_box))
+    draft.candidates, draft.rounds = proposals, rounds
+    verify_one(draft, proposals, [])
+    return draft
+
+
+def far(problem: RecourseProblem, spy: Spy) -> RecourseProblem:
+    return replace(problem, black_box=replace(problem.black_box, remote=Far(spy)))
+
+
+def test_the_rest_of_the_ladder_is_not_even_proposed_where_the_model_accepts_one_of_the_first() -> None:
+    problem, spy = question(accepted_from=1.0)
+    proposed: list[int] = []
+    draft = verified(problem, candidates(proposed))
+    assert draft.found[0].row_raw.tolist() == [1.0]
+    assert proposed == [FIRST_RUNGS]
+    assert len(spy.asked[0]) == FIRST_RUNGS
+
+
+@pytest.mark.parametrize("accepted_from", [1.2, 1.6, 3.0, 4.5, 20.0, 32.9, 45.0])
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_refused_beginning_continues_in_the_same_call_to_the_same_end(
+    accepted_from: float, rounds: int, begun: bool
+) -> None:
+    """The last rung is 33; beyond it, fallback records are what remains."""
+    local, spy = question(accepted_from, begun=begun)
+    in_parts = verified(local, candidates([]), rounds)
+    asked = len(spy.asked)
+    at_once = verified(far(local, spy), candidates([]), rounds)
+    assert [one.row_raw.tolist() for one in in_parts.found] == [one.row_raw.tolist() for one in at_once.found]
+    assert in_parts.fallback == at_once.fallback
+    assert in_parts.rounds == at_once.rounds
+    assert in_parts.calls == at_once.calls == len(spy.asked) - asked <= rounds
+    assert asked <= in_parts.calls + (accepted_from > 1.5)
+
+
+def test_a_remote_model_is_asked_about_the_whole_ladder_at_once() -> None:
+    problem, spy = question(accepted_from=1.0)
+    proposed: list[int] = []
+    verified(far(problem, spy), candidates(proposed))
+    assert proposed == [len(LADDER)]
+    assert len(spy.asked[0]) == len(LADDER)
+
+
+def test_a_ladder_whose_first_rung_need_not_be_the_best_is_verified_whole() -> None:
+    for proposals in ({"is_optimal": False}, {"shortfall": lambda rows_raw: np.zeros(len(rows_raw))}):
+        problem, spy = question(accepted_from=1.0)
+        verified(problem, candidates([], **proposals))
+        assert len(spy.asked[0]) == len(LADDER)
+
+
+def test_a_ladder_that_ends_among_the_first_rungs_has_no_rest() -> None:
+    problem, spy = question(accepted_from=3.0)
+    draft = verified(problem, candidates([], reach=1.2), rounds=MOST_CALLS)
+    assert not draft.found
+    assert (draft.calls, len(spy.asked)) == (1, 1)
+
+
+def test_a_call_is_counted_once_whichever_part_of_it_asks_something() -> None:
+    """Illegal rungs are not asked about, so that the second part may be the first that asks."""
+    problem, spy = question(accepted_from=3.0)
+    least = replace(problem.action_set, above_raw=np.array([2.0]))
+    draft = verified(replace(problem, action_set=least), candidates([]))
+    assert draft.found
+    assert (draft.calls, len(spy.asked)) == (2, 2)
+    assert all(len(X) > 0 for X in spy.asked)
