@@ -140,4 +140,5 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 def _begin_sqlite(connection: sa.Connection) -> None:
     # A transaction that begins as a reader could no longer write once another one has written.
     writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    with bare(connection) as driver:
+        driver.cursor().execute("BEGIN IMMEDIATE" if writes else "BEGIN")
