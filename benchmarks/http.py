@@ -16,29 +16,61 @@ import numpy as np
 
 from app.recourse.models.score import favourable
 from app.registry.registry import Registry
+from benchmarks.processes import cpu_s, descendants
 from benchmarks.tables import show
 from benchmarks.tasks import APPLICANTS, GERMAN, ROOT
 from examples.german_credit import train as german_train
 
 CLIENTS = 4
 REPEATS = 4
+COST_ROUNDS = 5
+"""Rounds of requests of which the processor time is the median: kept and not kept take turns."""
 READY_S = 120.0
+
+Body = dict[str, object]
 
 
 def table() -> None:
-    """Latency of `POST /recourse` beside the time of `solve` inside it, and throughput."""
-    head = ("model", "p50 ms", "p95 ms", "solve p50 ms", "p50 - solve p50", f"requests/s, {CLIENTS} clients", "found")
+    """Latency of `POST /recourse` beside the time of `solve` inside it, throughput, and what a request costs."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked = questions(Path(folder) / "store")
+        head = (
+            "model", "p50 ms", "p95 ms", "solve p50 ms", "p50 - solve p50", f"requests/s, {CLIENTS} clients", "found"
+        )  # fmt: skip
+        with server(Path(folder) / "store") as url, httpx.Client(base_url=url) as client:
+            for bodies in asked.values():
+                _warm(client, bodies)
+            rows = ((model, *_measure(client, bodies)) for model, bodies in asked.items())
+            show("HTTP: POST /recourse, one server, loopback", head, rows)
+        told = ("model", "answer", "server: CPU ms", "child: CPU ms", "server / child", "server, beside not kept")
+        # Without a worker, which looks for jobs all the time: requests do not cause that.
+        with server_process(Path(folder) / "store", RECOURSE_RUN_JOBS="false") as (url, pid):
+            costs = (row for model, bodies in asked.items() for row in _costs(url, pid, model, bodies))
+            show("HTTP: processor time of one POST /recourse", told, costs)
 
-    def rows() -> Iterator[tuple[str, ...]]:
-        with tempfile.TemporaryDirectory() as folder:
-            asked = questions(Path(folder) / "store")
-            with server(Path(folder) / "store") as url, httpx.Client(base_url=url) as client:
-                for model, bodies in asked.items():
-                    for body in bodies:
-                        client.post("/recourse", json=body).raise_for_status()
-                    yield (model, *_measure(client, bodies))
 
-    show("HTTP: POST /recourse, one server, loopback", head, rows())
+def _warm(client: httpx.Client, bodies: list[Body]) -> None:
+    for body in bodies:
+        client.post("/recourse", json=body).raise_for_status()
+
+
+def _costs(url: str, pid: int, model: str, bodies: list[Body]) -> Iterator[tuple[str, ...]]:
+    """What a request costs the server and its children where the answer is kept, and where it is not."""
+    children, _ = descendants(pid)
+    spent: dict[bool, list[np.ndarray]] = {True: [], False: []}
+    with httpx.Client(base_url=url) as client:
+        _warm(client, bodies)
+        for _ in range(COST_ROUNDS):
+            for kept, costs in spent.items():
+                before = np.array([cpu_s(pid), sum(map(cpu_s, children))])
+                for body in bodies * REPEATS:
+                    client.post("/recourse", json={**body, "store": kept}).raise_for_status()
+                after = np.array([cpu_s(pid), sum(map(cpu_s, children))])
+                costs.append(1e3 * (after - before) / len(bodies * REPEATS))
+    medians = {kept: np.median(costs, axis=0) for kept, costs in spent.items()}
+    for kept, (server_ms, child_ms) in medians.items():
+        ratios = (f"{server_ms / child_ms:.2f}", f"{server_ms / medians[False][0]:.2f}")
+        yield model, "kept" if kept else "not kept", f"{server_ms:.2f}", f"{child_ms:.2f}", *ratios
 
 
 def _measure(client: httpx.Client, bodies: list[dict[str, object]]) -> tuple[str, ...]:
@@ -78,6 +110,13 @@ def questions(store: Path) -> dict[str, list[dict[str, object]]]:
 @contextmanager
 def server(store: Path, **settings: str) -> Iterator[str]:
     """A server with these models; its address once it is ready."""
+    with server_process(store, **settings) as (url, _):
+        yield url
+
+
+@contextmanager
+def server_process(store: Path, **settings: str) -> Iterator[tuple[str, int]]:
+    """The same, and its process id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -96,7 +135,7 @@ def server(store: Path, **settings: str) -> Iterator[str]:
         try:
             url = f"http://127.0.0.1:{port}"
             _wait_until_ready(url, process)
-            yield url
+            yield url, process.pid
         finally:
             process.terminate()
 

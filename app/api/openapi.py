@@ -38,6 +38,7 @@ from app.api.routes import (
 )
 from app.api.schemas.batch import BatchProblem, BatchRequest, BatchRow
 from app.api.schemas.problem import Problem
+from app.api.strict_route import directly
 from app.metrics import Metrics
 from app.service import Service
 from app.settings import Settings
@@ -97,6 +98,8 @@ def _api(service: Service | None, lifespan: Lifespan[FastAPI] | None, modules: S
     )
     for module in modules:
         app.include_router(module.router)
+    routes = (route for module in modules for route in module.router.routes)
+    app.router.middleware_stack = directly(routes, app.router.middleware_stack)  # type: ignore[assignment]
     errors.install(app, further_faults)
     # The last one added is the outermost.
     app.add_middleware(

@@ -60,16 +60,21 @@ async def _prefer(
         ),
     ] = None,
 ) -> Prefer:
-    # A header that is sent several times means the same as its values with commas between them.
-    return Prefer.parse(", ".join(request.headers.getlist("prefer")))
+    return _preferences(request)
 
 
 PreferDep = Annotated[Prefer, Depends(_prefer)]
 
 
+def _preferences(request: Request) -> Prefer:
+    # A header that is sent several times means the same as its values with commas between them.
+    sent = request.headers.getlist("prefer")
+    return Prefer.parse(", ".join(sent)) if sent else Prefer()
+
+
 async def _direct(request: Request) -> None:
     """Raises `InvalidRequest` for a client that wants a job of what is answered in one step."""
-    if Prefer.parse(", ".join(request.headers.getlist("prefer"))).respond_async:
+    if _preferences(request).respond_async:
         raise InvalidRequest("This endpoint always answers directly: leave out the header `Prefer: respond-async`.")
 
 

@@ -1,12 +1,15 @@
 """Routes that read JSON strictly: a body that is not exactly one JSON value is refused before any validation."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, ClassVar
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
 
 from app.api.authentication import SCHEME, admit
 from app.api.error_docs import GATE, refusals
@@ -19,6 +22,7 @@ from app.errors import InvalidRequest, UnsupportedMediaType
 from app.store.scopes import Scope
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Application = Callable[[Connection, Receive, Send], Coroutine[Any, Any, None]]
 
 
 class StrictRoute(APIRoute):
@@ -74,8 +78,13 @@ class StrictRoute(APIRoute):
 class DirectRoute(StrictRoute):
     """A route of which FastAPI makes the description only, since its handler takes longer than all else in the server.
 
-    The endpoint takes the body, and dependencies that need nothing but the request; it returns a `Response`.
+    The endpoint takes the body, and dependencies that need nothing but the request; it returns a `Response`. See
+    `directly`.
     """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.answer = self.get_route_handler()
 
     def handler(self) -> Handler:
         """Validate the body and call the endpoint."""
@@ -90,6 +99,22 @@ class DirectRoute(StrictRoute):
             return await endpoint(**found)
 
         return handle
+
+
+def directly(routes: Iterable[BaseRoute], others: Application) -> Application:
+    """The routes that are direct without the framework's way to them, which takes longer than to read a request."""
+    direct = {route.path: route for route in routes if isinstance(route, DirectRoute)}
+
+    async def app(connection: Connection, receive: Receive, send: Send) -> None:
+        posted = connection["type"] == "http" and connection["method"] == "POST"
+        if not posted or (route := direct.get(connection["path"])) is None:
+            await others(connection, receive, send)
+            return
+        connection["route"] = route
+        response = await route.answer(Request(connection, receive, send))
+        await response(connection, receive, send)
+
+    return app
 
 
 def guarded(*scopes: Scope, kind: type[StrictRoute] = StrictRoute) -> type[StrictRoute]:
@@ -135,7 +160,7 @@ async def _value(request: Request, *, required: bool) -> Any:
 
 
 def _refuse_query(request: Request, declared: set[str]) -> None:
-    if unknown := set(request.query_params) - declared:
+    if request.scope["query_string"] and (unknown := set(request.query_params) - declared):
         names = ", ".join(sorted({name[:LONGEST_TOKEN] for name in unknown})[:20])
         takes = f"only the query parameters {', '.join(sorted(declared))}" if declared else "no query parameters"
         raise InvalidRequest(f"This address takes {takes}; these were given: {names}.")

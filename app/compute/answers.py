@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -59,13 +60,11 @@ def plain(part: Any) -> Any:
     """
     if type(part) in LEAVES:
         return part
-    if is_dataclass(part):
-        measured = isinstance(part, AnswerPart)
-        # A field that would be a keyword ends in an underscore.
+    if (members := _members(part.__class__)) is not None:
         return {
-            f.name.rstrip("_"): plain(_carried(value) if measured and f.metadata != EXACT else value)
-            for f in fields(part)
-            for value in [getattr(part, f.name)]
+            key: plain(_carried(value) if measured else value)
+            for name, key, measured in members
+            for value in [getattr(part, name)]
         }
     if isinstance(part, Enum):
         return part.value
@@ -74,6 +73,16 @@ def plain(part: Any) -> Any:
     if isinstance(part, tuple | list):
         return [plain(value) for value in part]
     return part
+
+
+@cache
+def _members(record: type[object]) -> tuple[tuple[str, str, bool], ...] | None:
+    """Of a dataclass each field's name, its key, and whether numbers in it have only the digits that they carry."""
+    if not is_dataclass(record):
+        return None
+    measured = issubclass(record, AnswerPart)
+    # A field that would be a keyword ends in an underscore.
+    return tuple((f.name, f.name.rstrip("_"), measured and f.metadata != EXACT) for f in fields(record))
 
 
 def _carried(value: Any) -> Any:
@@ -85,7 +94,10 @@ def _carried(value: Any) -> Any:
 
 def encoded(answer: Json) -> bytes:
     """An answer as it is sent, byte for byte."""
-    return json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(answer).encode()
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------

@@ -202,7 +202,8 @@ class Lane:
         return turn.result()
 
     def _give_back(self, child: Child) -> None:
-        if not child.alive:
+        # What has died unseen is noticed when it is taken.
+        if child.ended:
             self._lose(child, FAILURES[LaneCrashed])
             return
         self._line.end(child)

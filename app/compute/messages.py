@@ -252,9 +252,16 @@ for _record in (ReasonsParams, *(method.params for method in METHODS.values())):
 
 def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:
     """A request as it was resolved: the record by feature, and the question with every parameter."""
+    return request_of_row(space, question.to_json(), question.factual_raw, question.seed, deadline_ms)
+
+
+def request_of_row(
+    space: FeatureSpace, question: Json, factual_raw: Float[np.ndarray, "p"], seed: int, deadline_ms: int
+) -> Json:
+    """The same of one of many applicants, from what `Question.to_json` says of all of them."""
     return {
-        "applicant": space.record(question.factual_raw),
-        "question": question.to_json(),
+        "applicant": space.record(factual_raw),
+        "question": {**question, "factual_raw": factual_raw.tolist(), "seed": seed},
         "deadline_ms": deadline_ms,
     }
 

@@ -96,6 +96,11 @@ class Child:
         self._met: deque[Need] = deque(maxlen=REMEMBERED)
 
     @property
+    def ended(self) -> bool:
+        """Whether the loop has seen the end of its socket."""
+        return self._messages.ended
+
+    @property
     def alive(self) -> bool:
         """Whether the process still holds its end of the socket: asked of the kernel, as the loop may not know yet."""
         if self._transport is None or self._messages.ended:

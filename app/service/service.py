@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app.access import Access
 from app.compute import tasks, use_cases
@@ -17,7 +17,7 @@ from app.compute.child import Written
 from app.compute.encoded_answer import FULL, REQUEST, sent, written, written_answer
 from app.compute.entries import entry_of, entry_of_texts
 from app.compute.lane import Lane
-from app.compute.messages import Case, Question, Store, ValidityQuestion, job_payload, request_of
+from app.compute.messages import Case, Question, Store, ValidityQuestion, job_payload, request_of, request_of_row
 from app.compute.quarantine import Quarantine
 from app.compute.turns import long_calls
 from app.compute.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
@@ -229,7 +229,7 @@ class Service:
             scores=may_read_scores(),
             points=model.manifest.points,
         )
-        question = replace(self._valid(question), **dict(zip(reading, read, strict=False)))
+        question = self._valid(question, **dict(zip(reading, read, strict=False)))
         if isinstance(question, Question) and question.wishes.must_include:
             use_cases.actions_of(model.space, question)  # refuses what this applicant cannot change
         return model, question, frame
@@ -245,9 +245,9 @@ class Service:
         sets = tuple(dict.fromkeys((*exclude.sets, *(some for some in sets if known.issuperset(some)))))
         return replace(question, wishes=replace(question.wishes, exclude=replace(exclude, sets=sets)))
 
-    def _valid(self, question: Asked) -> Asked:
-        """The question with the validity of its answer, which is how long the answer may take."""
-        return replace(question, valid_months=self.settings.valid_days / DAYS_PER_MONTH)
+    def _valid(self, question: Asked, **records: Any) -> Asked:
+        """The question with its records and the validity of its answer, which is how long the answer may take."""
+        return replace(question, valid_months=self.settings.valid_days / DAYS_PER_MONTH, **records)
 
     async def _computed(self, name: str, model: RegisteredModel, question: Case, frame: Frame, terms: Terms) -> Written:
         began, stopped, deadline_ms = time.perf_counter(), USE_CASES[name].stopped, self._deadline_ms(terms)
@@ -310,11 +310,10 @@ class Service:
         """What is recorded of answers of a batch: each with its position among the rows, and its line."""
         space = self.models.find(payload["model"]["name"], include_inactive=True).space
         deadline_ms = round(1000.0 * payload["deadline_s"])
-        common = Question.from_json(payload["question"])
+        common = Question.from_json(payload["question"]).to_json()
         for i, line, answer in given:
             factual_raw = space.read(payload["rows"][i]["applicant"], pointer="/applicant")
-            question = replace(common, factual_raw=factual_raw, seed=batch_lines.seed(payload, i))
-            request = request_of(space, question, deadline_ms)
+            request = request_of_row(space, common, factual_raw, batch_lines.seed(payload, i), deadline_ms)
             yield entry_of(answer, request, job_id, key=payload.get("key"), sent=line.encode())
 
     async def _finish(self, job_id: str, kind: str, payload: Json, result: Json) -> Json:

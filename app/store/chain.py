@@ -64,7 +64,6 @@ class PersonalData:
 
     def digest(self, salt: bytes) -> str:
         """Hexadecimal HMAC-SHA256 over all fields, keyed with `salt`: 32 random bytes for each recourse."""
-        keyed = hmac.new(salt, digestmod=hashlib.sha256)
-        for part in (json.dumps([self.reference, self.job]).encode(), self.request, self.answer):
-            keyed.update(len(part).to_bytes(8, "big") + part)
-        return keyed.hexdigest()
+        parts = json.dumps([self.reference, self.job]).encode(), self.request, self.answer
+        framed = (piece for part in parts for piece in (len(part).to_bytes(8, "big"), part))
+        return hmac.digest(salt, b"".join(framed), "sha256").hex()

@@ -74,6 +74,22 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
         yield connection
 
 
+@contextmanager
+def bare(connection: sa.Connection) -> Iterator[sa.PoolProxiedConnection]:
+    """The driver's own connection inside a transaction: what SQLAlchemy does for a statement takes longer than most.
+
+    Errors of the driver are raised as SQLAlchemy's.
+    """
+    driver = connection.dialect.loaded_dbapi
+    try:
+        yield connection.connection
+    except driver.Error as error:
+        wrapped: Exception = sa.exc.DBAPIError.instance(
+            None, None, error, driver.Error, hide_parameters=True, dialect=connection.dialect
+        )
+        raise wrapped from error
+
+
 def overwrite_log(engine: sa.Engine) -> bool:
     """Empty SQLite's write-ahead log, which still holds erased data.
 
@@ -124,4 +140,5 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 def _begin_sqlite(connection: sa.Connection) -> None:
     # A transaction that begins as a reader could no longer write once another one has written.
     writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    with bare(connection) as driver:
+        driver.cursor().execute("BEGIN IMMEDIATE" if writes else "BEGIN")

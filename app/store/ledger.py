@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from app.errors import UnknownRecourse
 from app.store.chain import FIRST, Entry, Kind, PersonalData
-from app.store.engine import overwrite_log, writing
+from app.store.engine import bare, overwrite_log, writing
 from app.store.promises import Promises
 from app.store.proof import Broken, Proof
 from app.store.tables import entries, idempotent_answers, personal_data
@@ -52,7 +52,7 @@ _OUTLINES: sa.Select[Any] = sa.select(*entries.c, personal_data.c.reference).sel
 _KNOWN = sa.select(entries.c.id).where(
     entries.c.id.in_(sa.bindparam("ids", expanding=True)), entries.c.kind == Kind.GIVEN
 )
-_LAST = sa.select(entries.c.number, entries.c.hash).order_by(entries.c.number.desc()).limit(1)
+_LAST = f"SELECT number, hash FROM {entries.name} ORDER BY number DESC LIMIT 1"  # noqa: S608 - our own name
 _ADD_ENTRIES = sa.insert(entries)
 _ADD_PERSONAL_DATA = sa.insert(personal_data)
 
@@ -313,21 +313,23 @@ def _insert(connection: sa.Connection, records: Sequence[NewRecord]) -> None:
         }
         for number, record, salt in zip(numbers, records, salts, strict=True)
     ]
-    if rows:
-        connection.exec_driver_sql(_text(_ADD_PERSONAL_DATA, connection.dialect), rows)
+    with bare(connection) as driver:
+        driver.cursor().executemany(_text(_ADD_PERSONAL_DATA, connection.dialect), rows)
 
 
 def _link(connection: sa.Connection, links: Sequence[dict[str, Any]], keys: Iterable[str | None]) -> list[int]:
     """Add entries to the end of the chain; their numbers. The connection must be the only writer."""
-    number, before = connection.execute(_LAST).one_or_none() or (0, FIRST)
     rows = []
-    for link, key in zip(links, keys, strict=False):
-        number += 1
-        entry = Entry(number=number, **link)
-        before = entry.hash(before)
-        rows.append({field: getattr(entry, field) for field in Entry.__slots__} | {"hash": before, "key": key})
-    if rows:
-        connection.exec_driver_sql(_text(_ADD_ENTRIES, connection.dialect), rows)
+    with bare(connection) as driver:
+        cursor = driver.cursor()
+        cursor.execute(_LAST)
+        number, before = cursor.fetchone() or (0, FIRST)
+        for link, key in zip(links, keys, strict=False):
+            number += 1
+            entry = Entry(number=number, **link)
+            before = entry.hash(before)
+            rows.append({field: getattr(entry, field) for field in Entry.__slots__} | {"hash": before, "key": key})
+        cursor.executemany(_text(_ADD_ENTRIES, connection.dialect), rows)
     return [row["number"] for row in rows]
 
 

@@ -124,20 +124,17 @@ class Recorder:
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[written] = records
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                # A job may have ended before the ledger was open.
-                await self._opened.wait()
-                if self._writing is None or self._writing.done():
-                    self._writing = asyncio.get_running_loop().create_task(self._write())
-                await asyncio.shield(written)
-        except TimeoutError:
+            self._write_soon()
+            # Unlike `wait_for`, this leaves the future as it is.
+            await asyncio.wait((written,), timeout=PATIENCE_S)
             if written in self._waiting:
-                raise LedgerUnavailable(SILENT) from None
+                raise LedgerUnavailable(SILENT)
+            # A write in progress decides the outcome, and ends soon.
+            await written
         finally:
-            # Cancelled or too late: no longer to be written.
+            # Cancelled or too late: no longer to be written, and nobody hears of it.
             self._waiting.pop(written, None)
-        # A write in progress decides the outcome, and ends soon.
-        await written
+            written.cancel()
 
     async def ask(self, question: Callable[[Ledger], Answer]) -> Answer:
         """The result of a query of the ledger, run in a thread. Raises `LedgerUnavailable`."""
@@ -210,6 +207,10 @@ class Recorder:
             log.error("ledger-lost", trace=trace(error), reason=reason(error))
             raise LedgerUnavailable(reason(error)) from None
 
+    def _write_soon(self) -> None:
+        if self._opened.is_set() and self._waiting and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
     async def _write(self) -> None:
         while self._waiting:
             group, self._waiting = self._waiting, {}
@@ -255,6 +256,8 @@ class Recorder:
         if self._fault:
             log.error("ledger-damaged", detail=self._fault)
         self._opened.set()
+        # A job may have ended before.
+        self._write_soon()
         log.info("ledger-opened", ms=round(1000.0 * (time.monotonic() - began)))
         return True
 

@@ -1,5 +1,6 @@
 """Limits of connections: large, slow and many. Raw sockets against a server of uvicorn, with short times."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -7,13 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 import uvicorn
 
-from app.api.connections import Connections, Limits, block, protocol
+from app.api.connections import Connections, Limits, ResponseTransport, block, protocol
 from app.metrics import Metrics
 from tests.conftest import NO_TLS, Running, until
 
@@ -288,6 +289,38 @@ def test_an_answer_that_is_not_read_is_not_kept_for_long() -> None:
         connection.sendall(get(path=b"/much"))
         until(lambda: server.server_state.connections, within_s=5.0)
         until(lambda: not server.server_state.connections, within_s=5.0)
+
+
+class Written:
+    """A transport that notes what is written at once."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.writes.append(b"closed")
+
+
+def test_the_head_of_an_answer_goes_out_with_its_body_and_waits_for_none() -> None:
+    async def written(*parts: bytes, step_after: int) -> list[bytes]:
+        transport = Written()
+        response = ResponseTransport(cast(Any, transport), asyncio.get_running_loop())
+        for k, part in enumerate(parts):
+            response.write(part)
+            if k == step_after:
+                await asyncio.sleep(0)
+        response.close()
+        return transport.writes
+
+    assert asyncio.run(written(b"head ", b"body", b"more", step_after=9)) == [b"head body", b"more", b"closed"]
+    assert asyncio.run(written(b"head", b"event", step_after=0)) == [b"head", b"event", b"closed"]
+    assert asyncio.run(written(b"head", step_after=9)) == [b"head", b"closed"]
 
 
 def test_a_websocket_is_an_ordinary_request(address: tuple[str, int]) -> None:

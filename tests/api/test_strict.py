@@ -10,9 +10,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from annotated_types import Ge, Interval
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from app.api.schemas.recourse import RecourseRequest, question_of
 from app.api.schemas.strict import derive, to_record
+from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.timing import Timing
+from app.recourse.actions.wishes import Wishes
+from app.recourse.certificate import CertificateParams
+from app.recourse.problem import Robustness
+from app.recourse.reasons import ReasonsParams
+from app.recourse.solve import METHODS
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,6 +69,26 @@ def test_a_request_becomes_the_record() -> None:
         count=2, share=0.5, names=("x",), colours={"c": Colour.RED}, inner={"i": Inner(value=1.0)}
     )
     assert to_record(Outer, Schema.model_validate({})) == Outer()
+
+
+PARTS = (Constraints, CertificateParams, Timing, Robustness, ReasonsParams)
+"""Records of the core that requests may leave to their defaults."""
+
+
+@pytest.mark.parametrize("record", [*PARTS, *(method.params for method in METHODS.values())])
+def test_what_a_request_leaves_to_its_defaults_is_the_record_that_it_would_state(record: type[Any]) -> None:
+    schema = derive(record)
+    left = to_record(record, schema.model_validate({}))
+    assert left == TypeAdapter(record).validate_python(schema.model_validate({}).model_dump())
+    assert to_record(record, schema.model_validate({})) is left
+    for name, value in schema.model_validate({}).model_dump(mode="json").items():
+        assert to_record(record, schema.model_validate({name: value})) == left
+
+
+def test_a_question_without_wishes_is_one_with_none() -> None:
+    asked = {"model": "loan", "applicant": {}}
+    for silent in (asked, {**asked, "exclude": {}}, {**asked, "must_include": []}):
+        assert question_of(RecourseRequest.model_validate(silent)).wishes == Wishes()
 
 
 def test_null_for_an_optional_object_is_its_absence() -> None:

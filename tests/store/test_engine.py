@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, select
 from sqlalchemy.exc import OperationalError
 
 from app.errors import StateUnusable
 from app.settings import Settings
-from app.store.engine import database_url, open_engine, writing
+from app.store.engine import bare, database_url, open_engine, writing
 from app.store.ledger import FILE, Ledger
 from app.store.migrate import upgrade
 from app.store.recorder import PATIENCE_S
@@ -44,6 +44,18 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StateUnusable, match=r"RECOURSE_STATE_DIR.*/file/state: Not a directory"):
         require_state(Settings(state_dir=tmp_path / "file" / "state"))
+
+
+def test_errors_of_the_driver_are_those_of_every_other_statement(tmp_path: Path) -> None:
+    engine = open_engine(database_url(Settings(state_dir=tmp_path), FILE))
+    secret = "a name that is in the statement"
+    with engine.connect() as connection:
+        with pytest.raises(OperationalError) as raised, bare(connection) as driver:
+            driver.cursor().execute("INSERT INTO nothing VALUES (:name)", {"name": secret})
+        assert "nothing" in str(raised.value.orig)
+        assert secret not in str(raised.value)
+        assert connection.scalar(select(1)) == 1
+    engine.dispose()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

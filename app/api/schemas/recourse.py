@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from app.api.schemas.described import describe
 from app.api.schemas.methods import CHOICES, MethodChoice
 from app.api.schemas.models import Record
-from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, derive, optional, to_record
+from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, always, derive, optional, to_record
 from app.compute import use_cases
 from app.compute.detail import Detail
 from app.compute.messages import Question
@@ -72,7 +72,7 @@ class Cost(Strict):
 
 
 OptionalCost: Any = optional(Cost)
-OptionalMethod: Any = optional(MethodChoice, lambda: CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD}))
+OptionalMethod: Any = optional(MethodChoice, always(CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD})))
 
 
 class AnyQuestion(Strict):
@@ -141,7 +141,7 @@ class RecourseRequest(ApplicantQuestion, SeveralWays):
     """Also state why the model refuses the record: `true`, or which reasons. This takes up to five more model calls."""
 
 
-WISHES = TypeAdapter(Wishes)
+WISHES, NO_WISHES = TypeAdapter(Wishes), Wishes()
 RecourseAnswer: Any = describe(use_cases.RecourseAnswer)
 
 
@@ -160,12 +160,17 @@ def question_of(request: RecourseQuestion) -> Question:
         method=method.name,
         params=params,
         robustness=to_record(Robustness, request.robustness),
-        wishes=WISHES.validate_python(
-            request.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}})
-        ),
+        wishes=_wishes_of(request),
         count=1 if count is None else count,
         reasons=_reasons_of(getattr(request, "reasons", False)),
     )
+
+
+def _wishes_of(request: RecourseQuestion) -> Wishes:
+    """What no answer proposes, and what every answer includes."""
+    if request.model_fields_set.isdisjoint(("exclude", "must_include")):
+        return NO_WISHES
+    return WISHES.validate_python(request.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}}))
 
 
 def _reasons_of(asked: Any) -> ReasonsParams | None:

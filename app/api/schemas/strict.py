@@ -92,6 +92,9 @@ FEW = BeforeValidator(_few)
 _READERS: dict[type[Any], tuple[TypeAdapter[Any], set[str]]] = {}
 """Of each derived record: what makes it, and the names of its fields."""
 
+_DEFAULTS: dict[type[Any], Any] = {}
+"""Of each derived record that a request has left to its defaults: that record, which is frozen."""
+
 
 def derive(record: type[Any], **more: Any) -> type[Strict]:
     """A request schema with `more` fields and then the fields, limits, defaults and sentences of a frozen record."""
@@ -111,15 +114,26 @@ def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
 
     Generated clients send null for every object that they were not given.
     """
-    make = schema if default is None else default
+    make = always(schema()) if default is None else default
     given = AfterValidator(lambda value: make() if value is None else value)
     return Annotated[schema | None, given, Field(default_factory=make)]
+
+
+def always(value: Record) -> Callable[[], Record]:
+    """A default that all requests share, which takes less than to make it for each; requests are frozen."""
+    return lambda: value
 
 
 def to_record(record: type[Record], request: BaseModel) -> Record:
     """The core's record of a validated request that `derive` described."""
     adapter, names = _READERS[record]
+    given = not names.isdisjoint(request.model_fields_set)
+    if not given and record in _DEFAULTS:
+        default: Record = _DEFAULTS[record]
+        return default
     read: Record = adapter.validate_python(request.model_dump(include=names))
+    if not given:
+        _DEFAULTS[record] = read
     return read
 
 
