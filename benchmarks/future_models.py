@@ -17,6 +17,7 @@ from app.recourse.certificate import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
+from benchmarks.betarce import betarce
 from benchmarks.lenders import (
     APPLICANTS,
     EPOCHS,
@@ -29,7 +30,6 @@ from benchmarks.lenders import (
     lender,
     registered,
 )
-from benchmarks.peers import betarce
 from benchmarks.tables import show
 from examples.training import standardised
 

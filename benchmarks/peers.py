@@ -1,43 +1,104 @@
-"""BetaRCE, written plainly: a counterfactual of any method, moved until a beta law promises that retraining keeps it.
+"""Methods of this service and of others on one task: what they find, whether it can be used, cost, time, retraining."""
 
-Stepka, Stefanowski, Lango, "Counterfactual Explanations with Probabilistic Guarantees on their Robustness to Model
-Change", KDD 2025. Post hoc; growing spheres around the given counterfactual; no constraints. Here points are snapped to
-what the applicant can reach, as it would find nothing legal otherwise.
-"""
-
-import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
+from typing import Literal
 
 import numpy as np
-from scipy.stats import beta
 
-from app.recourse.models.committee import FutureModels
+from app.recourse.actions.action_set import ActionSet, action_set
+from app.recourse.models.score import favourable
 from app.recourse.problem import RecourseProblem
-from app.recourse.surrogate.boundary import unit_ball
+from app.recourse.solve import METHODS, solve
+from benchmarks.dice_library import dice
+from benchmarks.nice import Nice
+from benchmarks.recourse import future_validity, legal
+from benchmarks.tables import show
+from benchmarks.tasks import GERMAN, Task, german
 
-CONFIDENCE = 0.9
-"""Of the promise, over the models that are sampled."""
-FIRST, GROWTH, SHELLS, POINTS = 0.1, 1.3, 20, 100
-"""Radius of the first sphere, its growth, how many spheres, and points in each."""
+OURS = ("robust_mpm", "learning_augmented", "probe")
+COLUMNS = (
+    "answer", "found", "usable", "L1 cost", "cost / that of robust_mpm, same people", "features changed",
+    "future validity", "processor ms",
+)  # fmt: skip
+
+Ask = Callable[[ActionSet], np.ndarray]
+"""From an applicant to the raw rows of an answer, none or one."""
 
 
-def betarce(
-    problem: RecourseProblem, row_raw: np.ndarray, models: FutureModels, share: float
-) -> tuple[np.ndarray, float] | None:
-    """The point of the smallest sphere that the beta law promises a share of the models for, with its cost."""
-    actions = problem.action_set
-    space, centre = actions.space, actions.space.encode(row_raw[None])
-    radius = 0.0
-    for shell in range(SHELLS):
-        directions = unit_ball(shell, POINTS, space.d)
-        directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
-        outer = FIRST * GROWTH**shell
-        spread = np.random.default_rng(shell).uniform(radius, outer, (POINTS, 1))
-        rows = np.concatenate([row_raw[None], actions.snap(space.decode(centre + spread * directions))])
-        rows = rows[actions.contains(rows) & (problem.black_box.score_raw(rows) >= 0.0)]
-        yes = np.rint(models.shares(rows) * models.count)
-        promised = beta.ppf(1.0 - CONFIDENCE, yes + 1.0, models.count - yes + 1.0) >= share
-        if promised.any():
-            costs = np.where(promised, actions.cost(rows), math.inf)
-            return rows[int(costs.argmin())], float(costs.min())
-        radius = outer
-    return None
+def table() -> None:
+    """One answer each for the same applicants; of the usable ones the cost and the share of retrained networks."""
+    if not GERMAN.exists():
+        print(f"No {GERMAN}: the peers need it; RECOURSE_DATA says where the data sets are.\n")
+        return
+    task = german("all")
+    show(f"Peers: {len(task.applicants_raw)} rejected applicants, {task.name}", COLUMNS, _rows(task, peers(task)))
+
+
+def peers(task: Task) -> dict[str, Ask]:
+    """Every method that is compared, by its name; a message for each that is left out."""
+    asks: dict[str, Ask] = {name: _ours(task, name) for name in OURS}
+    if find_spec("dice_ml") is None:
+        print("DiCE is left out: dice_ml is not installed; `pip install --group peers` does that.\n")
+    else:
+        asks["DiCE, random"] = dice(task.black_box, task.reference, "random", 1)
+    rewards: tuple[Literal["sparsity", "proximity"], ...] = ("sparsity", "proximity")
+    for reward in rewards:
+        asks[f"NICE, {reward}"] = _nice(task, reward, told=False)
+        asks[f"NICE, {reward}, records made legal"] = _nice(task, reward, told=True)
+    return asks
+
+
+def _ours(task: Task, name: str) -> Ask:
+    method = METHODS[name]
+
+    def ask(actions: ActionSet) -> np.ndarray:
+        problem = RecourseProblem(black_box=task.black_box, reference=task.reference, action_set=actions)
+        found = solve(problem, method, method.params()).counterfactuals
+        return np.array([one.row_raw for one in found]).reshape(-1, task.space.p)
+
+    return ask
+
+
+def _nice(task: Task, reward: Literal["sparsity", "proximity"], *, told: bool) -> Ask:
+    """NICE among the reference records.
+
+    Parameters
+    ----------
+    told : each record as near as the applicant may come to it; the only way to tell it what they may change
+    """
+
+    def ask(actions: ActionSet) -> np.ndarray:
+        records_raw = task.reference.rows_raw
+        if told:
+            records_raw = actions.snap(records_raw)
+            records_raw = records_raw[actions.contains(records_raw)]
+        found = Nice(black_box=task.black_box, records_raw=records_raw, reward=reward).explain(actions.factual_raw)
+        return np.empty((0, task.space.p)) if found is None else found[None]
+
+    return ask
+
+
+def _rows(task: Task, asks: dict[str, Ask]) -> Iterable[Sequence[str]]:
+    usual: dict[int, float] = {}
+    for name, ask in asks.items():
+        found, times, usable, costs, changed = 0, list[float](), list[np.ndarray](), dict[int, float](), list[int]()
+        for who, applicant in enumerate(task.applicants_raw):
+            actions = action_set(task.space, applicant)
+            began = time.process_time()  # other work on the machine does not count
+            rows_raw = ask(actions)
+            times.append(1e3 * (time.process_time() - began))
+            found += len(rows_raw)
+            for row_raw in rows_raw:
+                if legal(task, applicant, row_raw) and favourable(task.black_box.score_raw(row_raw[None]))[0]:
+                    usable.append(row_raw)
+                    costs[who] = float(actions.cost(row_raw[None])[0])
+                    changed.append(int((row_raw != applicant).sum()))
+        usual = usual or costs
+        both = [costs[who] / usual[who] for who in costs if who in usual]
+        yield (
+            name, f"{found} of {len(times)}", f"{len(usable)} of {len(times)}", f"{np.mean([*costs.values()]):.2f}",
+            f"{np.median(both):.2f}", f"{np.mean(changed):.1f}", f"{future_validity(task, np.array(usable)):.2f}",
+            f"{np.median(times):.1f}",
+        )  # fmt: skip

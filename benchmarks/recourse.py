@@ -79,7 +79,7 @@ def measure(task: Task, params: RobustMpmParams) -> Measured:
     return Measured(
         found=len(found) / len(answers),
         valid=float(np.mean([_valid(task, one) for _, _, one in found])),
-        legal=float(np.mean([_legal(task, x, one.row_raw) for _, x, one in found])),
+        legal=float(np.mean([legal(task, x, one.row_raw) for _, x, one in found])),
         cost=float(np.mean([one.cost for _, _, one in found])),
         changed=float(np.mean([len(one.changed) for _, _, one in found])),
         changed_median=float(np.median([len(one.changed) for _, _, one in found])),
@@ -134,7 +134,8 @@ def _valid(task: Task, one: Counterfactual) -> bool:
     return bool(favourable(task.black_box.score_raw(row_raw))[0])
 
 
-def _legal(task: Task, before: np.ndarray, after: np.ndarray) -> bool:
+def legal(task: Task, before: np.ndarray, after: np.ndarray) -> bool:
+    """Within the schema, on its lattice, and never against a feature's direction."""
     return all(_legal_value(f, b, a) for f, b, a in zip(task.space.features, before, after, strict=True))
 
 

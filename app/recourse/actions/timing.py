@@ -146,9 +146,12 @@ class Clock:
         if not self._passive.size:
             return np.ones(len(rows_raw), dtype=bool)
         shown = rows_raw[:, self._passive]
+        none = np.asarray((shown == self._factual_raw[self._passive]).all(axis=1))
+        if none.all():
+            return none
         then = self._after(rows_raw, months)[:, self._passive]
         same = np.abs(shown - then) <= SLACK * (1.0 + np.abs(then))
-        return np.asarray(same.all(axis=1) | (shown == self._factual_raw[self._passive]).all(axis=1))
+        return np.asarray(none | same.all(axis=1))
 
     def _after(self, rows_raw: Float[np.ndarray, "n p"], months: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n p"]:
         """The records after so many months."""

@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from app.errors import DeadlineExceeded, SolverFailed
+from app.recourse.numerics.standard_output import silent
 
 _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 
@@ -39,12 +40,16 @@ def mixed_integer_program(
         return cost if ((lower <= 1e-9) & (upper >= -1e-9)).all() else None
     give_up = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
     constraints = LinearConstraint(A, lower, upper)
+    # The HiGHS of scipy prints a line of its own debugging where it repairs a solution, whatever its options say
+    # (https://github.com/ERGO-Code/HiGHS/issues/2783).
     # HiGHS sometimes fails after its own presolve, but solves the program without it.
     for presolve in (True, False):
         options = {"mip_rel_gap": 1e-6, "presolve": presolve, "time_limit": max(give_up - time.monotonic(), 1e-3)}
-        answer = milp(
-            cost, constraints=constraints, bounds=Bounds(0.0, limit), integrality=integer.astype(int), options=options
-        )
+        with silent():
+            answer = milp(
+                cost, constraints=constraints, bounds=Bounds(0.0, limit), integrality=integer.astype(int),
+                options=options,
+            )  # fmt: skip
         if answer.status in (_OPTIMAL, _LIMIT, _INFEASIBLE):
             break
     else:

@@ -91,10 +91,12 @@ class Branching:
             return
         rows_raw, branch = self._rows(node, mixture)
         self._note(rows_raw)
+        if mixture.bound >= self._cutoff():
+            return
         if branch is not None:
             for child in self._children(node, mixture, branch):
                 self._open(open_nodes, child, mixture.bound, mixture.slopes)
-        elif mixture.bound < self._cutoff():
+        else:
             # What ties features forbids the row, or another one that it allows may be better.
             self.lost = True
 

@@ -143,14 +143,17 @@ class Responses:
         node.cost[j, 0] = 0.0 if still else np.inf
 
     def respond(
-        self, node: Node, weight: float, a: float, b: float, prices: Float[np.ndarray, "p"] | None = None
+        self, node: Node, weight: float, a: float, b: float, priced: Float[np.ndarray, "p m"] | None = None
     ) -> Point:
-        """The values, one per feature, that minimise ``weight cost - a r - b p + prices.row``."""
-        reduced = weight * node.cost - a * node.r
+        """The values, one per feature, that minimise ``weight cost - a r - b p``.
+
+        Parameters
+        ----------
+        priced : in place of ``weight cost``
+        """
+        reduced = (weight * node.cost if priced is None else priced) - a * node.r
         if b != 0.0:
             reduced -= b * node.p
-        if prices is not None:
-            reduced += prices[:, None] * (node.values_raw - self.action_set.factual_raw[:, None])
         if self.cap is None:
             choice = reduced.argmin(axis=1)
         else:

@@ -78,7 +78,7 @@ def minimise(
         r, p, cost = (
             sum(w * getattr(one, name) for w, one in zip(weights, points, strict=True)) for name in ("r", "p", "cost")
         )
-        a, b = share * _falling(r), (1.0 - share) * _falling(p)
+        a, b = slopes(share, r, p)
         new = respond(a, b)
         gap = (cost - a * r - b * p) - (new.cost - a * new.r - b * new.p)
         bound = max(bound, lowest - gap)
@@ -96,6 +96,11 @@ def minimise(
 def value(share: float, point: Point) -> float:
     """Losses and cost at one point."""
     return share * _loss(point.r) + (1.0 - share) * _loss(point.p) + point.cost
+
+
+def slopes(share: float, r: float, p: float) -> tuple[float, float]:
+    """Minus the derivatives of the losses by both scores."""
+    return share * _falling(r), (1.0 - share) * _falling(p)
 
 
 def _loss(s: float) -> float:

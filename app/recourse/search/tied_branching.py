@@ -1,12 +1,13 @@
 """Branch and bound over a trade-off whose features linear rules tie: the relaxation has a price for each rule.
 
 What a record uses of a rule, times the price, is added to its cost (Lagrangian relaxation), so that the relaxation
-remains a sum over features, which `app.recourse.search.simplicial` minimises. The minimum is concave in the price; the
-best price is looked for along its tangents. Of the optima on either side of it, one exceeds the rule and one does not:
-the mixture that just keeps the rule is the optimum of the relaxation.
+remains a sum over features, which `app.recourse.search.simplicial` minimises. The minimum is concave in the prices; the
+best ones, of all rules at once, follow from the optima at those that were tried (`app.recourse.search.rule_prices`). So
+does the mixture of these optima that keeps every rule: the optimum of the relaxation.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,18 +17,23 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LinearRule
 from app.recourse.search.branching import Branching, Effort, Optimum
 from app.recourse.search.responses import Node, Responses, legal
-from app.recourse.search.simplicial import Mixture, Point, minimise, value
+from app.recourse.search.rule_prices import RulePrices
+from app.recourse.search.simplicial import Mixture, Point, minimise, slopes, value
 from app.recourse.search.tied_moves import linear_rules
 
-TANGENTS = 12
-"""Largest number of prices of one rule that are tried in one node."""
+PRICES = 30
+"""Largest number of prices that are tried in one node."""
+STEP = 1.5
+"""Factor by which a price goes beyond all that were tried, and by which the first one is changed at most."""
+BEYOND = 1.1
+"""Value of what keeps no rule, relative to that of the best legal row."""
+FAR = 100.0
+"""The same, relative to the value without rules, where no legal row is known."""
 LEAST_NODES = 200
 """Branches before a search stops with a larger gap than it is asked for; it takes more of them than one without rules.
 """
 KEPT = 1e-12
 """Excess of a rule, in units of its terms, that is rounding."""
-NUDGE = 1e-6
-"""Relative: by how much a price is beyond the one at which a feature turns."""
 
 
 def is_tied_by_rules(action_set: ActionSet) -> bool:
@@ -46,91 +52,104 @@ class TiedTradeOff:
         self.responses = responses
         self.uses, slack = linear_rules(responses.action_set)
         self.slack = np.array(slack)
-        self._prices = np.zeros(len(slack))
-        self._slopes: tuple[float, float] | None = None
-        """Of the rules and the losses, per unit of cost weight: the last ones that were found."""
+        self._last: _Start | None = None
 
     def best(self, weight: float, effort: Effort, deadline: float | None) -> Optimum | None:
         """The best row that is known; None where the search was not completed for reasons other than its effort."""
         effort = replace(effort, nodes=max(effort.nodes, LEAST_NODES))
-        search = _TiedBranching(self, weight, effort, deadline, weight * self._prices)
-        if self._slopes is not None:
-            share, (a, b) = self.responses.share, self._slopes
-            search.slopes = min(weight * a, share), min(weight * b, 1.0 - share)
+        search = _TiedBranching(self, weight, effort, deadline, self._last)
         found = search.result()
-        if search.root_prices is not None:
-            self._prices = search.root_prices / weight
-            self._slopes = search.slopes[0] / weight, search.slopes[1] / weight
-        if found is None or search.lost:
-            return None
-        return replace(found, value=float(self.responses.weighted(found.row_raw[None], weight)[0]))
+        self._last = search.start
+        return None if search.lost else found
 
 
 @dataclass(frozen=True, slots=True)
-class _Priced:
-    """The optimum of the relaxation at one price of a rule."""
+class _TiedPoint(Point):
+    """A point whose cost includes the prices of rules."""
 
-    price: float
-    mixture: Mixture
+    unweighted: float
+    """Its cost without them, in units of the cost weight."""
     excess: Float[np.ndarray, "k"]
-    """By how much it exceeds each rule: the slope of the minimum in the price."""
+    """By how much it exceeds each rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """A mixture of points, without prices."""
+
+    points: list[Point]
+    weights: list[float]
+    at: Point
+    excess: Float[np.ndarray, "k"]
+
+    def mixture(self, reached: float, bound: float, at: tuple[float, float]) -> Mixture:
+        """The same for a branch: its value, what nothing is better than, and the slopes of the losses."""
+        return Mixture(self.points, self.weights, reached, bound, at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What is known of the root from the last search; prices and slopes change little with the cost weight."""
+
+    prices: Float[np.ndarray, "k"]
+    slopes: tuple[float, float]
+    root: Node
+    optima: list[_Mean]
+    """Of which its optimum was a mixture."""
 
 
 class _TiedBranching(Branching):
     def __init__(
-        self, trade_off: TiedTradeOff, weight: float, effort: Effort, deadline: float | None,
-        prices: Float[np.ndarray, "k"],
-    ) -> None:  # fmt: skip
+        self, trade_off: TiedTradeOff, weight: float, effort: Effort, deadline: float | None, last: _Start | None
+    ) -> None:
         super().__init__(trade_off.responses, weight, effort, deadline)
-        self.uses, self.slack, self.prices = trade_off.uses, trade_off.slack, prices
-        self.root_prices: Float[np.ndarray, k] | None = None
+        self.uses, self.slack = trade_off.uses, trade_off.slack
         self.fact_raw = self.actions.factual_raw
+        self.last = last
+        self.start: _Start | None = None
+        if last is not None:
+            self.slopes = last.slopes
 
-    def _relaxation(self, node: Node, slopes: tuple[float, float]) -> Mixture | None:
-        prices = self.prices.copy()
-        found = self._at(node, prices, 0, slopes)
-        bound, mixture = found.mixture.bound, found.mixture
-        for r in range(len(prices)):
-            if found.excess[r] <= KEPT and prices[r] == 0.0:
-                continue
-            over: _Priced | None = None
-            under: _Priced | None = None
-            current = first = replace(found, price=float(prices[r]))
-            for _ in range(TANGENTS):
-                if current.mixture.bound >= bound:
-                    bound, found = current.mixture.bound, current
-                if bound >= self._cutoff():
+    def _relaxation(self, node: Node, at: tuple[float, float]) -> Mixture | None:
+        share, start = self.responses.share, self.start or self.last
+        highest = prices = best = np.zeros(len(self.slack)) if start is None else start.prices
+        known = start.optima if start is not None and start.root is node else []
+        program, tried, bound = RulePrices(len(prices), PRICES + len(known)), list[_Mean](), -math.inf
+        used: list[tuple[int, float]] = []
+
+        def add(one: _Mean) -> None:
+            tried.append(one)
+            program.add(value(share, one.at), one.excess)
+
+        for one in known:
+            add(self._mean(one.points, one.weights))
+        for count in range(1, PRICES + 1):
+            current = self._at(node, prices, at)
+            if current.bound >= bound:
+                bound, best = current.bound, prices
+            found, highest = self._mean(current.points, current.weights), np.maximum(highest, prices)
+            add(found)
+            if bound >= self._cutoff():
+                break
+            used, prices = program.best(min(BEYOND * self.best_value, FAR * (1.0 + value(share, tried[0].at))))
+            if used:
+                points = [point for i, _ in used for point in tried[i].points]
+                found = self._mean(points, [part * weight for i, part in used for weight in tried[i].weights])
+            at, reached = slopes(share, found.at.r, found.at.p), value(share, found.at)
+            if sum(part for _, part in used) > 1.0 - KEPT:
+                if reached - bound <= 3.0 * self._tolerance(reached):
                     break
-                mixture = current.mixture
-                if abs(current.excess[r]) <= KEPT or (current.excess[r] < 0.0 and current.price == 0.0):
-                    break
-                if current.excess[r] > 0.0:
-                    over = current
-                else:
-                    under = current
-                if under is None:
-                    price = 1.3 * current.price if current is first and current.price else self._turn(r, current)
-                elif over is None:
-                    price = 0.7 * current.price if current is first else 0.0
-                else:
-                    mixture = _mixed(over, under, r)
-                    rise, fall = over.excess[r], under.excess[r]
-                    gap = under.mixture.value - over.mixture.value + rise * over.price - fall * under.price
-                    price = float(gap / (rise - fall))
-                    meet = over.mixture.value + rise * (price - over.price)
-                    if meet <= bound + 3.0 * self._tolerance(meet) or not over.price < price < under.price:
+                if reached - bound <= self.effort.gap * reached:
+                    self._note(self._rows(node, found.mixture(reached, bound, at))[0])
+                    if bound >= self._cutoff():
                         break
-                    if meet <= bound + self.effort.gap * abs(meet):
-                        self._note(self._rows(node, mixture)[0])
-                        if bound >= self._cutoff():
-                            break
-                prices[r] = price
-                current = self._at(node, prices, r, mixture.slopes)
-            prices[r] = found.price
-        if self.root_prices is None:
-            self.root_prices = self.prices = prices
-            self.slopes = mixture.slopes
-        return replace(mixture, bound=bound)
+                # On an edge between two points these prices are the best; elsewhere those of the tangents get closer.
+                if count % 3:
+                    prices = program.prices([one.at.cost - at[0] * one.at.r - at[1] * one.at.p for one in tried])
+            prices = np.where(highest > 0.0, np.minimum(prices, STEP**count * highest), prices)
+        if self.start is None:
+            self.start = _Start(best, at, node, [tried[i] for i, _ in used])
+        return found.mixture(value(share, found.at), bound, at)
 
     def _children(self, node: Node, mixture: Mixture, j: int) -> list[Node]:
         children = (self._narrowed(child) for child in super()._children(node, mixture, j))
@@ -166,48 +185,33 @@ class _TiedBranching(Branching):
     def _tolerance(self, reached: float) -> float:
         return 0.1 * self.effort.gap * min(self.best_value, abs(reached))
 
-    def _at(self, node: Node, prices: Float[np.ndarray, "k"], r: int, slopes: tuple[float, float]) -> _Priced:
+    def _at(self, node: Node, prices: Float[np.ndarray, "k"], at: tuple[float, float]) -> Mixture:
         """The optimum of the relaxation of a node at these prices."""
         share, per_unit = self.responses.share, prices @ self.uses
-        excesses: dict[int, Float[np.ndarray, k]] = {}
+        priced = self.weight * node.cost + per_unit[:, None] * (node.values_raw - self.fact_raw[:, None])
 
         def respond(a: float, b: float) -> Point:
-            point = self.responses.respond(node, self.weight, a, b, per_unit)
+            point = self.responses.respond(node, self.weight, a, b, priced)
             row_raw = node.values_raw.take(self.responses.rows + point.choice)
             excess = self.uses @ (row_raw - self.fact_raw) - self.slack
             reached = value(share, point)
             if reached < self.best_value and excess.max() <= KEPT:
                 self.best_row, self.best_value = row_raw, reached
-            excesses[id(point.choice)] = excess
-            return Point(point.r, point.p, point.cost + float(prices @ excess), point.choice)
+            cost = point.cost + float(prices @ excess)
+            return _TiedPoint(point.r, point.p, cost, point.choice, point.cost / self.weight, excess)
 
-        first = respond(*slopes)
+        first = respond(*at)
         tolerance = self._tolerance(value(share, first))
-        mixture = minimise(first, respond, share, tolerance=tolerance, cutoff=self._cutoff())
-        own = zip(mixture.weights, mixture.points, strict=True)
-        excess = sum((weight * excesses[id(point.choice)] for weight, point in own), np.zeros(len(prices)))
-        return _Priced(float(prices[r]), mixture, excess)
+        return minimise(first, respond, share, tolerance=tolerance, cutoff=self._cutoff())
 
-    def _turn(self, r: int, current: _Priced) -> float:
-        """The next higher price of a rule at which a feature uses less of it, at the slopes of the present optimum."""
-        space, (a, b), turns = self.responses.space, current.mixture.slopes, list[float]()
-        for k, j in enumerate(space.numeric.tolist()):
-            use = float(self.uses[r, j])
-            if use and self.actions.movable[j]:
-                column, scale = space.numeric_columns[k], float(space.scale_raw[k])
-                worth = a * self.responses.w[column] + b * self.responses.w_predicted[column]
-                radius, cost = a * self.responses.objective.radius, self.weight * self.actions.weights[j]
-                turns += [
-                    float(worth + one * radius + other * cost) / scale / use
-                    for one in (-1.0, 1.0) for other in (-1.0, 1.0)
-                ]  # fmt: skip
-        beyond = [turn for turn in turns if turn > current.price * (1.0 + NUDGE)]
-        return max(min(beyond, default=1.0) * (1.0 + 2.0 * NUDGE), 2.0 * current.price)
-
-
-def _mixed(over: _Priced, under: _Priced, r: int) -> Mixture:
-    """The mixture of two optima that just keeps a rule."""
-    share = float(under.excess[r] / (under.excess[r] - over.excess[r]))
-    weights = [share * w for w in over.mixture.weights] + [(1.0 - share) * w for w in under.mixture.weights]
-    nearer = over.mixture if share > 0.5 else under.mixture
-    return replace(nearer, points=[*over.mixture.points, *under.mixture.points], weights=weights)
+    def _mean(self, points: Sequence[Point], parts: Sequence[float]) -> _Mean:
+        """A mixture without prices; parts are relative to their sum."""
+        r, p, cost, excess, total = 0.0, 0.0, 0.0, np.zeros(len(self.slack)), sum(parts)
+        weights = [part / total for part in parts]
+        for point, weight in zip(points, weights, strict=True):
+            assert isinstance(point, _TiedPoint)
+            r += weight * point.r
+            p += weight * point.p
+            cost += weight * point.unweighted
+            excess += weight * point.excess
+        return _Mean(list(points), weights, Point(r, p, self.weight * cost, points[0].choice), excess)

@@ -1,5 +1,6 @@
 """Mixed-integer programs with a known answer."""
 
+import ctypes
 import math
 from collections.abc import Callable
 from typing import Any
@@ -77,3 +78,14 @@ def _spoiled(monkeypatch: pytest.MonkeyPatch, when: Callable[[dict[str, Any]], b
         return real(*args, options=options, **others)
 
     monkeypatch.setattr(solvers, "milp", milp)
+
+
+def test_a_program_whose_solution_the_solver_repairs_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(92)
+    A = rng.integers(-9, 10, (6, 10)) / 10.0 ** rng.integers(0, 4, (1, 10))
+    cost, lower, integer = rng.uniform(0.0, 1.0, 10), rng.uniform(0.0, 5.0, 6), rng.random(10) < 0.5
+    limits = {"limit": np.full(10, 1000.0), "integer": integer}
+    found = mixed_integer_program(cost, A, lower, np.full(6, np.inf), **limits)
+    ctypes.CDLL(None).fflush(None)  # what compiled code prints may wait in its own buffer
+    assert found is not None
+    assert capfd.readouterr() == ("", "")
