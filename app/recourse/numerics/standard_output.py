@@ -7,48 +7,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class _Silence:
-    """Descriptor 1 leads nowhere while any thread is inside; it is that of the process, so they share one silence."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._usual = -1
-
-    def enter(self) -> None:
-        with self._lock:
-            if not self._inside:
-                _flush()
-                self._usual = os.dup(1)
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, 1)
-                os.close(nowhere)
-            self._inside += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                _flush()
-                os.dup2(self._usual, 1)
-                os.close(self._usual)
-
-
-_SILENCE = _Silence()
-
-
 @contextmanager
 def silent() -> Iterator[None]:
-    """Drop what the process writes to standard output meanwhile; text that Python still buffers is written later."""
-    try:
-        _SILENCE.enter()
-    except OSError:  # there is no standard output
+    """Drop what the process writes to standard output meanwhile; text that Python still buffers is written later.
+
+    Nothing is dropped where other threads run, which may write something of their own.
+    """
+    if threading.active_count() > 1:
         yield
         return
     try:
+        usual = os.dup(1)
+    except OSError:  # there is no standard output
+        yield
+        return
+    _flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    try:
         yield
     finally:
-        _SILENCE.leave()
+        _flush()
+        os.dup2(usual, 1)
+        os.close(usual)
 
 
 def _flush() -> None:
