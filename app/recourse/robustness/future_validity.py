@@ -13,7 +13,6 @@ from app.recourse.models.committee import Futures
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanFutureCertificate
-from app.recourse.robustness.invalidation import clopper_pearson
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.robustness.validity import bounds_of, validity_bounds
 
@@ -40,11 +39,9 @@ def _certificate(
 ) -> FutureCertificate:
     """What is told where so many of the held-back models accept a record."""
     models = futures.held_back.count
-    low, _ = share_interval(_kept(futures, count), models, futures.records)
-    _, high = share_interval(count, models, futures.records)
     return FutureCertificate(
         probability=count / models,
-        interval=(low, high),
+        interval=_interval(futures, count),
         models=models,
         source=futures.source,
         records=futures.records,
@@ -54,12 +51,14 @@ def _certificate(
     )
 
 
-def _kept(futures: Futures, count: int) -> int:
-    """How many of so many acceptances are left after the correction by trials."""
-    if futures.trials is None:
-        return count
-    models = futures.held_back.count
-    return math.floor(futures.trials.corrected(count / models) * models + ROUNDING)
+def _interval(futures: Futures, count: int) -> tuple[float, float]:
+    """That of the share where so many models accept; its lower end counts what trials leave of them."""
+    models, left = futures.held_back.count, count
+    if futures.trials is not None:
+        left = math.floor(futures.trials.corrected(count / models) * models + ROUNDING)
+    low, _ = share_interval(left, models, futures.records)
+    _, high = share_interval(count, models, futures.records)
+    return low, high
 
 
 def _stressed(futures: Futures, rows_raw: Float[np.ndarray, "n p"]) -> list[StressedFuture] | list[None]:
@@ -137,9 +136,8 @@ def future_bounds(
 
     Mean and deviation are those of their linear fits, or, where that says more, those of their own scores of the row in
     the units of the fits (a missing score counts as 0): a line says little about a score in steps. The bounds are never
-    narrower than the binomial interval of the share of the models that accept the row, or of what trials leave of it,
-    since fits miss what is curved: on networks they alone exceed the true share for up to 1 in 8 people, on boosted
-    trees for up to half.
+    narrower than the interval that is told of the share, since fits miss what is curved: on networks they alone exceed
+    the true share for up to 1 in 8 people, on boosted trees for up to half.
 
     Parameters
     ----------
@@ -153,8 +151,6 @@ def future_bounds(
     fitted = validity_bounds(points, moments, radius)
     own = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius)
     lower, upper = np.maximum(fitted[0], own[0]), np.minimum(fitted[1], own[1])
-    models = problem.futures.held_back.count
     counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
-    measured = np.array([clopper_pearson(count, models) for count in counts]).reshape(-1, 2)
-    kept = [clopper_pearson(_kept(problem.futures, count), models)[0] for count in counts]
-    return np.minimum(lower, kept), np.maximum(upper, measured[:, 1])
+    told = np.array([_interval(problem.futures, count) for count in counts]).reshape(-1, 2)
+    return np.minimum(lower, told[:, 0]), np.maximum(upper, told[:, 1])
