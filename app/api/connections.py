@@ -357,8 +357,7 @@ class ResponseTransport:
             self._begun, self._head = True, data
             self._loop.call_soon(self._write_head)
         elif self._head is not None:
-            head, self._head = self._head, None
-            self._transport.write(head + data)
+            self._write_head(data)
         else:
             self._transport.write(data)
 
@@ -367,10 +366,10 @@ class ResponseTransport:
         self._write_head()
         self._transport.close()
 
-    def _write_head(self) -> None:
+    def _write_head(self, body: bytes = b"") -> None:
         if self._head is not None:
             head, self._head = self._head, None
-            self._transport.write(head)
+            self._transport.write(head + body)
 
 
 def _rendered(error: RecourseError) -> bytes:

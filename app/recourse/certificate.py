@@ -143,7 +143,7 @@ def certify(
     noise, warnings = _noise(problem, meter, X, std, factual_score, scores, params)
     points = homogeneous(X)
     lower, upper = (
-        future_bounds(problem, rows_raw, moments, params.ambiguity_radius)
+        future_bounds(problem, rows_raw, points, moments, params.ambiguity_radius)
         if moments.kind == "future"
         else validity_bounds(points, moments, params.ambiguity_radius)
     )

@@ -132,7 +132,7 @@ class Recorder:
             # A write in progress decides the outcome, and ends soon.
             await written
         finally:
-            # Cancelled or too late: no longer to be written, and nobody hears of it.
+            # Cancelled or too late: no longer to be written, and without an outcome.
             self._waiting.pop(written, None)
             written.cancel()
 

@@ -92,9 +92,6 @@ FEW = BeforeValidator(_few)
 _READERS: dict[type[Any], tuple[TypeAdapter[Any], set[str]]] = {}
 """Of each derived record: what makes it, and the names of its fields."""
 
-_DEFAULTS: dict[type[Any], Any] = {}
-"""Of each derived record that a request has left to its defaults: that record, which is frozen."""
-
 
 def derive(record: type[Any], **more: Any) -> type[Strict]:
     """A request schema with `more` fields and then the fields, limits, defaults and sentences of a frozen record."""
@@ -127,14 +124,18 @@ def always(value: Record) -> Callable[[], Record]:
 def to_record(record: type[Record], request: BaseModel) -> Record:
     """The core's record of a validated request that `derive` described."""
     adapter, names = _READERS[record]
-    given = not names.isdisjoint(request.model_fields_set)
-    if not given and record in _DEFAULTS:
-        default: Record = _DEFAULTS[record]
+    if names.isdisjoint(request.model_fields_set):
+        # mypy takes no class for hashable.
+        default: Record = _default(record)  # type: ignore[arg-type]
         return default
     read: Record = adapter.validate_python(request.model_dump(include=names))
-    if not given:
-        _DEFAULTS[record] = read
     return read
+
+
+@cache
+def _default(record: type[Any]) -> Any:
+    """A record as a request leaves it to its defaults; shared, as it is frozen."""
+    return _READERS[record][0].validate_python({})
 
 
 def sentences_of(record: type[Any]) -> dict[str, str]:

@@ -162,21 +162,26 @@ def ranges_of_all(
         *constraints.immutable, *constraints.direction, *constraints.bounds, *constraints.max_change,
         *constraints.least_change, *exclude.features, *(one.feature for one in exclude.changes),
     }  # fmt: skip
-    ranges = [_usual_range(space, j, fact, months, least_share) for j, fact in enumerate(factual_raw.tolist())]
-    for j in [j for j, name in enumerate(space.names) if name in named]:
-        feature, fact = space.features[j], float(factual_raw[j])
-        distance = distance_within(feature, months)
-        limits = limits_of(feature, fact, constraints, distance=distance, least_share=least_share, exclude=exclude)
-        ranges[j] = range_of(feature, fact, limits)
-    return ranges
+    return [
+        _range(feature, fact, constraints, months, exclude, least_share)
+        if feature.name in named
+        else _usual_range(space, j, fact, months, least_share)
+        for j, (feature, fact) in enumerate(zip(space.features, factual_raw.tolist(), strict=True))
+    ]
 
 
 @lru_cache(maxsize=4096)
 def _usual_range(space: FeatureSpace, j: int, fact: float, months: float, least_share: float) -> Range:
     """What a feature may be where the request says nothing about it: the same for everyone with this value."""
-    feature = space.features[j]
+    return _range(space.features[j], fact, Constraints(), months, Exclude(), least_share)
+
+
+def _range(
+    feature: Feature, fact: float, constraints: Constraints, months: float, exclude: Exclude, least_share: float
+) -> Range:
     distance = distance_within(feature, months)
-    return range_of(feature, fact, limits_of(feature, fact, Constraints(), distance=distance, least_share=least_share))
+    limits = limits_of(feature, fact, constraints, distance=distance, least_share=least_share, exclude=exclude)
+    return range_of(feature, fact, limits)
 
 
 def _excluded(feature: Feature, fact: float, exclude: Exclude) -> list[Limit]:

@@ -43,8 +43,8 @@ class WeightMoments:
     kind: str
     """Their source: a `MomentsKind`."""
     scale: Float[np.ndarray, "k"] | None = None
-    """Where they are those of linear fits of k models: what the score of each model is multiplied by to be in the
-    units of these weights."""
+    """Where they are those of linear fits of the scores of k models: what the score of each is multiplied by to be in
+    the units of these weights."""
 
     def project(self, points: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
         """Mean and standard deviation of the score of each homogeneous point."""

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from app.recourse.counterfactual import Basis, CorrectedFuture, Counterfactual, FutureCertificate, StressedFuture
 from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import Futures
-from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.models.linear import WeightMoments
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanFutureCertificate
 from app.recourse.robustness.share_interval import share_interval
@@ -37,7 +37,7 @@ def future_certificates(
 def _certificate(
     futures: Futures, count: int, asked: float | None, under_stress: StressedFuture | None
 ) -> FutureCertificate:
-    """What is told where so many of the held-back models accept a record."""
+    """What is reported where so many of the held-back models accept a record."""
     models = futures.held_back.count
     return FutureCertificate(
         probability=count / models,
@@ -130,27 +130,31 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
 
 
 def future_bounds(
-    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], moments: WeightMoments, radius: float
+    problem: RecourseProblem,
+    rows_raw: Float[np.ndarray, "n p"],
+    points: Float[np.ndarray, "n m"],
+    moments: WeightMoments,
+    radius: float,
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
     """`validity_bounds` of each raw row for the held-back models.
 
     Mean and deviation are those of their linear fits, or, where that says more, those of their own scores of the row in
     the units of the fits (a missing score counts as 0): a line says little about a score in steps. The bounds are never
-    narrower than the interval that is told of the share, since fits miss what is curved: on networks they alone exceed
+    narrower than the reported interval of the share, since fits miss what is curved: on networks they alone exceed
     the true share for up to 1 in 8 people, on boosted trees for up to half.
 
     Parameters
     ----------
+    points : the rows, homogeneous
     moments : of the held-back models, with their scale
     """
     assert problem.futures is not None
     assert moments.scale is not None
     scores = np.nan_to_num(problem.held_back.scores(rows_raw)) * moments.scale
-    points = homogeneous(problem.action_set.space.encode(rows_raw))
     length = np.linalg.norm(points, axis=1)
     fitted = validity_bounds(points, moments, radius)
     own = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius)
     lower, upper = np.maximum(fitted[0], own[0]), np.minimum(fitted[1], own[1])
     counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
-    told = np.array([_interval(problem.futures, count) for count in counts]).reshape(-1, 2)
-    return np.minimum(lower, told[:, 0]), np.maximum(upper, told[:, 1])
+    low, high = np.array([_interval(problem.futures, count) for count in counts]).reshape(-1, 2).T
+    return np.minimum(lower, low), np.maximum(upper, high)

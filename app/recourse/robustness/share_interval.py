@@ -28,6 +28,9 @@ from app.recourse.robustness.invalidation import CONFIDENCE, clopper_pearson
 ERRORS = np.linspace(-8.0, 8.0, 257)
 """Errors of a sample, in standard deviations."""
 LIKELIHOOD = np.exp(-0.5 * ERRORS**2) / np.exp(-0.5 * ERRORS**2).sum()
+"""Of each of them."""
+FARTHEST = float(ndtri(1.0 - 1e-15))
+"""Margin of a share that counts as 1."""
 
 
 @lru_cache(maxsize=4096)
@@ -44,8 +47,8 @@ def share_interval(hits: int, models: int, records: Drawn | None) -> tuple[float
     if records != "fresh":
         return clopper_pearson(hits, models)
     tail = (1.0 - CONFIDENCE) / 2.0
-    low = 0.0 if hits == 0 else _share_where(lambda told: bdtrc(hits - 1, models, told), tail)
-    high = 1.0 if hits == models else _share_where(lambda told: bdtr(hits, models, told), tail)
+    low = 0.0 if hits == 0 else _share_where(lambda share: bdtrc(hits - 1, models, share), tail)
+    high = 1.0 if hits == models else _share_where(lambda share: bdtr(hits, models, share), tail)
     return low, high
 
 
@@ -60,7 +63,4 @@ def _share_where(probability: Callable[[np.ndarray], np.ndarray], tail: float) -
     def excess(margin: float) -> float:
         return float(LIKELIHOOD @ probability(ndtr((margin + ERRORS) / math.sqrt(2.0)))) - tail
 
-    return float(ndtr(brentq(excess, *_ENDS)))
-
-
-_ENDS = float(ndtri(1e-15)), -float(ndtri(1e-15))
+    return float(ndtr(brentq(excess, -FARTHEST, FARTHEST)))

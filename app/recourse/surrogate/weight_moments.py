@@ -21,6 +21,7 @@ Efron, "Nonparametric estimates of standard error: the jackknife, the bootstrap 
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -88,9 +89,12 @@ def future(
     w = np.linalg.solve(gram, centred.T @ (scores - level)).T
     thetas = np.zeros((len(w), sample.X.shape[1] + 1))
     thetas[:, columns], thetas[:, -1] = w, level - w @ centre
-    if not np.linalg.norm(thetas, axis=1).all():
+    lengths = np.linalg.norm(thetas, axis=1)
+    if not lengths.all():
         raise DegenerateSurrogate
-    return _moments_of(thetas, "future")
+    units = thetas / lengths[:, None]
+    scale = 1.0 / (lengths * np.linalg.norm(units.mean(axis=0)))
+    return replace(_moments_of(units, "future"), scale=scale)
 
 
 def surrogate(sample: BoundarySample) -> tuple[LinearModel, WeightMoments]:
@@ -138,20 +142,17 @@ def about(model: LinearModel, moments: WeightMoments, sample: BoundarySample) ->
 
 
 def _moments_of(thetas: Float[np.ndarray, "k m"], kind: str) -> WeightMoments:
-    """Of models whose length does not matter: each is brought to length 1, and then their mean."""
-    lengths = np.linalg.norm(thetas, axis=1)
-    thetas = thetas / lengths[:, None]
     mean = np.mean(thetas, axis=0)
     length = float(np.linalg.norm(mean))
     root = (thetas - mean).T / (length * math.sqrt(len(thetas) - 1))
-    return WeightMoments(mean=mean / length, root=root, kind=kind, scale=1.0 / (lengths * length))
+    return WeightMoments(mean=mean / length, root=root, kind=kind)
 
 
 def _theta(sample: BoundarySample, classes: Classes) -> Float[np.ndarray, "m"]:
     machine = fit(classes, "none")
     theta = np.zeros(sample.X.shape[1] + 1)
     theta[np.append(sample.free, sample.X.shape[1])] = np.append(machine.model.w, machine.model.c)
-    return theta
+    return theta / np.linalg.norm(theta)
 
 
 def _influence(sample: BoundarySample, model: LinearModel) -> Float[np.ndarray, "m n"]:
