@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.models.linear import WeightMoments
 from app.recourse.models.score import sigmoid

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from app.recourse.actions.action_set import ActionSet, action_set
-from app.recourse.certificate import CertificateParams, certify_plan, local_model
+from app.recourse.certificate import certify_plan
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.models.meter import Meter
 from app.recourse.plans.overlap import moved, overlaps
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanCertificate
+from app.recourse.shift import shift_of
 from app.recourse.solve import METHODS, solve
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 from benchmarks.dice_library import dice
@@ -156,7 +158,7 @@ def _measured(asked: Lender, ask: Asked, row_raw: np.ndarray) -> Measured:
     if len(good):
         meter, sampler = Meter(problem.black_box, None), SamplerParams()
         sample = sample_boundary(problem, meter, sampler, survey(problem, meter, sampler))
-        plan = certify_plan(problem, local_model(problem, sample, CERTIFICATE)[1], good, CERTIFICATE, math.inf)
+        plan = certify_plan(problem, shift_of(problem, sample, CERTIFICATE), good, math.inf)
     return Measured(proposed=len(rows_raw), rows_raw=good, problem=problem, plan=plan, ms=ms)
 
 

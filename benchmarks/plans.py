@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from app.recourse.actions.action_set import action_set
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.correct import correct
 from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding, parse_column
 from app.recourse.methods.copa import CopaParams

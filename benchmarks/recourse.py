@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from app.recourse.actions.action_set import action_set
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import Change, Feature, FeatureType
 from app.recourse.methods.robust_mpm import RobustMpmParams

@@ -11,7 +11,7 @@ from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.advice_ranges import LEAST_SHARE
 from app.recourse.actions.constraints import Constraints
 from app.recourse.candidates import Candidates
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import MethodContext
 from app.recourse.method_run import Shared

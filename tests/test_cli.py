@@ -28,7 +28,7 @@ from app.compute.messages import ModelRef, Question, Store, request_of
 from app.compute.use_cases import answer as answer_of
 from app.jobs.ids import new_id
 from app.recourse.actions.constraints import Constraints
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
 from app.remote_hosts import RemoteHost

@@ -25,8 +25,8 @@ from app.compute.answers import Json
 from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.jobs import kinds
-from app.jobs.batch.groups import lines_of
 from app.jobs.batch.lines import GROUP, line_of, refusal
+from app.jobs.batch_groups import lines_of
 from app.recourse.features import Feature
 from app.registry.version import RegisteredModel
 from app.settings import Settings

@@ -14,7 +14,7 @@ from app.compute.answers import Json
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.actions.wishes import Wishes
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.features import FeatureSpace
 from app.recourse.frontier import FUTURE_VALIDITY
 from app.recourse.method import MethodParams

@@ -18,7 +18,7 @@ from app.compute.messages import ModelRef, Store
 from app.errors import RecourseError
 from app.futures.store import load_futures
 from app.recourse.actions.action_set import action_set
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem

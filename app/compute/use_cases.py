@@ -55,7 +55,7 @@ from app.recourse.actions.rules import Rule
 from app.recourse.actions.sentences import months_text
 from app.recourse.answer_part import EXACT, FULL, AnswerPart
 from app.recourse.assess import Assessment, assess
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.features import FeatureSpace
 from app.recourse.frontier import Frontier, FrontierPoint, frontier
 from app.recourse.models.black_box import BlackBox

@@ -15,7 +15,7 @@ from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.errors import InternalError, JobCancelled, LaneCrashed, LedgerUnavailable, RecourseError
 from app.jobs.batch import lines as batch_lines
-from app.jobs.batch.groups import lines_of, need_of
+from app.jobs.batch_groups import lines_of, need_of
 from app.jobs.kinds import JobKind
 from app.metrics import Metrics
 from app.observability import log, trace

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from app.recourse.actions.rules import LinearRule
     from app.recourse.actions.wishes import ChangeTo, Exclude, Wishes
     from app.recourse.assess import Assessment, assess
-    from app.recourse.certificate import CertificateParams
+    from app.recourse.certificate_params import CertificateParams
     from app.recourse.correct import Correction, correct
     from app.recourse.counterfactual import Certificate, Counterfactual
     from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, fit_encoding

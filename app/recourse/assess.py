@@ -13,11 +13,13 @@ from jaxtyping import Float
 
 from app.errors import BoundaryNotFound, BudgetExceeded, DeadlineExceeded, DegenerateSurrogate
 from app.recourse.actions.impossible import impossible
-from app.recourse.certificate import CertificateParams, certify, certify_plan, judged, local_model
+from app.recourse.certificate import certify, certify_plan, judged
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import AssessedCounterfactual, Certificate
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, PlanCertificate
+from app.recourse.shift import shift_of
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 
 SAMPLER = SamplerParams()
@@ -73,10 +75,10 @@ def assess(
             warnings.append("The model already accepts the factual record, so there is nothing to certify.")
         else:
             sample = sample_boundary(asked, meter, SAMPLER, seen)
-            local = local_model(problem, sample, certificate)
-            certificates, doubts = certify(problem, meter, local, factual_score, rows_raw, scores, certificate)
+            shift = shift_of(problem, sample, certificate)
+            certificates, doubts = certify(problem, meter, shift, factual_score, rows_raw, scores)
             warnings += doubts
-            plan = certify_plan(problem, local[1], rows_raw, certificate, plan_s)
+            plan = certify_plan(problem, shift, rows_raw, plan_s)
     except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded, BudgetExceeded) as error:
         warnings.append(f"There is no certificate. {error.detail}")
     return Assessment(

@@ -22,15 +22,17 @@ from app.errors import (
     SolverFailed,
 )
 from app.recourse.actions.impossible import impossible
-from app.recourse.certificate import CertificateParams, certify, judged, local_model, plan_certificate
+from app.recourse.certificate import certify, judged, plan_certificate
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import AssessedCounterfactual, Certificate
-from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.models.linear import homogeneous
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import favourable
 from app.recourse.plans.corrector import CorrectionParams, Corrector, MemberOutcome, keep_better
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, PlanCertificate
 from app.recourse.robustness.validity import plan_bounds
+from app.recourse.shift import Shift, shift_of
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 from app.recourse.verdict import Reason, Relaxation
 
@@ -159,26 +161,25 @@ class _Correcting:
             self.warnings.append("The model already accepts the factual record, so there is nothing to correct.")
             return None
         sample = sample_boundary(asked, self.meter, sampler, seen)
-        local = local_model(problem, sample, self.certificate)
-        # Corrections are searched with future models of the search set; the bounds come from the held-back set.
-        _, searched = local_model(problem, sample, self.certificate, searching=True) if problem.futures else local
-        self._change(local[1], searched, 0.5 * sample.deviation)
+        shift = shift_of(problem, sample, self.certificate)
+        self._change(shift, 0.5 * sample.deviation)
         self.certificates, warnings = certify(
-            problem, self.meter, local, self.factual_score, self.plan_raw, self.scores, self.certificate
+            problem, self.meter, shift, self.factual_score, self.plan_raw, self.scores
         )
         self.warnings += warnings
         if MemberOutcome.INFEASIBLE in self.outcomes:
             return Reason.INFEASIBLE_CONSTRAINTS
         return Reason.TARGET_NOT_REACHED if MemberOutcome.REFUSED in self.outcomes else None
 
-    def _change(self, moments: WeightMoments, searched: WeightMoments, unit: float) -> None:
+    def _change(self, shift: Shift, unit: float) -> None:
         """Replace members by accepted corrections as long as the joint lower bound does not fall."""
         problem, radius = self.problem, self.certificate.ambiguity_radius
         actions, until = problem.action_set, math.inf if problem.deadline is None else problem.deadline
         points = homogeneous(actions.space.encode(self.rows_raw))
+        moments = shift.plan_moments(self.rows_raw, points)
         before = plan_bounds(points, moments, radius, time_limit_s=min(self.plan_s, until - time.monotonic()))
-        self.before = self.after = plan_certificate(problem, self.rows_raw, before)
-        corrector = Corrector(actions, searched, self.params, until=until)
+        self.before = self.after = plan_certificate(problem, shift, self.rows_raw, before)
+        corrector = Corrector(actions, shift.moments, self.params, until=until)
         chosen = corrector.outcomes(self.rows_raw, before)
         options = [
             corrector.candidates(row, EXTRA_MARGINS * unit) if outcome is None else self.rows_raw[:0]
@@ -201,11 +202,18 @@ class _Correcting:
                 proposed[k], new_scores[k] = rows[accepted[0]], scores[end - len(rows) + accepted[0]]
                 self.outcomes[k] = MemberOutcome.NO_GAIN if before.exact else MemberOutcome.UNDECIDED
         made, after = keep_better(
-            actions, self.rows_raw, proposed, moments, radius, before, gain=self.params.gain, time_limit_s=self.plan_s
+            actions,
+            self.rows_raw,
+            proposed,
+            shift.plan_moments,
+            radius,
+            before,
+            gain=self.params.gain,
+            time_limit_s=self.plan_s,
         )
         for k in np.flatnonzero(made).tolist():
             self.plan_raw[k], self.scores[k] = proposed[k], new_scores[k]
             self.outcomes[k] = MemberOutcome.CORRECTED
-        self.after = plan_certificate(problem, self.plan_raw, after)
+        self.after = plan_certificate(problem, shift, self.plan_raw, after)
         if MemberOutcome.UNDECIDED in self.outcomes:
             self.warnings.append("There was not enough time for the joint bounds; a job computes them in full.")

@@ -37,7 +37,9 @@ class GelbrichCertificate(AnswerPart):
     """Worst-case and best-case probability that a linear model accepts the record.
 
     Over every distribution of the weights whose mean and covariance lie in a Gelbrich ball around those estimated for
-    the local model.
+    the local model. With `moments` `future`, over those of the record's score around mean and deviation of the models'
+    own scores of it, where these have one peak and are symmetric; never narrower than `future.interval`, which assumes
+    nothing.
     """
 
     lower: float
@@ -72,7 +74,8 @@ class JointCertificate(AnswerPart):
     """Noise and a change of the model together."""
 
     lower: float
-    """Lower bound on the probability of a favourable decision, over the same ball as `shift.gelbrich`."""
+    """Lower bound on the probability of a favourable decision, over the same ball as `shift.gelbrich`; with `moments`
+    `future` never above its `lower`."""
     interval: tuple[float, float]
     """95 % confidence interval of the bound; use its lower end."""
 

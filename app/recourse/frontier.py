@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.method import Method, MethodParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, RecourseResult, Status

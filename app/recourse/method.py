@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from app.errors import Fault
 from app.recourse.candidates import Candidates, PlanCandidates
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.features import FeatureSpace
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem

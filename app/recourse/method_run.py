@@ -31,7 +31,8 @@ from app.errors import (
 )
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import PlanCandidates
-from app.recourse.certificate import CertificateParams, certify, certify_plan, local_model
+from app.recourse.certificate import certify, certify_plan
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.fallback import relaxation
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
@@ -39,6 +40,7 @@ from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, PlanCertificate, RecourseResult, Status
 from app.recourse.robustness.future_validity import certify_future
+from app.recourse.shift import shift_of
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, Survey, sample_boundary, survey
 from app.recourse.verdict import NOTHING_PROPOSED, PROMISE_NOT_KEPT, SENTENCES, Reason, Verdict, all_refused
 from app.recourse.verification import Draft, verify_committee, verify_fallback, verify_one, verify_plan
@@ -266,12 +268,12 @@ def certified(
     problem, rows_raw = shared.problem, np.array([one.row_raw for one in found])
     scores, plan, warnings = np.array([one.score for one in found]), None, list[str]()
     try:
-        local = local_model(problem, sample, certificate)
+        shift = shift_of(problem, sample, certificate)
         factual_score = shared.survey(sampler).factual_score
-        certificates, warnings = certify(problem, shared.meter, local, factual_score, rows_raw, scores, certificate)
+        certificates, warnings = certify(problem, shared.meter, shift, factual_score, rows_raw, scores)
         found = [replace(one, certificate=c) for one, c in zip(found, certificates, strict=True)]
         if together:
-            plan = certify_plan(problem, local[1], np.array([one.row_raw for one in together]), certificate, plan_s)
+            plan = certify_plan(problem, shift, np.array([one.row_raw for one in together]), plan_s)
     except (DegenerateSurrogate, DeadlineExceeded, BudgetExceeded) as error:
         warnings = [*warnings, f"There is no certificate. {error.detail}"]
     return list(found), plan, warnings

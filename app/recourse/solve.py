@@ -14,7 +14,7 @@ from typing import Any
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import beginnings
 from app.recourse.actions.providing import provided
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams, Yields
 from app.recourse.method_run import MAX_CALLS, WEIGHTS_WARNING, Shared, answer_with, certified

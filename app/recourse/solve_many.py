@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from app.errors import ModelOutputInvalid, RecourseError
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import Predict, Remote
 from app.recourse.problem import RecourseProblem

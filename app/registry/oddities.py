@@ -9,8 +9,8 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import homogeneous
 from app.recourse.models.score import Output, favourable, sigmoid
 from app.recourse.problem import Reference
-from app.registry.drafting.columns import codes_among
 from app.registry.lender_scores import outputs_of
+from app.registry.special_codes import codes_among
 
 FEW = 10
 """Records below which a column may well be the same in all of them."""

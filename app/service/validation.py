@@ -9,7 +9,7 @@ from app.errors import Fault, InvalidRequest, UnknownModel
 from app.futures.store import status
 from app.recourse.actions.constraints import check_constraints
 from app.recourse.actions.wishes import check_wishes
-from app.recourse.certificate import CertificateParams, check_moments, check_noise
+from app.recourse.certificate_params import CertificateParams, check_moments, check_noise
 from app.recourse.solve import METHODS
 from app.registry.version import RegisteredModel
 from app.service.models import Models

@@ -17,7 +17,7 @@ from app.api.schemas.strict import derive, to_record
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.actions.wishes import Wishes
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.problem import Robustness
 from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import METHODS

@@ -26,7 +26,7 @@ from app.futures.calibration_file import read_calibration, write_calibration
 from app.futures.rehearsal import rehearse
 from app.futures.spec import Choices
 from app.futures.store import load_futures
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.models.calibration import Calibration
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry

@@ -17,7 +17,7 @@ from app.compute.use_cases import answer
 from app.errors import ModelUnusable, UnknownModel
 from app.jobs import kinds
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel, RegisteredModel

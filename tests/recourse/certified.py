@@ -113,13 +113,19 @@ def normal_tail(z: float) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2.0))
 
 
-def gelbrich(mean: float, deviation: float, radius: float) -> tuple[float, float]:
+def gelbrich(mean: float, deviation: float, radius: float, *, bell: bool = False) -> tuple[float, float]:
     """Bounds on one unit point from mean and deviation of its score: walk around the circle of radius ``rho``.
 
-    The least and the largest ``m^2 / (m^2 + s^2)`` over the Gelbrich ball, by trying its boundary.
+    The inequality of Cantelli, or half of Gauss's, for each point of the boundary of the Gelbrich ball.
     """
     turns = np.linspace(0.0, 2.0 * math.pi, 400_001)
     m, s = mean + radius * np.cos(turns), np.abs(deviation + radius * np.sin(turns))
-    yes = np.where(m > 0.0, m**2 / (m**2 + s**2), 0.0)
-    no = np.where(m < 0.0, m**2 / (m**2 + s**2), 0.0)
+    beyond = s**2 / (m**2 + s**2)
+    if bell:
+        far = 3.0 * m**2 >= 4.0 * s**2
+        beyond = 0.5 * np.where(
+            far, 4.0 * s**2 / (9.0 * m**2 + 1e-300), 1.0 - np.abs(m) / (math.sqrt(3.0) * s + 1e-300)
+        )
+    yes = np.where(m > 0.0, 1.0 - beyond, 0.0)
+    no = np.where(m < 0.0, 1.0 - beyond, 0.0)
     return float(yes.min()), 1.0 - float(no.min())

@@ -12,14 +12,14 @@ from jaxtyping import Float
 from app.errors import DeadlineExceeded
 from app.recourse.actions.rules import LinearRule
 from app.recourse.assess import assess
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import AssessedCounterfactual
 from app.recourse.features import Change, FeatureSpace
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.validity import plan_bounds
 from app.recourse.solve import METHODS, solve
-from app.recourse.surrogate.weight_moments import surrogate
+from app.recourse.surrogate.weight_moments import nominal, surrogate
 from tests.recourse import oracle
 from tests.recourse.certified import (
     FACTUAL,
@@ -236,7 +236,8 @@ def test_a_plan_with_a_refused_member_is_never_sure() -> None:
 def test_the_plan_has_the_joint_bounds_of_the_model_itself() -> None:
     problem, _ = linear()
     found = assess(problem, PLAN, CertificateParams(ambiguity_radius=0.03))
-    _, spread = surrogate(sample_of(problem))
+    taken = sample_of(problem)
+    spread = surrogate(taken, nominal(taken))
     moments = replace(spread, mean=np.append(W, C) / np.linalg.norm(np.append(W, C)))
     bounds = plan_bounds(np.column_stack([PLAN, np.ones(3)]), moments, 0.03)
     assert found.plan is not None

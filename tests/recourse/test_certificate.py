@@ -10,15 +10,17 @@ import pytest
 from jaxtyping import Float
 
 from app.errors import InvalidRequest
-from app.recourse.certificate import CertificateParams, certify, check_noise, local_model
+from app.recourse.certificate import certify
+from app.recourse.certificate_params import CertificateParams, check_noise
 from app.recourse.counterfactual import Certificate, Counterfactual
 from app.recourse.features import FeatureSpace
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
+from app.recourse.shift import shift_of
 from app.recourse.solve import MAX_CALLS, METHODS, solve
-from app.recourse.surrogate.weight_moments import surrogate
+from app.recourse.surrogate.weight_moments import nominal, surrogate
 from tests.recourse.certified import (
     FACTUAL,
     C,
@@ -168,7 +170,8 @@ def test_noise_is_for_numbers() -> None:
 def test_the_bounds_on_shift_are_those_of_the_local_model(toy: Ask, radius: float) -> None:
     problem, _ = toy()
     found, certificate = certified(problem, ambiguity_radius=radius)
-    _, moments = surrogate(sample_of(problem))
+    taken = sample_of(problem)
+    moments = surrogate(taken, nominal(taken))
     centre = THETA if toy is linear else moments.mean
     assert certificate.shift.estimated == (toy is not linear)
     point = point_of(found)
@@ -294,15 +297,15 @@ def test_a_model_that_decides_in_steps_is_measured_and_not_estimated() -> None:
 def test_rows_are_certified_independently_of_each_other() -> None:
     problem, _ = curved()
     params = CertificateParams(noise_samples=200, noise_std=0.3)
-    local = local_model(problem, sample_of(problem), params)
+    shift = shift_of(problem, sample_of(problem), params)
     rows_raw = np.array([[4.0, 0.0, 0.0, 1.0], [-3.0, 1.0, 0.0, 0.0], [1.0, -2.0, 1.5, 0.0]])
     scores = problem.black_box.score_raw(rows_raw)
     start = float(problem.black_box.score_raw(problem.factual_raw[None])[0])
     meter = Meter(problem.black_box)
-    together, _ = certify(problem, meter, local, start, rows_raw, scores, params)
+    together, _ = certify(problem, meter, shift, start, rows_raw, scores)
     assert (meter.calls, meter.rows) == (1, 600)
     for i, one in enumerate(together):
-        (alone,), _ = certify(problem, meter, local, start, rows_raw[i : i + 1], scores[i : i + 1], params)
+        (alone,), _ = certify(problem, meter, shift, start, rows_raw[i : i + 1], scores[i : i + 1])
         assert alone.noise == one.noise
         assert alone.shift.gelbrich.lower == pytest.approx(one.shift.gelbrich.lower, abs=1e-12)
         assert alone.joint == one.joint

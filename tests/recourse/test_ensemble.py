@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import InvalidRequest
 from app.recourse.actions.action_set import action_set
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.features import Feature, FeatureSpace, FeatureType, fit_encoding
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.models.black_box import BlackBox

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.frontier import Frontier, frontier
 from app.recourse.methods import METHODS
 from app.recourse.problem import RecourseProblem

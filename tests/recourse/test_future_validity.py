@@ -11,21 +11,16 @@ from app.errors import InvalidRequest
 from app.futures.store import load_futures
 from app.recourse.actions.action_set import action_set
 from app.recourse.assess import assess
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import FutureCertificate
 from app.recourse.frontier import FUTURE_VALIDITY, frontier
-from app.recourse.method_run import Shared
 from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import FutureModels, Futures
-from app.recourse.models.linear import homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Status
 from app.recourse.robustness.invalidation import clopper_pearson
 from app.recourse.robustness.share_interval import share_interval
-from app.recourse.robustness.validity import validity_bounds
 from app.recourse.solve import METHODS, solve
-from app.recourse.surrogate.boundary import SamplerParams
-from app.recourse.surrogate.weight_moments import future
 from app.recourse.verdict import Reason
 from app.registry.registry import Registry
 from tests.conftest import DEMO_STORE
@@ -271,24 +266,79 @@ def test_several_ways_are_judged_together_by_future_models() -> None:
     assert solve(replace(problem, count=1), method, method.params(), CertificateParams()).plan is None
 
 
-def test_the_bound_follows_from_the_models_own_scores_where_lines_say_little() -> None:
-    """They agree past a step, not before it: Cantelli's inequality for the scores of the record, at radius 0."""
-    slopes = np.random.default_rng(5).normal(size=(LOAN.d, MODELS))
+def test_the_bound_of_a_record_is_half_of_gausss_inequality_for_the_models_scores() -> None:
+    """At radius 0, for scores that no line describes: all models accept what is past a step, with different scores."""
+    rng = np.random.default_rng(5)
+    slopes, heights = rng.normal(size=(LOAN.d, MODELS)), np.exp(rng.normal(size=MODELS))
 
     def stepped(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        return np.where(loan_score(X)[:, None] >= 0.2, 1.0, X @ slopes - 1.0)
+        return np.where(loan_score(X)[:, None] >= 0.2, heights, X @ slopes - 1.0)
 
     models = replace(FUTURES.held_back, score_all=stepped)
     problem = question(REJECTED[0], 1.0, replace(FUTURES, search=models, held_back=models))
     (one,) = solve(problem, METHODS["robust_mpm"], METHODS["robust_mpm"].params(), RADIUS_0).counterfactuals
-    scores = stepped(LOAN.encode(one.row_raw[None]))[0]
+    deviations = heights.mean() / heights.std(ddof=1)
+    assert deviations < 2.0 / math.sqrt(3.0)
+    gauss = 0.5 + deviations / (2.0 * math.sqrt(3.0))
+    assert gauss < clopper_pearson(MODELS, MODELS)[0]
     assert one.certificate is not None
     assert one.certificate.shift.gelbrich.moments == "future"
+    assert one.certificate.shift.gelbrich.lower == pytest.approx(gauss, rel=1e-6)
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_a_record_on_its_own_asks_each_future_model_few_times(smooth: bool) -> None:
+    """Once for the record, and once for each noisy column where the certificate has a joint bound."""
+    rows: list[int] = []
+
+    def counted(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
+        rows.append(len(X))
+        return FUTURES.held_back.score_all(X)
+
+    problem = question(REJECTED[0], None, replace(FUTURES, held_back=replace(FUTURES.held_back, score_all=counted)))
+    if smooth:
+        problem = replace(problem, black_box=replace(problem.black_box, gradient=np.ones_like))
+    (one,) = solve(problem, METHODS["robust_mpm"], METHODS["robust_mpm"].params(), CertificateParams()).counterfactuals
+    assert one.certificate is not None
+    assert (one.certificate.joint is not None) == smooth
+    assert sum(rows) <= 1 + (LOAN.d if smooth else 0)
+
+
+def test_noise_and_retraining_together_promise_no_more_than_retraining_alone() -> None:
+    """All models agree far from their boundary, so that the interval of the share is what limits the bound."""
+    agreeing = replace(FUTURES.held_back, score_all=lambda X: np.repeat(10.0 * loan_score(X)[:, None] + 5.0, MODELS, 1))
+    problem = question(REJECTED[0], None, replace(FUTURES, held_back=agreeing))
+    problem = replace(problem, black_box=replace(problem.black_box, gradient=np.ones_like))
+    (one,) = solve(problem, METHODS["robust_mpm"], METHODS["robust_mpm"].params(), CertificateParams()).counterfactuals
+    assert one.certificate is not None
+    assert one.certificate.joint is not None
     lower = one.certificate.shift.gelbrich.lower
-    moments = future(Shared(problem).sample(SamplerParams()), models)
-    assert moments.scale is not None
-    own = scores * moments.scale
-    cantelli = own.mean() ** 2 / (own.mean() ** 2 + own.var(ddof=1))
-    fitted, _ = validity_bounds(homogeneous(LOAN.encode(one.row_raw[None])), moments, 0.0)
-    assert fitted[0] < cantelli < clopper_pearson(int((scores >= 0.0).sum()), MODELS)[0]
-    assert lower == pytest.approx(cantelli, rel=1e-6)
+    assert lower == pytest.approx(clopper_pearson(MODELS, MODELS)[0])
+    assert one.certificate.joint.lower <= lower
+    assert max(one.certificate.joint.interval) <= lower
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_joint_bound_of_a_plan_is_below_the_share_that_accepts_all(seed: int) -> None:
+    """At radius 0, for models that no line describes: the least of any distribution with these scores' moments."""
+    rng = np.random.default_rng(seed)
+    slopes, shifts = rng.normal(size=(LOAN.d, MODELS)), rng.normal(2.5, 1.0, MODELS)
+    wild = replace(FUTURES.held_back, score_all=lambda X: np.sin(3.0 * X @ slopes) + shifts)
+    problem = question(REJECTED[0], None, replace(FUTURES, held_back=wild))
+    plan = assess(problem, REJECTED[1:4], RADIUS_0).plan
+    assert plan is not None
+    assert plan.future is not None
+    assert plan.status == "complete"
+    assert 0.0 < plan.lower < plan.future.all_interval[0]
+
+
+def test_a_record_that_only_future_models_accept_is_no_mistake_of_theirs() -> None:
+    accepting = replace(FUTURES.held_back, score_all=lambda X: np.repeat(loan_score(X)[:, None] + 5.0, MODELS, 1))
+    problem = question(REJECTED[0], None, replace(FUTURES, held_back=accepting))
+    found = assess(problem, REJECTED[1:2], CertificateParams())
+    (one,) = found.judged
+    assert one.score is not None
+    assert one.score < 0.0
+    assert one.certificate is not None
+    assert one.certificate.shift.gelbrich.lower > 0.5
+    assert not [warning for warning in found.warnings if "refuses" in warning]

@@ -11,17 +11,19 @@ from jaxtyping import Float
 
 from app.errors import InvalidRequest
 from app.recourse.assess import assess
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.correct import correct
 from app.recourse.counterfactual import Certificate
 from app.recourse.models.committee import FutureModels, Futures
-from app.recourse.models.linear import WeightMoments
+from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.plans.corrector import CorrectionParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanCertificate
+from app.recourse.robustness.future_validity import future_moments, future_plan_moments
+from app.recourse.robustness.invalidation import clopper_pearson
 from app.recourse.robustness.validity import plan_bounds
 from app.recourse.solve import METHODS, solve
-from app.recourse.surrogate.weight_moments import future, surrogate
+from app.recourse.surrogate.weight_moments import future, nominal, surrogate
 from tests.recourse.certified import curved, gelbrich, labels, normal_tail, sample_of
 from tests.recourse.toys import ask, plane
 
@@ -108,7 +110,8 @@ def test_every_answer_bounds_shift_about_the_own_weights(constraints: Any, momen
 def test_the_uncertainty_of_a_surrogate_is_about_the_own_weights_too(constraints: Any) -> None:
     """The surrogate's covariance has the length of its own weights: the free ones, and an intercept with the rest."""
     problem = question(constraints)
-    _, moments = surrogate(sample_of(problem))
+    taken = sample_of(problem)
+    moments = surrogate(taken, nominal(taken))
     frozen = [] if constraints is None else [0, 1]
     free = [j for j in range(5) if j not in frozen]
     inner = math.hypot(float(np.linalg.norm(W[free])), C + float(W[frozen] @ np.array(FACTUAL)[frozen]))
@@ -205,21 +208,62 @@ def test_moments_of_a_local_model_leave_out_what_cannot_change() -> None:
 
 
 @pytest.mark.parametrize("asked", ["auto", "future"])
-def test_the_bound_of_futures_is_by_hand_from_their_weights(asked: Any) -> None:
-    futures, thetas = _futures()
-    length = float(np.linalg.norm(thetas.mean(axis=0)))
-    mean, covariance = thetas.mean(axis=0) / length, np.cov(thetas.T) / length**2
+def test_the_bound_of_futures_is_by_hand_from_their_scores(asked: Any) -> None:
+    futures, _ = _futures()
     for told in answers(question(FROZEN, futures=futures), CertificateParams(moments=asked)):
         for row_raw, certificate in zip(told.rows_raw, told.certificates, strict=True):
-            point = np.append(row_raw, 1.0) / math.sqrt(float(row_raw @ row_raw) + 1.0)
+            length = math.sqrt(float(W @ W) + C * C) * math.sqrt(float(row_raw @ row_raw) + 1.0)
+            scores = futures.held_back.scores(row_raw[None])[0] / length
             found = certificate.shift.gelbrich
-            expected = gelbrich(float(point @ mean), math.sqrt(point @ covariance @ point), 0.01)
-            assert (found.lower, found.upper) == pytest.approx(expected, abs=1e-3)
+            expected = gelbrich(float(scores.mean()), float(scores.std(ddof=1)), 0.01, bell=True)
+            low, high = clopper_pearson(int((scores >= 0.0).sum()), MODELS)
+            assert found.lower == pytest.approx(min(expected[0], low), abs=1e-6)
+            assert found.upper == pytest.approx(max(expected[1], high), abs=1e-6)
             assert (found.moments, certificate.shift.estimated) == ("future", True)
 
 
+def test_moments_at_a_record_are_those_of_the_scores_of_its_noisy_copies() -> None:
+    """Of linear models, whatever the columns that are not noisy."""
+    futures, _ = _futures()
+    problem, rng = question(futures=futures), np.random.default_rng(4)
+    row_raw, std, unit = rng.normal(size=5), np.array([0.1, 0.0, 0.3, 0.2, 0.0]), 2.5
+    point = np.append(row_raw, 1.0)
+    moments = future_moments(problem, row_raw, point, std, unit)
+    noisy = row_raw + rng.standard_normal((50, 5)) * std
+    mean, deviation = moments.project(homogeneous(noisy))
+    scores = futures.held_back.scores(noisy) / unit
+    np.testing.assert_allclose(mean, scores.mean(axis=1), atol=1e-9)
+    np.testing.assert_allclose(deviation, scores.std(axis=1, ddof=1), atol=1e-9)
+
+
+def test_the_joint_bounds_of_a_plan_are_those_of_the_futures_weights() -> None:
+    """Each of length 1; never above the interval of the share that accepts all members."""
+    futures, thetas = _futures()
+    length = float(np.linalg.norm(thetas.mean(axis=0)))
+    root = (thetas - thetas.mean(axis=0)).T / (length * math.sqrt(MODELS - 1))
+    moments = WeightMoments(mean=thetas.mean(axis=0) / length, root=root, kind="by hand")
+    told = assess(question(futures=futures), PLAN, CertificateParams())
+    expected = plan_bounds(homogeneous(PLAN), moments, 0.01)
+    assert told.plan is not None
+    assert told.plan.future is not None
+    assert told.plan.lower == pytest.approx(min(expected.lower, told.plan.future.all_interval[0]), abs=1e-3)
+    assert told.plan.upper == pytest.approx(max(expected.upper, told.plan.future.all_interval[1]), abs=1e-3)
+    assert 0.05 < told.plan.lower < 0.999
+
+
+def test_moments_of_a_plan_are_those_of_the_scores_of_its_members() -> None:
+    futures, _ = _futures()
+    points, unit = homogeneous(PLAN), 2.5
+    moments = future_plan_moments(question(futures=futures), PLAN, points, unit)
+    scores = futures.held_back.scores(PLAN) / unit
+    mean, deviation = moments.project(points)
+    np.testing.assert_allclose(mean, scores.mean(axis=1), atol=1e-9)
+    np.testing.assert_allclose(deviation, scores.std(axis=1, ddof=1), atol=1e-9)
+    np.testing.assert_allclose(points @ moments.root @ moments.root.T @ points.T, np.cov(scores), atol=1e-9)
+
+
 def test_the_bound_of_futures_is_below_the_share_that_accepts() -> None:
-    """Of the very models whose mean and covariance are taken; with no radius that is Chebyshev's inequality."""
+    """Of the very models whose mean and deviation are taken, with no radius; their scores are normal."""
     futures, thetas = _futures(spread=0.8)
     rows_raw = np.random.default_rng(0).uniform(-3, 3, (60, 5))
     judged = assess(question(futures=futures), rows_raw, CertificateParams(ambiguity_radius=0.0)).judged

@@ -17,6 +17,7 @@ from app.recourse.features import (
     Table,
     Takes,
     Words,
+    own_faults,
 )
 
 NUMBER: dict[str, Any] = {"name": "hours", "type": FeatureType.INTEGER, "min": 0, "max": 99}
@@ -41,7 +42,7 @@ BINARY: dict[str, Any] = {"name": "guarantor", "type": FeatureType.BINARY}
     ],
 )
 def test_options_where_they_belong_are_no_fault(kind: dict[str, Any], options: dict[str, Any]) -> None:
-    assert Feature(**kind, **options).faults() == []
+    assert own_faults(Feature(**kind, **options)) == []
 
 
 @pytest.mark.parametrize(
@@ -92,5 +93,5 @@ def test_options_where_they_belong_are_no_fault(kind: dict[str, Any], options: d
     ],
 )
 def test_each_fault_names_the_right_place(kind: dict[str, Any], options: dict[str, Any], said: str) -> None:
-    (fault,) = Feature(**kind, **options).faults()
+    (fault,) = own_faults(Feature(**kind, **options))
     assert said in fault

@@ -14,7 +14,7 @@ from app.errors import InvalidRequest
 from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
 from app.recourse.assess import assess
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.models.linear import homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.validity import validity_bounds

@@ -11,7 +11,7 @@ import pytest
 
 from app.errors import ModelOutputInvalid, ModelUnavailable, RecourseError
 from app.recourse.actions.action_set import action_set
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.method import Yields
 from app.recourse.methods import METHODS
 from app.recourse.problem import RecourseProblem

@@ -16,7 +16,7 @@ from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.wishes import ChangeTo, Exclude, Wishes
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import MISSING, Change, Feature, FeatureSpace, FeatureType, Missing
 from app.recourse.frontier import frontier

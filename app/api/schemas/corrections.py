@@ -9,7 +9,7 @@ from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityRequest
 from app.compute.corrections import CorrectAnswer as Answer
 from app.compute.messages import CorrectionQuestion
 from app.recourse.actions.constraints import Constraints
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.plans.corrector import CorrectionParams
 
 OptionalCorrection: Any = optional(derive(CorrectionParams))

@@ -18,7 +18,7 @@ from app.jobs.batch.lines import SEEDS
 from app.recourse.actions.constraints import CHEAPEST, DEAREST, Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.actions.wishes import Exclude, Wishes
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.method import MethodParams, Yields
 from app.recourse.problem import Robustness
 from app.recourse.reasons import ReasonsParams

@@ -11,7 +11,7 @@ from app.api.schemas.recourse import ModelQuestion
 from app.api.schemas.strict import FEW, to_record
 from app.compute import use_cases
 from app.compute.messages import ValidityQuestion
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 
 MOST_MEMBERS = 20
 """Counterfactuals in one request."""

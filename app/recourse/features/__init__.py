@@ -19,7 +19,6 @@ from app.recourse.features.feature import (
     RawValue,
     Record,
     parse_column,
-    schema_faults,
 )
 from app.recourse.features.feature_options import (
     Advice,
@@ -32,6 +31,7 @@ from app.recourse.features.feature_options import (
     Words,
 )
 from app.recourse.features.model_columns import ModelColumns, ModelSpace
+from app.recourse.features.schema_faults import own_faults, schema_faults
 from app.recourse.features.space import FeatureSpace, escape
 from app.recourse.features.states import LARGEST, MISSING, Missing
 
@@ -61,6 +61,7 @@ __all__ = [
     "escape",
     "fit_encoding",
     "fit_spread",
+    "own_faults",
     "parse_column",
     "schema_faults",
 ]

@@ -10,7 +10,6 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Len
 from jaxtyping import Float
 
-from app.errors import Fault
 from app.recourse.features.feature_options import (
     Advice,
     MaxChange,
@@ -21,8 +20,7 @@ from app.recourse.features.feature_options import (
     Takes,
     Words,
 )
-from app.recourse.features.option_faults import option_faults
-from app.recourse.features.states import LARGEST, MISSING, Missing, json_text, state_faults
+from app.recourse.features.states import LARGEST, MISSING, Missing, json_text
 
 RawValue: TypeAlias = float | int | str | bool | None
 Record: TypeAlias = dict[str, RawValue]
@@ -206,45 +204,6 @@ class Feature:
             return (0.0 if self.decimals is None else 10.0**-self.decimals), 0.0
         return (self.step or 1.0), (self.min if self.is_number and self.min is not None else 0.0)
 
-    def faults(self) -> list[str]:
-        """Faults of the description itself."""
-        numbers = {key: getattr(self, key) for key in ("min", "max", "step", "center", "scale", "cost")}
-        found = [f"{key} must be finite" for key, value in numbers.items() if not math.isfinite(value or 0.0)]
-        if found:
-            return found
-        if self.is_number:
-            if self.categories:
-                found.append(f"a {self.type} feature has no categories")
-            if self.min is not None and self.max is not None and self.min >= self.max:
-                found.append(f"min {self.min:g} must be below max {self.max:g}")
-        else:
-            if self.type is FeatureType.BINARY and len(self.categories) not in (0, 2):
-                found.append("a binary feature has two categories, or none for false and true")
-            elif self.type is not FeatureType.BINARY and len(self.categories) < 2:
-                found.append(f"a {self.type} feature needs at least two categories")
-            if len(set(self.categories)) < len(self.categories):
-                found.append("categories must differ from each other")
-            for key in ("min", "max"):
-                if getattr(self, key) is not None:
-                    found.append(f"{key} belongs to numeric features")
-        if self.step is not None and (self.type is not FeatureType.INTEGER or self.step != int(self.step)):
-            found.append("step is a whole number and belongs to integer features")
-        if self.type is FeatureType.INTEGER:
-            found += [
-                f"{key} of an integer feature is a whole number"
-                for key in ("min", "max")
-                if (limit := getattr(self, key)) is not None and limit != int(limit)
-            ]
-        if self.decimals is not None and self.type is not FeatureType.CONTINUOUS:
-            found.append("decimals belongs to continuous features")
-        if self.is_group and self.change in (Change.INCREASE, Change.DECREASE):
-            found.append("categories without an order cannot increase or decrease; use any or none")
-        if self.is_group and (self.center is not None or self.scale is not None):
-            found.append("center and scale belong to features that are encoded as one number")
-        if (self.center is None) != (self.scale is None):
-            found.append("center and scale are given together or not at all")
-        return found + state_faults(self) + option_faults(self)
-
     def parse(self, value: object) -> float:
         """The raw number of a JSON value.
 
@@ -290,17 +249,6 @@ class Feature:
         if not self.is_number:
             return self.levels[int(number_raw)]
         return int(number_raw) if self.type is FeatureType.INTEGER else float(number_raw)
-
-
-def schema_faults(features: Sequence[Feature]) -> list[Fault]:
-    """Faults of a feature schema; pointers are ``/features/{index}``."""
-    faults = [Fault(f"/features/{j}", text) for j, feature in enumerate(features) for text in feature.faults()]
-    seen: set[str] = set()
-    for j, feature in enumerate(features):
-        if feature.name in seen:
-            faults.append(Fault(f"/features/{j}/name", f'"{feature.name}" is the name of an earlier feature'))
-        seen.add(feature.name)
-    return faults
 
 
 def parse_column(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.ndarray, "n"], list[tuple[int, str]]]:

@@ -3,15 +3,12 @@
 import math
 import re
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
+from app.recourse.features.feature import Feature
 from app.recourse.features.feature_options import Advice, Sentence, Takes
 
-if TYPE_CHECKING:
-    from app.recourse.features.feature import Feature
 
-
-def option_faults(feature: "Feature") -> list[str]:
+def option_faults(feature: Feature) -> list[str]:
     """Faults of `advice`, `takes`, `moves_with_time`, `max_change`, `least_change`, `protected` and the words."""
     drift = feature.moves_with_time
     numbers = {
@@ -32,7 +29,7 @@ def option_faults(feature: "Feature") -> list[str]:
     ]
 
 
-def _dummy_faults(feature: "Feature") -> Iterator[str]:
+def _dummy_faults(feature: Feature) -> Iterator[str]:
     if not feature.dummies:
         return
     if feature.type != "ordinal":
@@ -43,7 +40,7 @@ def _dummy_faults(feature: "Feature") -> Iterator[str]:
         yield "dummies are 0 and 1, without center and scale"
 
 
-def _advice_faults(feature: "Feature") -> Iterator[str]:
+def _advice_faults(feature: Feature) -> Iterator[str]:
     advice, (low, high) = feature.advice, feature.range_raw
     for key, number in (("min", advice.min), ("max", advice.max)):
         if number is None:
@@ -72,7 +69,7 @@ def _advice_faults(feature: "Feature") -> Iterator[str]:
         yield "advice.categories must name at least one category; where nothing is proposed, use change: none"
 
 
-def _time_faults(feature: "Feature") -> Iterator[str]:
+def _time_faults(feature: Feature) -> Iterator[str]:
     takes = feature.takes
     if takes.months_per_unit and not feature.is_number:
         yield (
@@ -93,7 +90,7 @@ def _time_faults(feature: "Feature") -> Iterator[str]:
             yield "moves_with_time.per_year must not be 0; a value that stays needs no moves_with_time"
 
 
-def _change_faults(feature: "Feature") -> Iterator[str]:
+def _change_faults(feature: Feature) -> Iterator[str]:
     for key, given in (("max_change", feature.max_change), ("least_change", feature.least_change)):
         if given is not None and not feature.is_number:
             yield f"{key} belongs to numbers"
@@ -108,7 +105,7 @@ def _change_faults(feature: "Feature") -> Iterator[str]:
         yield f"least_change {least:g} must not be above max_change.absolute {limit.absolute:g}"
 
 
-def _useless(feature: "Feature") -> Iterator[str]:
+def _useless(feature: Feature) -> Iterator[str]:
     """What is said of changes to a feature that is never changed."""
     if feature.protected:
         why = "a protected feature is never advice"
@@ -137,7 +134,7 @@ PLACES = ("from", "to", "name", "Name")
 """Places for words in a sentence."""
 
 
-def _word_faults(feature: "Feature") -> Iterator[str]:
+def _word_faults(feature: Feature) -> Iterator[str]:
     levels = () if feature.is_number else [feature.level_key(level) for level in feature.levels if level is not None]
     codes = tuple(f"{code:.15g}" for code in feature.special)
     yield from _sentence_faults("sentence", feature, feature.sentence, levels)
@@ -149,7 +146,7 @@ def _word_faults(feature: "Feature") -> Iterator[str]:
         yield from _unknown(f"words.{tag}.levels", words.levels, (*levels, *codes))
 
 
-def _sentence_faults(at: str, feature: "Feature", sentence: Sentence, levels: Collection[str]) -> Iterator[str]:
+def _sentence_faults(at: str, feature: Feature, sentence: Sentence, levels: Collection[str]) -> Iterator[str]:
     yield from _unknown(f"{at}.to", sentence.to, levels)
     if feature.is_group and (sentence.increase or sentence.decrease):
         yield f"{at}.increase and {at}.decrease belong to features with an order; use any, or to"

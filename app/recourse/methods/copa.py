@@ -30,7 +30,6 @@ from jaxtyping import Float
 
 from app.recourse.actions.cost import usual_change
 from app.recourse.candidates import PlanCandidates
-from app.recourse.certificate import local_model
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import WeightMoments
 from app.recourse.plans.corrector import CorrectionParams, corrected
@@ -38,6 +37,7 @@ from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective,
 from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.validity import validity_bounds
+from app.recourse.shift import local_model
 from app.recourse.surrogate.local import acting_linear
 
 LEAST_DEVIATION = 0.01
@@ -146,9 +146,9 @@ class Guarantee:
 
 def generate(problem: RecourseProblem, params: CopaParams, context: MethodContext) -> PlanCandidates:
     """Search the plan, correct it if requested, and propose members with an extra margin."""
-    local, moments = local_model(problem, context.sample, context.certificate, searching=True)
+    local, moments = local_model(problem, context.sample, context.certificate)
     today = acting_linear(problem, local)
-    sides = HalfSpaces(np.array([moments.mean, np.append(today.w, today.c)]), np.array([params.margin, 0.0]))
+    sides = HalfSpaces(np.array([moments.mean, today.theta]), np.array([params.margin, 0.0]))
     validity_weight, diversity_weight = params.weights
     objective: PeopleObjective | PlanObjective
     if params.objective == "people":

@@ -73,7 +73,7 @@ def generate(problem: RecourseProblem, params: DiceParams, context: MethodContex
     """Search the plan, and propose members with an extra margin."""
     model = local_linear(problem, context.sample)
     scale = _logits_per_unit(problem, model)
-    theta = np.append(model.w, model.c)
+    theta = model.theta
     validity, sides = Hinge(scale * theta), HalfSpaces(theta[None], np.zeros(1))
     objective: PeopleObjective | PlanObjective
     if params.objective == "people":

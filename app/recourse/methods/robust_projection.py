@@ -27,6 +27,7 @@ from app.recourse.numerics.solvers import cone_program
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.cheapest import Search
 from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.search.rule_branching import solve_program
 from app.recourse.surrogate.linear_fits import SurrogateParams
 from app.recourse.surrogate.local import logit_model
 
@@ -82,7 +83,7 @@ def project(
         tangents = [_tangent(model, radius, point) for point in points]
         rows = np.array([tangent.w @ program.effect for tangent in tangents])
         lower = np.array([-float(tangent.score(program.start[None])[0]) for tangent in tangents])
-        found = program.solve(program.cost, rows, lower, time_limit_s=_left(deadline))
+        found = solve_program(program, program.cost, rows, lower, time_limit_s=_left(deadline))
         if found is None or found.value >= best_cost - TOLERANCE:
             break
         z = _continuous(program, model, radius, found.z, ~program.integer, deadline)

@@ -16,6 +16,11 @@ class LinearModel:
     w: Float[np.ndarray, "d"]
     c: float
 
+    @property
+    def theta(self) -> Float[np.ndarray, "m"]:
+        """The weights with the intercept last."""
+        return np.append(self.w, self.c)
+
     def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         """``w.x + c`` of each point."""
         return X @ self.w + self.c
@@ -35,16 +40,19 @@ class LinearModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightMoments:
-    """Mean and covariance of uncertain linear models ``theta = (w, c)``, intercept last; the mean has length 1."""
+    """Mean and covariance of uncertain linear models ``theta = (w, c)``, intercept last; its mean about 1 long."""
 
     mean: Float[np.ndarray, "m"]
     root: Float[np.ndarray, "m q"]
     """The covariance is ``root @ root.T``."""
     kind: str
     """Their source: a `MomentsKind`."""
-    scale: Float[np.ndarray, "k"] | None = None
-    """Where they are those of linear fits of the scores of k models: what the score of each is multiplied by to be in
-    the units of these weights."""
+
+    @classmethod
+    def of(cls, thetas: Float[np.ndarray, "k m"], kind: str) -> "WeightMoments":
+        """Of a sample of models."""
+        mean = thetas.mean(axis=0)
+        return cls(mean=mean, root=(thetas - mean).T / math.sqrt(len(thetas) - 1), kind=kind)
 
     def project(self, points: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
         """Mean and standard deviation of the score of each homogeneous point."""

@@ -312,11 +312,15 @@ class Corrector:
         return kept[worth(kept).argmax()] if len(kept) else None
 
 
+MomentsOf: TypeAlias = Callable[[np.ndarray, np.ndarray], WeightMoments]
+"""From raw rows and the same rows, homogeneous, to moments that describe their scores."""
+
+
 def keep_better(
     action_set: ActionSet,
     rows_raw: Float[np.ndarray, "n p"],
     proposed: Sequence[Float[np.ndarray, "p"] | None],
-    moments: WeightMoments,
+    moments_of: MomentsOf,
     radius: float,
     before: PlanBounds,
     *,
@@ -331,24 +335,26 @@ def keep_better(
 
     Parameters
     ----------
+    moments_of : moments that describe the scores of a plan
     time_limit_s : for all programs together
     """
     until = time.monotonic() + time_limit_s
 
-    def points(plan: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
-        return homogeneous(action_set.space.encode(plan))
+    def described(plan: Float[np.ndarray, "n p"]) -> tuple[Float[np.ndarray, "n m"], WeightMoments]:
+        points = homogeneous(action_set.space.encode(plan))
+        return points, moments_of(plan, points)
 
-    own = validity_bounds(points(rows_raw), moments, radius)[0]
+    own = validity_bounds(*described(rows_raw), radius)[0]
     least = (before.lower if before.exact else float(own.min())) + gain
     made = np.zeros(len(rows_raw), dtype=bool)
     plan = rows_raw.copy()
     for k, row in enumerate(proposed):
         if row is not None and not (plan == row).all(axis=1).any():
             plan[k], made[k] = row, True
-    rise = validity_bounds(points(plan), moments, radius)[0] - own
+    rise = validity_bounds(*described(plan), radius)[0] - own
     for k in rise.argsort(kind="stable"):
         if made[k]:
-            after = plan_bounds(points(plan), moments, radius, time_limit_s=until - time.monotonic())
+            after = plan_bounds(*described(plan), radius, time_limit_s=until - time.monotonic())
             if after.lower >= least:
                 return made, after
             plan[k], made[k] = rows_raw[k], False
@@ -377,6 +383,13 @@ def corrected(
         return rows_raw
     proposed = [rows[0] if len(rows) else None for rows in options]
     made, _ = keep_better(
-        action_set, rows_raw, proposed, moments, radius, before, gain=params.gain, time_limit_s=until - time.monotonic()
+        action_set,
+        rows_raw,
+        proposed,
+        lambda _rows_raw, _points: moments,
+        radius,
+        before,
+        gain=params.gain,
+        time_limit_s=until - time.monotonic(),
     )
     return np.array([new if change else old for old, new, change in zip(rows_raw, proposed, made, strict=True)])

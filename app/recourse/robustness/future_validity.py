@@ -14,7 +14,7 @@ from app.recourse.models.linear import WeightMoments
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanFutureCertificate
 from app.recourse.robustness.share_interval import share_interval
-from app.recourse.robustness.validity import bounds_of, validity_bounds
+from app.recourse.robustness.validity import bounds_of
 
 ROUNDING = 1e-9
 """Added before a share of the models is rounded down to a count."""
@@ -133,28 +133,68 @@ def future_bounds(
     problem: RecourseProblem,
     rows_raw: Float[np.ndarray, "n p"],
     points: Float[np.ndarray, "n m"],
-    moments: WeightMoments,
+    scale: float,
     radius: float,
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
-    """`validity_bounds` of each raw row for the held-back models.
+    """`validity_bounds` of each raw row for the held-back models, from mean and deviation of their scores of the row.
 
-    Mean and deviation are those of their linear fits, or, where that says more, those of their own scores of the row in
-    the units of the fits (a missing score counts as 0): a line says little about a score in steps. The bounds are never
-    narrower than the reported interval of the share, since fits miss what is curved: on networks they alone exceed
-    the true share for up to 1 in 8 people, on boosted trees for up to half.
+    These scores are taken to be bell-shaped, so the bounds are never narrower than the reported interval of the share,
+    which assumes nothing. A missing score counts as 0.
 
     Parameters
     ----------
     points : the rows, homogeneous
-    moments : of the held-back models, with their scale
+    scale : length of today's weights, which scores are divided by: a radius is in units of weights of length 1
     """
     assert problem.futures is not None
-    assert moments.scale is not None
-    scores = np.nan_to_num(problem.held_back.scores(rows_raw)) * moments.scale
-    length = np.linalg.norm(points, axis=1)
-    fitted = validity_bounds(points, moments, radius)
-    own = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius)
-    lower, upper = np.maximum(fitted[0], own[0]), np.minimum(fitted[1], own[1])
+    length = scale * np.linalg.norm(points, axis=1)
+    scores = np.nan_to_num(problem.held_back.scores(rows_raw))
+    lower, upper = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius, bell=True)
     counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
     low, high = np.array([_interval(problem.futures, count) for count in counts]).reshape(-1, 2).T
     return np.minimum(lower, low), np.maximum(upper, high)
+
+
+def future_moments(
+    problem: RecourseProblem,
+    row_raw: Float[np.ndarray, "p"],
+    point: Float[np.ndarray, "m"],
+    std: Float[np.ndarray, "d"],
+    scale: float,
+) -> WeightMoments:
+    """Mean and covariance of the held-back models' slopes at a raw row, in the columns that are noisy.
+
+    The intercept is such that each model has its own score of the row. A slope is what one standard deviation of the
+    noise changes.
+
+    Parameters
+    ----------
+    point : the row, homogeneous
+    std : noise per encoded column
+    scale : as for `future_bounds`
+    """
+    assert problem.futures is not None
+    columns = np.flatnonzero(std)
+    moved = point[:-1] + np.diag(std)[columns]
+    own = np.nan_to_num(problem.held_back.scores(row_raw[None])[0])
+    thetas = np.zeros((len(own), len(point)))
+    thetas[:, columns] = ((np.nan_to_num(problem.futures.held_back.scores(moved)) - own) / std[columns, None]).T
+    thetas[:, -1] = own - thetas @ point
+    return WeightMoments.of(thetas / scale, "future")
+
+
+def future_plan_moments(
+    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"], scale: float
+) -> WeightMoments:
+    """Mean and covariance of the held-back models, each as the shortest weights with its own scores of the raw rows.
+
+    What several rows promise together depends on nothing else of the weights.
+
+    Parameters
+    ----------
+    points : the rows, homogeneous
+    scale : as for `future_bounds`
+    """
+    scores = np.nan_to_num(problem.held_back.scores(rows_raw))
+    thetas = (np.linalg.pinv(points) @ scores).T
+    return WeightMoments.of(thetas / scale, "future")

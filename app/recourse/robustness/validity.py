@@ -17,7 +17,8 @@ symbol            name
 Three results are not in the paper; tests check them against independent computations:
 
 * one counterfactual has a closed form: with ``m`` the mean and ``s`` the deviation of ``theta.x/|x|``, seen as the
-  point ``(m, s)`` in the half-plane, the radius turns it by ``asin(rho/|(m, s)|)`` at most;
+  point ``(m, s)`` in the half-plane, the radius turns it by ``asin(rho/|(m, s)|)`` at most; the bounds are narrower
+  where the score is taken to be bell-shaped (`bell`);
 * only ``theta.x_j`` matters, and the projection of a Gelbrich ball is the Gelbrich ball of the projected moments, so a
   plan needs programs in at most J dimensions, for every dimension of the model;
 * by Proposition 2.4 either the upper bound is 1 or the lower bound is 0, so one program is left.
@@ -29,6 +30,7 @@ instead of a distribution.
 References
 ----------
 Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR 2022, theorems 2.2, 2.3, prop. 2.4.
+Pukelsheim, "The three sigma rule", The American Statistician 1994, for Gauss's inequality.
 """
 
 import math
@@ -91,17 +93,41 @@ def validity_bounds(
 
 
 def bounds_of(
-    mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float
+    mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float, *, bell: bool = False
 ) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
-    """`validity_bounds` from mean and standard deviation of the score along the unit point."""
+    """`validity_bounds` from mean and standard deviation of the score along the unit point.
+
+    Parameters
+    ----------
+    bell : over distributions with which the score has one peak and is symmetric around it, as a normal one
+    """
     distance = np.hypot(mean, deviation)
     inside = distance > radius
     turn = np.arcsin(np.clip(radius / np.where(inside, distance, 1.0), 0.0, 1.0))
     angle = np.arctan2(deviation, mean)
     worst, best = angle + turn, angle - turn
-    lower = np.where(inside & (worst < math.pi / 2.0), np.cos(worst) ** 2 - OUTWARD, 0.0)
-    upper = np.where(inside & (best > math.pi / 2.0), np.sin(best) ** 2 + OUTWARD, 1.0)
+    beyond = _beyond_a_bell if bell else _beyond
+    lower = np.where(inside & (worst < math.pi / 2.0), 1.0 - beyond(worst) - OUTWARD, 0.0)
+    upper = np.where(inside & (best > math.pi / 2.0), beyond(best) + OUTWARD, 1.0)
     return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
+
+
+def _beyond(angle: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+    """The greatest probability that the score has the other sign than its mean: Cantelli's inequality.
+
+    Parameters
+    ----------
+    angle : of the point (mean, deviation)
+    """
+    return np.asarray(np.sin(angle) ** 2)
+
+
+def _beyond_a_bell(angle: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+    """The same for scores with one peak and symmetric around it: half of Gauss's inequality."""
+    with np.errstate(divide="ignore"):
+        deviations = np.abs(1.0 / np.tan(angle))
+        far = 2.0 / (9.0 * deviations**2)
+    return np.where(deviations >= 2.0 / math.sqrt(3.0), far, 0.5 - deviations / (2.0 * math.sqrt(3.0)))
 
 
 def plan_bracket(points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float) -> PlanBounds:
@@ -150,12 +176,12 @@ def plan_bounds(
         return bracket
 
 
-def linf_radius(points: Float[np.ndarray, "n m"], moments: WeightMoments) -> Float[np.ndarray, "n"]:
-    """The largest ``alpha`` such that every model within ``alpha`` of the mean, weight by weight, accepts the point.
+def linf_radius(points: Float[np.ndarray, "n m"], weights: Float[np.ndarray, "m"]) -> Float[np.ndarray, "n"]:
+    """The largest ``alpha`` such that every model within ``alpha`` of these weights, each by itself, accepts the point.
 
-    ``theta.x/|x|_1`` with the intercept among the weights; negative where the mean itself refuses.
+    ``theta.x/|x|_1`` with the intercept among the weights; negative where the weights themselves refuse.
     """
-    return points @ moments.mean / np.abs(points).sum(axis=1)
+    return points @ weights / np.abs(points).sum(axis=1)
 
 
 def joint_lower_bound(

@@ -30,6 +30,7 @@ from app.recourse.models.linear import LinearModel
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
 from app.recourse.search.knapsack_amounts import SLACK, Item
 from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.search.rule_branching import solve_program
 from app.recourse.search.tied_items import NotCovered
 from app.recourse.search.tied_knapsack import THOROUGH as TIED
 from app.recourse.search.tied_moves import TiedMoves
@@ -249,7 +250,7 @@ class Search:
             time_limit_s = None if self.deadline is None else self.deadline - time.monotonic()
             lower = np.array([need - SLACK * abs(need)])
             try:
-                solved = program.solve(program.cost, gain, lower, time_limit_s=time_limit_s)
+                solved = solve_program(program, program.cost, gain, lower, time_limit_s=time_limit_s)
             except SolverFailed:
                 if not rows:
                     raise
@@ -270,7 +271,7 @@ class Search:
         gain = self.model.w @ program.effect
         time_limit_s = None if self.deadline is None else self.deadline - time.monotonic()
         try:
-            solved = program.solve(-gain, np.empty((0, program.size)), np.empty(0), time_limit_s=time_limit_s)
+            solved = solve_program(program, -gain, np.empty((0, program.size)), np.empty(0), time_limit_s=time_limit_s)
         except (SolverFailed, DeadlineExceeded):
             return self.reach
         if solved is None:

@@ -11,6 +11,7 @@ from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.advice_ranges import lattice_points
 from app.recourse.search.mixed_integer import ActionProgram
+from app.recourse.search.rule_branching import solve_program
 
 
 def every_row(action_set: ActionSet, most: int) -> Float[np.ndarray, "n p"] | None:
@@ -58,7 +59,7 @@ def nearest_legal(
     for target in space.encode(rows_raw) - program.start:
         left = None if deadline is None else deadline - time.monotonic()
         try:
-            solved = program.solve(cost, rows, np.concatenate([target, -target]), time_limit_s=left)
+            solved = solve_program(program, cost, rows, np.concatenate([target, -target]), time_limit_s=left)
         except (DeadlineExceeded, SolverFailed):
             continue
         if solved is None:

@@ -115,30 +115,7 @@ class ActionProgram:
         self.rows = np.array(rows).reshape(len(rows), 2 * n)
         self.lower, self.upper = np.array(lower), np.array(upper)
         self.logic = tuple(rule for rule in A.rules if isinstance(rule, LogicRule))
-        """Rules that are no constraints of the program; `solve` branches until they hold."""
-
-    def solve(
-        self,
-        cost: Float[np.ndarray, "k"],
-        rows: Float[np.ndarray, "m k"],
-        lower: Float[np.ndarray, "m"],
-        *,
-        time_limit_s: float | None = None,
-    ) -> Solved | None:
-        """``argmin cost.z`` over the action set with ``rows z >= lower``; None where that is infeasible.
-
-        Variables beyond those of the actions are numbers >= 0.
-
-        Raises
-        ------
-        DeadlineExceeded : no answer was known at the time limit
-        SolverFailed : the solver ended without an answer
-        """
-        if not self.logic:
-            return self.relaxed(cost, rows, lower, limit=self.limit, time_limit_s=time_limit_s)
-        from app.recourse.search.rule_branching import RuleBranching  # which solves parts of this program
-
-        return RuleBranching(self).solve(cost, rows, lower, time_limit_s=time_limit_s)
+        """Rules that are no constraints of the program; `rule_branching.solve_program` branches until they hold."""
 
     def relaxed(
         self,
@@ -149,11 +126,18 @@ class ActionProgram:
         limit: Float[np.ndarray, "n"],
         time_limit_s: float | None,
     ) -> Solved | None:
-        """As `solve`, without rules that are no constraints of the program.
+        """``argmin cost.z`` over the action set with ``rows z >= lower``; None where that is infeasible.
+
+        Without rules that are no constraints of the program. Variables beyond those of the actions are numbers >= 0.
 
         Parameters
         ----------
         limit : largest values of the variables of the actions, in place of the program's own
+
+        Raises
+        ------
+        DeadlineExceeded : no answer was known at the time limit
+        SolverFailed : the solver ended without an answer
         """
         more = len(cost) - self.size
         own = np.hstack([self.rows, np.zeros((len(self.rows), more))])

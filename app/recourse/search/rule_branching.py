@@ -39,6 +39,28 @@ TIGHTEST = 5
 """How often they grow in one part."""
 
 
+def solve_program(
+    program: ActionProgram,
+    cost: Float[np.ndarray, "k"],
+    rows: Float[np.ndarray, "m k"],
+    lower: Float[np.ndarray, "m"],
+    *,
+    time_limit_s: float | None = None,
+) -> Solved | None:
+    """``argmin cost.z`` over the action set, all its rules kept, with ``rows z >= lower``; None where infeasible.
+
+    Variables beyond those of the actions are numbers >= 0.
+
+    Raises
+    ------
+    DeadlineExceeded : no answer was known at the time limit
+    SolverFailed : the solver ended without an answer, or the rules have too many combinations
+    """
+    if program.logic:
+        return RuleBranching(program).solve(cost, rows, lower, time_limit_s=time_limit_s)
+    return program.relaxed(cost, rows, lower, limit=program.limit, time_limit_s=time_limit_s)
+
+
 class RuleBranching:
     """Solves the program of one action set, with its rules."""
 
@@ -71,7 +93,7 @@ class RuleBranching:
         *,
         time_limit_s: float | None,
     ) -> Solved | None:
-        """As `ActionProgram.solve`."""
+        """As `solve_program`."""
         until = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
         best: Solved | None = None
         newest = count(0, -1)

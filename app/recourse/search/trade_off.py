@@ -25,6 +25,7 @@ from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss
 from app.recourse.search.branching import EXACT, Branching, Effort, Optimum
 from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.responses import Responses
+from app.recourse.search.rule_branching import solve_program
 from app.recourse.search.tied_branching import TiedTradeOff, is_tied_by_rules
 
 HALVINGS = 60
@@ -184,7 +185,7 @@ class TradeOff:
         for _ in range(ROUNDS):
             left = None if self.deadline is None else self.deadline - time.monotonic()
             try:
-                found = program.solve(cost, np.concatenate(rows), np.concatenate(lower), time_limit_s=left)
+                found = solve_program(program, cost, np.concatenate(rows), np.concatenate(lower), time_limit_s=left)
             except (DeadlineExceeded, SolverFailed):
                 if best is None:
                     raise

@@ -15,7 +15,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.reports import SurrogateReport
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.linear_fits import SurrogateKind, direction
-from app.recourse.surrogate.weight_moments import surrogate
+from app.recourse.surrogate.weight_moments import nominal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def local_linear(problem: RecourseProblem, sample: BoundarySample) -> LinearMode
     ------
     DegenerateSurrogate : the model decides the same everywhere, or nearly all samples have the same decision
     """
-    return own_linear(problem).unit() if problem.black_box.linear else surrogate(sample)[0]
+    return own_linear(problem).unit() if problem.black_box.linear else nominal(sample)
 
 
 def acting_linear(problem: RecourseProblem, local: LinearModel) -> LinearModel:

@@ -8,7 +8,8 @@ covariance that resampling would give is the sum over samples of the squared inf
 
 `registered`: the effect of retraining on the model, computed once at registration (`refits.py`).
 
-`future`: the held-back future models, each one's local linear fit at the same samples.
+`future`: future models, each one's local linear fit at the same samples, for searches. Records that are found are
+bounded by the models' own scores of them (`app.recourse.robustness.future_validity`).
 
 `isotropic`: unit-norm weights with the same variance in every direction (paper 4's setting for nonlinear models).
 
@@ -21,11 +22,10 @@ Efron, "Nonparametric estimates of standard error: the jackknife, the bootstrap 
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from app.errors import DegenerateSurrogate
 from app.recourse.features import FeatureSpace
@@ -52,8 +52,7 @@ points, because the rest may be rounding."""
 
 def isotropic(model: LinearModel, variance: float) -> WeightMoments:
     """Unit-norm weights, intercept included, with `variance` in every direction."""
-    theta = np.append(model.w, model.c)
-    theta /= np.linalg.norm(theta)
+    theta = model.theta / np.linalg.norm(model.theta)
     return WeightMoments(mean=theta, root=math.sqrt(variance) * np.eye(len(theta)), kind="isotropic")
 
 
@@ -62,8 +61,8 @@ def future(
 ) -> WeightMoments:
     """Mean and covariance over linear fits of the scores of future models, all at the same samples.
 
-    Ridge regression, with one factorisation for all models. Columns that the person cannot change are constant in the
-    samples, so their weights are 0. A missing score counts as 0.
+    Columns that the person cannot change are constant in the samples, so their weights are 0. A missing score counts
+    as 0.
 
     Parameters
     ----------
@@ -81,37 +80,53 @@ def future(
         fixed = np.setdiff1d(columns, sample.free)
         X = X.copy()
         X[:, fixed] = X_reference[np.arange(len(X)) % len(X_reference)][:, fixed]
-    scores = np.nan_to_num(models.scores(X))
+    thetas = _fits(X, columns, np.nan_to_num(models.scores(X)))
+    if not thetas.any(axis=1).all():
+        raise DegenerateSurrogate
+    return _moments_of(thetas, "future")
+
+
+def fitted(sample: BoundarySample) -> LinearModel:
+    """The linear fit of the black box's own scores at its boundary sample; 0 in columns that the person cannot change.
+
+    Raises
+    ------
+    DegenerateSurrogate : all samples have the score 0
+    """
+    (theta,) = _fits(sample.X, sample.free, sample.scores[:, None])
+    if not theta.any():
+        raise DegenerateSurrogate
+    return LinearModel(theta[:-1], float(theta[-1]))
+
+
+def _fits(
+    X: Float[np.ndarray, "n d"], columns: Int[np.ndarray, "j"], scores: Float[np.ndarray, "n k"]
+) -> Float[np.ndarray, "k m"]:
+    """Ridge regressions of the scores of k models on some columns, with one factorisation for all of them."""
     centre, level = X[:, columns].mean(axis=0), scores.mean(axis=0)
     centred = X[:, columns] - centre
     gram = centred.T @ centred
     gram[np.diag_indices(len(gram))] += RIDGE * max(float(np.trace(gram)) / len(gram), np.finfo(float).tiny)
     w = np.linalg.solve(gram, centred.T @ (scores - level)).T
-    thetas = np.zeros((len(w), sample.X.shape[1] + 1))
+    thetas = np.zeros((len(w), X.shape[1] + 1))
     thetas[:, columns], thetas[:, -1] = w, level - w @ centre
-    lengths = np.linalg.norm(thetas, axis=1)
-    if not lengths.all():
-        raise DegenerateSurrogate
-    units = thetas / lengths[:, None]
-    scale = 1.0 / (lengths * np.linalg.norm(units.mean(axis=0)))
-    return replace(_moments_of(units, "future"), scale=scale)
+    return thetas
 
 
-def surrogate(sample: BoundarySample) -> tuple[LinearModel, WeightMoments]:
-    """The nominal minimax machine of a boundary sample, and the moments that resampling the sample would give.
+def nominal(sample: BoundarySample) -> LinearModel:
+    """The nominal minimax machine of a boundary sample; columns that the person cannot change have weight 0."""
+    return _machine(sample, sample.classes)
 
-    Columns that the person cannot change have weight and variance 0.
+
+def surrogate(sample: BoundarySample, model: LinearModel) -> WeightMoments:
+    """The weights of the nominal machine `model`, and the covariance that resampling its sample would give them.
+
+    Columns that the person cannot change have variance 0.
     """
-    machine = fit(sample.classes, "none")
-    theta = np.append(machine.model.w, machine.model.c)
-    length = float(np.linalg.norm(theta))
-    d = sample.X.shape[1]
-    where = np.append(sample.free, d)
-    mean, root, w = np.zeros(d + 1), np.zeros((d + 1, len(sample.X))), np.zeros(d)
-    mean[where] = theta / length
-    root[where] = _influence(sample, machine.model)
-    w[sample.free] = machine.model.w
-    return LinearModel(w, machine.model.c), WeightMoments(mean=mean, root=root, kind="surrogate")
+    theta = model.theta
+    root = np.zeros((len(theta), len(sample.X)))
+    root[np.append(sample.free, len(model.w))] = _influence(sample, LinearModel(model.w[sample.free], model.c))
+    return WeightMoments(mean=theta / np.linalg.norm(theta), root=root, kind="surrogate")
 
 
 def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[BlackBox]) -> WeightMoments:
@@ -121,11 +136,11 @@ def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[Bla
     ------
     DegenerateSurrogate : a sibling gives nearly all samples the same decision
     """
-    thetas = [_theta(sample, sample.classes)]
+    machines = [nominal(sample)]
     for sibling in siblings:
         decisions = favourable(sibling.score(sibling.space.recode(sample.X, space)))
-        thetas.append(_theta(sample, class_moments(sample.X_free, decisions)))
-    return _moments_of(np.array(thetas), "ensemble")
+        machines.append(_machine(sample, class_moments(sample.X_free, decisions)))
+    return _moments_of(np.array([machine.theta for machine in machines]), "ensemble")
 
 
 def about(model: LinearModel, moments: WeightMoments, sample: BoundarySample) -> WeightMoments:
@@ -134,7 +149,7 @@ def about(model: LinearModel, moments: WeightMoments, sample: BoundarySample) ->
     The surrogate has weights for the free columns only, and the contribution of the others in its intercept. Its spread
     is rescaled from the length of these weights to the length of all.
     """
-    theta = np.append(model.w, model.c)
+    theta = model.theta
     fixed = np.setdiff1d(np.arange(len(model.w)), sample.free)
     intercept = model.c + float(sample.X[0, fixed] @ model.w[fixed])
     share = math.hypot(float(np.linalg.norm(model.w[sample.free])), intercept) / float(np.linalg.norm(theta))
@@ -142,17 +157,17 @@ def about(model: LinearModel, moments: WeightMoments, sample: BoundarySample) ->
 
 
 def _moments_of(thetas: Float[np.ndarray, "k m"], kind: str) -> WeightMoments:
-    mean = np.mean(thetas, axis=0)
-    length = float(np.linalg.norm(mean))
-    root = (thetas - mean).T / (length * math.sqrt(len(thetas) - 1))
-    return WeightMoments(mean=mean / length, root=root, kind=kind)
+    """Of models whose weights are scaled to length 1 first; the mean has length 1, too."""
+    units = thetas / np.linalg.norm(thetas, axis=1, keepdims=True)
+    return WeightMoments.of(units / np.linalg.norm(units.mean(axis=0)), kind)
 
 
-def _theta(sample: BoundarySample, classes: Classes) -> Float[np.ndarray, "m"]:
-    machine = fit(classes, "none")
-    theta = np.zeros(sample.X.shape[1] + 1)
-    theta[np.append(sample.free, sample.X.shape[1])] = np.append(machine.model.w, machine.model.c)
-    return theta / np.linalg.norm(theta)
+def _machine(sample: BoundarySample, classes: Classes) -> LinearModel:
+    """The nominal machine of these decisions about the samples, in all columns."""
+    machine = fit(classes, "none").model
+    w = np.zeros(sample.X.shape[1])
+    w[sample.free] = machine.w
+    return LinearModel(w, machine.c)
 
 
 def _influence(sample: BoundarySample, model: LinearModel) -> Float[np.ndarray, "m n"]:
@@ -182,7 +197,7 @@ def _influence(sample: BoundarySample, model: LinearModel) -> Float[np.ndarray, 
     by_solution = np.eye(k + 1)
     by_solution[k, :k] = Sw[0] / (taus[0] * total) - plus.mean
     by_solution[k, k] = -taus[0] / total**2
-    theta = np.append(model.w, model.c)
+    theta = model.theta
     length = float(np.linalg.norm(theta))
     theta /= length
     across = (np.eye(k + 1) - np.outer(theta, theta)) * (scale / length)

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -12,6 +11,7 @@ from jaxtyping import Float
 
 from app.recourse.features import LARGEST
 from app.recourse.features.encoding import TAIL
+from app.registry.special_codes import codes_among
 
 ABSENT = frozenset({
     "", "#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null", "-nan", "-NaN",
@@ -20,15 +20,6 @@ ABSENT = frozenset({
 
 ABSENT_NUMBERS = ABSENT | {"?", "-", ".", "None", "none", "missing", "unknown"}
 """Texts that say in a column of numbers that there is none."""
-
-CODES = (-1.0, -6.0, -7.0, -8.0, -9.0, *(sign * float("9" * k) for k in range(2, 10) for sign in (1, -1)))
-"""Numbers that stand for states in many data sets: -9, 99, -999 and so on."""
-
-CODE_SHARE, CODE_RECORDS = 0.005, 5
-"""Least share and number of records with a special code; less could be a mistake of typing."""
-
-CODE_GAP = 5.0
-"""How many times the next number a positive code is."""
 
 FEW_VALUES = 30
 """Different numbers up to which all of them are usual."""
@@ -176,19 +167,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return value if abs(value) <= LARGEST and "_" not in text else None
-
-
-def codes_among(numbers: Float[np.ndarray, "n"]) -> tuple[float, ...]:
-    """Numbers that stand apart: negative ones where all others are at least 0, or far above the others."""
-    values = numbers[~np.isnan(numbers)]
-    counts = Counter(values.tolist())
-    least = max(CODE_RECORDS, CODE_SHARE * len(values))
-    often = {code for code in CODES if counts[code] >= least}
-    below = {code for code in often if code < 0.0}
-    others = [value for value in counts if value not in below]
-    # Where any other number is negative, negative numbers are quantities.
-    found = below if len(others) > 1 and min(others) >= 0.0 else set()
-    rest = sorted(value for value in counts if value not in found)
-    while len(rest) > 2 and rest[-1] in often and rest[-1] >= CODE_GAP * max(rest[-2], 1.0):
-        found.add(rest.pop())
-    return tuple(sorted(found))

@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 from app.errors import BoundaryNotFound, DegenerateSurrogate
 from app.recourse.actions.constraints import Bounds, Constraints
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
 from app.recourse.method import MethodContext
 from app.recourse.methods.probe import METHOD, ProbeParams, _Probe

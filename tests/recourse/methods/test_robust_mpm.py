@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.recourse.candidates import Candidates
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.method import MethodContext
 from app.recourse.methods import METHODS
 from app.recourse.methods.robust_mpm import RobustMpmParams, generate

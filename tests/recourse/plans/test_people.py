@@ -13,7 +13,7 @@ from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.advice_ranges import LEAST_SHARE
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.cost import usual_change
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import MaxChange
 from app.recourse.methods.copa import Guarantee

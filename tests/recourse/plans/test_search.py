@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.recourse.actions.action_set import action_set
-from app.recourse.certificate import CertificateParams
+from app.recourse.certificate_params import CertificateParams
 from app.recourse.methods.copa import Margin
 from app.recourse.methods.dice import Hinge
 from app.recourse.models.linear import WeightMoments, homogeneous

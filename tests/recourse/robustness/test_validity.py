@@ -7,12 +7,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from jaxtyping import Bool, Float
+from scipy.optimize import linprog
 from scipy.special import ndtr
 
 from app.recourse.models.linear import WeightMoments
 from app.recourse.robustness.validity import (
     BoundStatus,
     PlanBounds,
+    bounds_of,
     plan_bounds,
     plan_bracket,
     validity_bounds,
@@ -91,6 +93,46 @@ def test_no_gaussian_distribution_of_models_leaves_the_bounds(seed: int, favoura
     assert lower <= chance.min()
     assert chance.max() <= upper
     assert np.ptp(chance) > 0.05
+
+
+def most_lost_of_bells(mean: float) -> float:
+    """The greatest probability below 0 at deviation 1, by a linear program.
+
+    A symmetric distribution with one peak is a mixture of uniform ones around its mean (Khinchine), so that its
+    variance and its share below 0 are linear in the weights of the mixture.
+    """
+    half = np.concatenate([np.linspace(0.0, 12.0, 4801), np.logspace(1.1, 2.5, 40)])
+    below = np.clip((half - mean) / np.where(half > 0.0, 2.0 * half, 1.0), 0.0, 0.5)
+    found = linprog(-below, A_eq=np.vstack([np.ones_like(half), half**2 / 3.0]), b_eq=[1.0, 1.0], bounds=(0.0, None))
+    return float(-found.fun)
+
+
+@pytest.mark.parametrize("mean", [0.05, 0.3, 0.8, 1.1, 1.2, 1.4, 2.5, 6.0])
+def test_bounds_of_bells_are_those_of_the_worst_mixture_of_uniforms(mean: float) -> None:
+    worst = most_lost_of_bells(mean)
+    lower, _ = bounds_of(np.array([mean]), np.array([1.0]), 0.0, bell=True)
+    _, upper = bounds_of(np.array([-mean]), np.array([1.0]), 0.0, bell=True)
+    assert 1.0 - lower[0] == pytest.approx(worst, abs=1e-4)
+    assert upper[0] == pytest.approx(worst, abs=1e-4)
+    assert 1.0 - lower[0] >= worst - 1e-9  # a program on a grid finds no more than there is
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.05, 0.3])
+def test_the_radius_turns_the_moments_of_bells_as_of_others(radius: float) -> None:
+    """The worst moments are the same, since both bounds depend on mean / deviation alone."""
+    rng = np.random.default_rng(3)
+    mean, deviation = rng.normal(size=200), rng.uniform(0.05, 1.0, 200)
+    lower, upper = bounds_of(mean, deviation, radius, bell=True)
+    direction = rng.normal(size=(2, 400))
+    moved = radius * direction / np.linalg.norm(direction, axis=0)
+    moved_mean, moved_deviation = mean[:, None] + moved[0], np.abs(deviation[:, None] + moved[1])
+    for moments in (moved_mean, moved_deviation), (mean[:, None], deviation[:, None]):
+        inner_lower, inner_upper = bounds_of(*moments, 0.0, bell=True)
+        assert (lower <= inner_lower.min(axis=1) + ROUNDING).all()
+        assert (upper >= inner_upper.max(axis=1) - ROUNDING).all()
+    wide_lower, wide_upper = bounds_of(mean, deviation, radius)
+    assert (wide_lower <= lower).all()
+    assert (wide_upper >= upper).all()
 
 
 def discrete(rng: np.random.Generator, moments: WeightMoments, atoms: int) -> tuple[np.ndarray, np.ndarray]:

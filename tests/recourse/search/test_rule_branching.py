@@ -13,6 +13,7 @@ from app.recourse.models.linear import LinearModel
 from app.recourse.search import rule_branching
 from app.recourse.search.cheapest import Search
 from app.recourse.search.mixed_integer import ActionProgram
+from app.recourse.search.rule_branching import solve_program
 from app.registry.rules import RuleParser
 from tests.recourse.random_rules import factual, legal_rows, rule_sets
 
@@ -106,7 +107,7 @@ def test_time_that_is_over_is_said() -> None:
     actions = action_set(SPACE, np.array([10.0, 20.0, 0.0]), rules=[parser.parse("a * b * a * b <= 400")])
     program = ActionProgram(actions)
     with pytest.raises(DeadlineExceeded):
-        program.solve(program.cost, np.zeros((0, program.size)), np.zeros(0), time_limit_s=-1.0)
+        solve_program(program, program.cost, np.zeros((0, program.size)), np.zeros(0), time_limit_s=-1.0)
 
 
 def test_rules_that_hold_anyway_cost_no_program(monkeypatch: pytest.MonkeyPatch) -> None:

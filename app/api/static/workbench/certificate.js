@@ -65,13 +65,16 @@ export const futureEntry = (future, agreement) =>
   );
 
 /** @param {any} gelbrich @param {string} estimate */
-const shiftEntry = ({ lower, radius }, estimate) =>
+const shiftEntry = ({ lower, radius, moments }, estimate) =>
   entry(
     "If the model shifts",
     lower,
     `Worst-case bound under shift (${estimate}): ${lowerBound(lower)}.`,
     (lower > 0 ? "" : "Zero does not mean a no: this bound is too wide to say anything. ") +
-      `Least probability of a yes over all weight distributions within ${formatShort(radius)} of the estimate. ` +
+      (moments === "future"
+        ? "Least probability of a yes over all distributions of scores with one peak, symmetric around it, within "
+        : "Least probability of a yes over all distributions of weights within ") +
+      `${formatShort(radius)} of the estimate. ` +
       "Not a measured share of retrained models.",
   );
 

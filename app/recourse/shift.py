@@ -1,0 +1,181 @@
+"""How retraining may shift the model around one applicant: what the certificate says of shift rests on it."""
+
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import Fault
+from app.recourse.certificate_params import CertificateParams, check_moments, invalid
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.committee import FutureModels
+from app.recourse.models.linear import LinearModel, WeightMoments
+from app.recourse.problem import RecourseProblem
+from app.recourse.robustness.future_validity import future_bounds, future_moments, future_plan_moments
+from app.recourse.robustness.validity import validity_bounds
+from app.recourse.surrogate.boundary import BoundarySample
+from app.recourse.surrogate.local import read_off
+from app.recourse.surrogate.weight_moments import (
+    FEWEST_SIBLINGS,
+    about,
+    ensemble,
+    fitted,
+    future,
+    isotropic,
+    nominal,
+    surrogate,
+)
+
+
+class Shift:
+    """How the model may shift around one applicant, by moments of its weights; each part is found when needed."""
+
+    def __init__(self, problem: RecourseProblem, sample: BoundarySample, params: CertificateParams, kind: str) -> None:
+        self._problem, self._sample = problem, sample
+        self.params, self.kind = params, kind
+
+    @cached_property
+    def moments(self) -> WeightMoments:
+        """Of the weights of retrained models, also for a search. Errors as `local_model`."""
+        return local_model(self._problem, self._sample, self.params)[1]
+
+    @property
+    def centre(self) -> Float[np.ndarray, "m"]:
+        """Weights, intercept last, of length 1, around which those of retrained models are."""
+        return self.moments.mean
+
+    def bounds(
+        self,
+        rows_raw: Float[np.ndarray, "n p"],  # noqa: ARG002 - what is known of weights holds for points
+        points: Float[np.ndarray, "n m"],
+    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+        """`validity_bounds` of each raw row; `points` are the rows, homogeneous."""
+        return validity_bounds(points, self.moments, self.params.ambiguity_radius)
+
+    def moments_at(
+        self,
+        row_raw: Float[np.ndarray, "p"],  # noqa: ARG002
+        point: Float[np.ndarray, "m"],  # noqa: ARG002
+        std: Float[np.ndarray, "d"],  # noqa: ARG002
+    ) -> WeightMoments:
+        """Moments that describe the scores of a raw row and of its noisy copies."""
+        return self.moments
+
+    def plan_moments(
+        self,
+        rows_raw: Float[np.ndarray, "n p"],  # noqa: ARG002
+        points: Float[np.ndarray, "n m"],  # noqa: ARG002
+    ) -> WeightMoments:
+        """Moments that describe the scores of raw rows together; `points` are the rows, homogeneous."""
+        return self.moments
+
+
+class _FutureShift(Shift):
+    """The same under moments `future`: records are certified from the held-back models' own scores of them.
+
+    Weights of future models, which take hundreds of scores of each, are estimated for plans of smooth models and for
+    searches.
+    """
+
+    @cached_property
+    def _today(self) -> LinearModel:
+        """The black box where it is linear, else the linear fit of its scores; on the scale of its score."""
+        black_box, sample = self._problem.black_box, self._sample
+        return read_off(black_box, sample.X, sample.scores) if knows_weights(black_box) else fitted(sample)
+
+    @property
+    def _scale(self) -> float:
+        """Length of today's weights."""
+        return float(np.linalg.norm(self._today.theta))
+
+    @property
+    def centre(self) -> Float[np.ndarray, "m"]:
+        """As `Shift`: today's weights."""
+        return self._today.theta / self._scale
+
+    def bounds(
+        self, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"]
+    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+        """As `Shift`."""
+        return future_bounds(self._problem, rows_raw, points, self._scale, self.params.ambiguity_radius)
+
+    def moments_at(
+        self, row_raw: Float[np.ndarray, "p"], point: Float[np.ndarray, "m"], std: Float[np.ndarray, "d"]
+    ) -> WeightMoments:
+        """As `Shift`."""
+        return future_moments(self._problem, row_raw, point, std, self._scale)
+
+    def plan_moments(self, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"]) -> WeightMoments:
+        """As `Shift`; of linear fits of the held-back models where the model is smooth.
+
+        With their regularity several records promise several times as much as with the scores of these records alone,
+        which is all that there is of a model in steps.
+        """
+        if self._problem.black_box.gradient is not None:
+            return self._held_back
+        return future_plan_moments(self._problem, rows_raw, points, self._scale)
+
+    @cached_property
+    def _held_back(self) -> WeightMoments:
+        assert self._problem.futures is not None
+        return _fits(self._problem, self._sample, self._problem.futures.held_back)
+
+
+def shift_of(problem: RecourseProblem, sample: BoundarySample, params: CertificateParams) -> Shift:
+    """How the model may shift by the moments that are asked for. Raises `InvalidRequest` where there are none."""
+    kind = _kind(problem, params)
+    return (_FutureShift if kind == "future" else Shift)(problem, sample, params, kind)
+
+
+def _kind(problem: RecourseProblem, params: CertificateParams) -> str:
+    """Where the moments come from. Raises `InvalidRequest` where there are none of the kind that is asked for."""
+    if params.moments == "auto":
+        return "surrogate" if problem.futures is None else "future"
+    registered = problem.reference.weight_moments is not None
+    if faults := check_moments(params, registered=registered, futures=problem.futures is not None):
+        raise invalid(faults)
+    return params.moments
+
+
+def local_model(
+    problem: RecourseProblem, sample: BoundarySample, params: CertificateParams
+) -> tuple[LinearModel, WeightMoments]:
+    """The local linear model of the decision, and the moments of the models after retraining, for a search.
+
+    Future models are those of the search set.
+
+    A linear black box is its own local model, with all of its weights; otherwise it is the nominal surrogate (radius 0
+    for both classes).
+
+    Raises
+    ------
+    InvalidRequest : the model lacks what these moments need
+    DegenerateSurrogate : a version of the model gives nearly all samples the same decision
+    """
+    black_box, futures = problem.black_box, problem.futures
+    known, kind = knows_weights(black_box), _kind(problem, params)
+    model = read_off(black_box, sample.X, sample.scores) if known else nominal(sample)
+    if futures is not None and kind == "future":
+        return model, _fits(problem, sample, futures.search)
+    if kind == "isotropic":
+        return model, isotropic(model, params.isotropic_variance)
+    if (registered := problem.reference.weight_moments) is not None and kind == "registered":
+        return model, registered
+    if kind == "ensemble":
+        if len(problem.siblings) < FEWEST_SIBLINGS:
+            needed = f"needs at least {FEWEST_SIBLINGS} other active versions of this model with the same columns"
+            raise invalid([Fault("/moments", f"{needed}; there are {len(problem.siblings)}")])
+        return model, ensemble(sample, problem.black_box.space, problem.siblings)
+    if known:
+        return model, about(model, surrogate(sample, nominal(sample)), sample)
+    return model, surrogate(sample, model)
+
+
+def _fits(problem: RecourseProblem, sample: BoundarySample, models: FutureModels) -> WeightMoments:
+    """Mean and covariance of future models; of linear ones with the columns that the person cannot change."""
+    return future(sample, models, problem.reference.X if problem.black_box.linear else None)
+
+
+def knows_weights(black_box: BlackBox) -> bool:
+    """Whether the weights of the black box itself are known."""
+    return black_box.linear and black_box.gradient is not None
