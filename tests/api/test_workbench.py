@@ -646,6 +646,40 @@ def test_bounds_that_come_late_stay_with_their_answer(workbench: Open, demo: Run
     assert "0.11" not in text(page, "#together")
 
 
+@pytest.mark.slow
+def test_a_change_of_the_form_and_the_button_ask_once_together(workbench: Open) -> None:
+    asked: list[Any] = []
+    page = workbench(prepare=lambda page: page.clock.install())
+    page.wait_for_selector("#example:enabled")
+    ask(page)
+    page.on("request", lambda request: asked.append(request) if request.url.endswith("/recourse") else None)
+    page.fill("#count", "2")
+    with page.expect_response("**/recourse"):
+        page.click("#ask")
+    page.wait_for_selector("#answer[aria-busy=false]")
+    page.clock.run_for(1_000)
+    page.wait_for_selector("#answer[aria-busy=false]")
+    assert len(asked) == 1, "the button does what the change of the form would do a moment later"
+    page.fill("#count", "3")
+    with page.expect_response("**/recourse"):
+        page.clock.run_for(1_000)
+    assert len(asked) == 2
+
+
+@pytest.mark.slow
+def test_a_list_of_stored_answers_that_comes_late_does_not_replace_the_one_asked_for(workbench: Open) -> None:
+    late: list[Any] = []
+    page = workbench(prepare=lambda page: page.route(re.compile(r"/recourse.limit=20$"), lambda route: late.append(route)))
+    with page.expect_request("**/recourse?limit=20"):
+        show(page, "Promises")
+    page.fill("#reference", "nobody-has-this")
+    page.click("#find button")
+    page.get_by_text("No stored answer has this reference.").wait_for()
+    late[0].fulfill(json={"recourse": [], "next_cursor": None})
+    page.evaluate("() => new Promise((done) => setTimeout(done))")
+    assert text(page, "#found") == "No stored answer has this reference."
+
+
 # --- pictures, reasons and the letter --------------------------------------------------------------------------------
 
 

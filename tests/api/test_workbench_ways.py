@@ -227,7 +227,9 @@ def test_a_stored_answer_brings_its_applicant_back(workbench: Open) -> None:
     assert page.input_value("#f-amount") != str(first["body"]["applicant"]["amount"])
     page.click(".tabs >> text=Promises")
     page.fill("#reference", "brought back")
-    page.click("#find button")
+    with page.expect_response("**/recourse?*reference=*"):
+        page.click("#find button")
+    page.locator("#found li").get_by_text("brought back").wait_for()
     page.get_by_role("button", name="Show", exact=True).first.click()
     page.get_by_text("The applicant of this answer is in the form of One applicant now.").wait_for()
     assert page.input_value("#f-amount") == str(first["body"]["applicant"]["amount"])

@@ -311,7 +311,9 @@ def test_servers_on_one_database_finish_their_own_jobs(start: Start, tmp_path: P
     other = two.submit("hold", payload)
     until(lambda: len(entries(ledger, "began")) == 2)
     assert set(entries(ledger, "began")) <= set(one.children()) | set(two.children())
+    orphans = one.children()
     one.kill()
+    until(lambda: all(map(gone, orphans)))
     # The other server computes on and does not touch what the dead one had begun.
     third = two.submit("hold", payload)
     held.unlink()

@@ -49,11 +49,16 @@ export const fill = (id, ...children) => $(id).replaceChildren(...present(childr
 /** Text with `code` between backticks. @param {string} text */
 export const prose = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 
-/** @param {Function} work @param {number} ms @returns {() => void} runs `work` when it was not called for `ms` */
+/**
+ * Runs `work` when it was not called for `ms`, unless it is cancelled before.
+ * @param {Function} work @param {number} ms @returns {(() => void) & {cancel: () => void}}
+ */
 export function debounce(work, ms) {
   let timer = 0;
-  return () => {
-    clearTimeout(timer);
+  const cancel = () => clearTimeout(timer);
+  const call = () => {
+    cancel();
     timer = setTimeout(work, ms);
   };
+  return Object.assign(call, { cancel });
 }

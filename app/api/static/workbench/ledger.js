@@ -6,7 +6,7 @@
  * whether the form has it.
  */
 
-import { fetchJson } from "./api.js";
+import { fetchJson, isAborted } from "./api.js";
 import { chance } from "./decision.js";
 import { $, fill, h } from "./dom.js";
 import { formatDate } from "./format.js";
@@ -71,16 +71,20 @@ const storedNote = ({ id }, same) =>
     letterForm(id),
   );
 
+let listing = new AbortController();
+
 /** Show the stored answers with the reference that is typed in. */
 export async function findStored() {
+  listing.abort();
+  const { signal } = (listing = new AbortController());
   const reference = $("reference").value.trim();
   const filter = reference ? `&reference=${encodeURIComponent(reference)}` : "";
   try {
-    const { recourse } = await fetchJson(`recourse?limit=20${filter}`);
+    const { recourse } = await fetchJson(`recourse?limit=20${filter}`, { signal });
     const none = h("p.hint", { role: "status" }, reference ? "No stored answer has this reference." : NONE);
     fill("found", recourse.length > 0 ? h("ul.cases", {}, ...recourse.map(storedItem)) : none);
   } catch (problem) {
-    fill("found", problemNote(problem));
+    if (!isAborted(problem)) fill("found", problemNote(problem));
   }
 }
 

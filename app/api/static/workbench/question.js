@@ -23,6 +23,7 @@ let pending = new AbortController();
  * @param {boolean} [requested] whether the reader asked for it, and is taken to the answer
  */
 export async function ask(requested = true) {
+  askSoon.cancel();
   const faulty = checkApplicant();
   if (faulty.length > 0) {
     fill("verdict", faultText(faulty.length));
