@@ -669,7 +669,11 @@ def test_a_change_of_the_form_and_the_button_ask_once_together(workbench: Open) 
 @pytest.mark.slow
 def test_a_list_of_stored_answers_that_comes_late_does_not_replace_the_one_asked_for(workbench: Open) -> None:
     late: list[Any] = []
-    page = workbench(prepare=lambda page: page.route(re.compile(r"/recourse.limit=20$"), lambda route: late.append(route)))
+
+    def prepare(page: Page) -> None:
+        page.route(re.compile(r"/recourse\?limit=20$"), lambda route: late.append(route))
+
+    page = workbench(prepare=prepare)
     with page.expect_request("**/recourse?limit=20"):
         show(page, "Promises")
     page.fill("#reference", "nobody-has-this")
