@@ -204,7 +204,7 @@ class PlanValidity(AnswerPart):
     lower: float
     upper: float
     exact: bool
-    """Whether the bounds are tight."""
+    """Whether the bounds are tight; false where `future.all_interval` widened them."""
     status: Literal["complete", "pending", "bracket"]
     """`complete`: the solver finished. `pending`: these bounds follow from those of the members; `job` computes tight
     ones. `bracket`: the same without a job."""

@@ -71,9 +71,9 @@ def certify(
     std = noise_columns(space, params.noise_std, problem.factual_raw)
     noise, warnings = _noise(problem, meter, X, std, factual_score, scores, params)
     points = homogeneous(X)
-    lower, upper = shift.bounds(rows_raw, points)
+    lower, upper, exact = shift.bounds(rows_raw, points)
     # Future models may well accept what today's refuses; a local surrogate of today's is mistaken there.
-    if (mistaken := ~favourable(scores) & (lower > 0.0)).any() and shift.kind != "future":
+    if (mistaken := ~favourable(scores) & (lower > 0.0)).any() and not shift.measured:
         warnings.append(MISTAKEN_WARNING.format(", ".join(str(i + 1) for i in np.flatnonzero(mistaken).tolist())))
     radii = linf_radius(points, shift.centre)
     shares = _siblings_share(problem, rows_raw) if params.ensemble or params.moments == "ensemble" else None
@@ -84,14 +84,14 @@ def certify(
             upper=float(upper[i]),
             radius=params.ambiguity_radius,
             moments=shift.kind,
-            exact=True,
+            exact=bool(exact[i]),
         )
         joint: JointCertificate | None = None
         if black_box.gradient is not None:
             moments = shift.moments_at(rows_raw[i], point, std)
             value, interval = joint_lower_bound(point, std, moments, params.ambiguity_radius, JOINT_DRAWS, problem.seed)
             # The bound without noise also counts the measured share, and noise adds nothing to it.
-            most = gelbrich.lower if shift.kind == "future" else 1.0
+            most = gelbrich.lower if shift.measured else 1.0
             joint = JointCertificate(lower=min(value, most), interval=(min(interval[0], most), min(interval[1], most)))
         certificates.append(
             Certificate(
@@ -129,16 +129,16 @@ def plan_certificate(
 ) -> PlanCertificate:
     """The certificate of a plan with known bounds; adds proximity and diversity.
 
-    Under moments `future`, the bounds are never narrower than the interval of the share that accepts all members.
+    Bounds that count what future models do are never narrower than the interval of the share that accepts all members.
     """
     X = problem.action_set.space.encode(rows_raw)
     future, low, high = plan_future(problem, rows_raw), 1.0, 0.0
-    if future is not None and shift.kind == "future":
+    if future is not None and shift.measured:
         low, high = future.all_interval
     return PlanCertificate(
         lower=min(bounds.lower, low),
         upper=max(bounds.upper, high),
-        exact=bounds.exact,
+        exact=bounds.exact and bounds.lower <= low and bounds.upper >= high,
         status=bounds.status.value,
         proximity=proximity(X, problem.x0),
         diversity=diversity(X),

@@ -51,7 +51,7 @@ class GelbrichCertificate(AnswerPart):
     moments: str
     """How mean and covariance were estimated, as in the request."""
     exact: bool
-    """Whether the bounds are tight."""
+    """Whether the bounds are tight; false where `future.interval` widened them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class PlanCertificate:
     lower: float
     upper: float
     exact: bool
-    """Whether the bounds are tight, up to the solver's accuracy."""
+    """Whether the bounds are tight, up to the solver's accuracy; False where those of future models widened them."""
     status: str
     """`complete`, or `bracket` where the solver did not finish in time and the bounds come from the members' own."""
     proximity: float

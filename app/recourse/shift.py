@@ -3,7 +3,7 @@
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from app.errors import Fault
 from app.recourse.certificate_params import CertificateParams, check_moments, invalid
@@ -30,6 +30,9 @@ from app.recourse.surrogate.weight_moments import (
 class Shift:
     """How the model may shift around one applicant, by moments of its weights; each part is found when needed."""
 
+    measured = False
+    """Whether bounds also count what future models were seen to do, rather than a model of today's weights alone."""
+
     def __init__(self, problem: RecourseProblem, sample: BoundarySample, params: CertificateParams, kind: str) -> None:
         self._problem, self._sample = problem, sample
         self.params, self.kind = params, kind
@@ -48,9 +51,9 @@ class Shift:
         self,
         rows_raw: Float[np.ndarray, "n p"],  # noqa: ARG002 - what is known of weights holds for points
         points: Float[np.ndarray, "n m"],
-    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
-        """`validity_bounds` of each raw row; `points` are the rows, homogeneous."""
-        return validity_bounds(points, self.moments, self.params.ambiguity_radius)
+    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+        """`validity_bounds` of each raw row, and whether they are tight; `points` are the rows, homogeneous."""
+        return *validity_bounds(points, self.moments, self.params.ambiguity_radius), np.ones(len(points), dtype=bool)
 
     def moments_at(
         self,
@@ -77,6 +80,8 @@ class _FutureShift(Shift):
     searches.
     """
 
+    measured = True
+
     @cached_property
     def _today(self) -> LinearModel:
         """The black box where it is linear, else the linear fit of its scores; on the scale of its score."""
@@ -95,7 +100,7 @@ class _FutureShift(Shift):
 
     def bounds(
         self, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"]
-    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         """As `Shift`."""
         return future_bounds(self._problem, rows_raw, points, self._scale, self.params.ambiguity_radius)
 

@@ -284,6 +284,7 @@ def test_the_bound_of_a_record_is_half_of_gausss_inequality_for_the_models_score
     assert one.certificate is not None
     assert one.certificate.shift.gelbrich.moments == "future"
     assert one.certificate.shift.gelbrich.lower == pytest.approx(gauss, rel=1e-6)
+    assert one.certificate.shift.gelbrich.exact
 
 
 @pytest.mark.parametrize("smooth", [True, False])
@@ -314,6 +315,7 @@ def test_noise_and_retraining_together_promise_no_more_than_retraining_alone() -
     assert one.certificate.joint is not None
     lower = one.certificate.shift.gelbrich.lower
     assert lower == pytest.approx(clopper_pearson(MODELS, MODELS)[0])
+    assert not one.certificate.shift.gelbrich.exact, "what the interval of the share limits is no tight bound"
     assert one.certificate.joint.lower <= lower
     assert max(one.certificate.joint.interval) <= lower
 

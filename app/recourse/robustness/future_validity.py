@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from app.recourse.counterfactual import Basis, CorrectedFuture, Counterfactual, FutureCertificate, StressedFuture
 from app.recourse.models.calibration import Calibration
@@ -135,7 +135,7 @@ def future_bounds(
     points: Float[np.ndarray, "n m"],
     scale: float,
     radius: float,
-) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
     """`validity_bounds` of each raw row for the held-back models, from mean and deviation of their scores of the row.
 
     These scores are taken to be bell-shaped, so the bounds are never narrower than the reported interval of the share,
@@ -145,6 +145,11 @@ def future_bounds(
     ----------
     points : the rows, homogeneous
     scale : length of today's weights, which scores are divided by: a radius is in units of weights of length 1
+
+    Returns
+    -------
+    lower, upper : in [0, 1]
+    exact : whether they are those of the scores, which the interval did not widen
     """
     assert problem.futures is not None
     length = scale * np.linalg.norm(points, axis=1)
@@ -152,7 +157,7 @@ def future_bounds(
     lower, upper = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius, bell=True)
     counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
     low, high = np.array([_interval(problem.futures, count) for count in counts]).reshape(-1, 2).T
-    return np.minimum(lower, low), np.maximum(upper, high)
+    return np.minimum(lower, low), np.maximum(upper, high), (lower <= low) & (upper >= high)
 
 
 def future_moments(

@@ -10,25 +10,24 @@ import { runJob } from "./jobs.js";
 import { problemNote } from "./problem.js";
 
 /** @param {any} plan @param {any[]} members */
-export function planBounds({ validity: { lower, upper, exact, future } }, members) {
+export function planBounds({ validity: { future, ...bounds } }, members) {
   return h(
     "div.note",
     { id: "together" },
     h("p", {}, h("b", {}, "All ways together")),
     future && futurePart(future, members.length),
-    lower !== null &&
-      h("details.specialists", {}, h("summary", {}, "For specialists"), boundPart({ lower, upper, exact }, members)),
+    h("details.specialists", {}, h("summary", {}, "For specialists"), boundPart(bounds, members)),
     h("div", { id: "bounds-job" }),
   );
 }
 
-/** @param {{lower: number, upper: number, exact: boolean}} bounds @param {any[]} members */
-function boundPart({ lower, upper, exact }, members) {
+/** @param {{lower: number, upper: number, exact: boolean, status: string}} bounds @param {any[]} members */
+function boundPart({ lower, upper, exact, status }, members) {
   const { shift } = members[0].validity;
   const estimate = shift ? estimateText(shift) : "estimated";
   const text = `Worst-case bound under shift for all ${members.length} at once (${estimate}): ${lowerBound(lower)}`;
-  const more = exact ? "This bound is exact." : `The exact bound is at most ${upperBound(upper)}.`;
-  return h("p", {}, `${text}. ${more}`);
+  const better = status === "complete" ? "" : ` The exact bound is at most ${upperBound(upper)}.`;
+  return h("p", {}, `${text}.${exact ? " This bound is exact." : better}`);
 }
 
 /** @param {any} future of a plan @param {number} members */
