@@ -6,13 +6,14 @@ jointly as a plan.
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from app.errors import BoundaryNotFound, BudgetExceeded, DeadlineExceeded, DegenerateSurrogate
 from app.recourse.actions.impossible import impossible
+from app.recourse.actions.providing import providing
 from app.recourse.certificate import certify, certify_plan, judged
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import AssessedCounterfactual, Certificate
@@ -24,6 +25,11 @@ from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, surv
 
 SAMPLER = SamplerParams()
 """The certificate's own sample of the boundary, independent of the method that made the counterfactuals."""
+
+ACCEPTED_WARNING = "The model already accepts the factual record, so there is nothing to certify."
+PROVIDED_WARNING = (
+    "The model accepts the factual record once the missing values are provided, so there is nothing more to certify."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +70,31 @@ def assess(
     started = time.perf_counter()
     meter = Meter(problem.black_box, problem.deadline)
     scores = meter.score_raw(rows_raw)
-    certificates: tuple[Certificate | None, ...] = (None,) * len(rows_raw)
+    certificates: list[Certificate | None] = [None] * len(rows_raw)
     plan: PlanCertificate | None = None
     factual_score, warnings = math.nan, impossible(problem.action_set, rows_raw)
+    # Each row is certified around the applicant who has provided the missing values that it provides.
+    own = [providing(problem.action_set, row_raw[None]) for row_raw in rows_raw]
     try:
-        asked = problem.about(rows_raw)
-        seen = survey(asked, meter, SAMPLER)
-        factual_score = seen.factual_score
-        if factual_score >= 0.0:
-            warnings.append("The model already accepts the factual record, so there is nothing to certify.")
-        else:
+        if all(actions.given for actions in own):
+            factual_score = float(meter.score_raw(problem.factual_raw[None])[0])
+        for given in dict.fromkeys(actions.given for actions in own):
+            which = [i for i, actions in enumerate(own) if actions.given == given]
+            about = replace(problem, action_set=own[which[0]])
+            seen = survey(asked := about.about(rows_raw[which]), meter, SAMPLER)
+            if not given:
+                factual_score = seen.factual_score
+            if seen.factual_score >= 0.0:
+                warnings.append(PROVIDED_WARNING if given else ACCEPTED_WARNING)
+                continue
             sample = sample_boundary(asked, meter, SAMPLER, seen)
-            shift = shift_of(problem, sample, certificate)
-            certificates, doubts = certify(problem, meter, shift, factual_score, rows_raw, scores)
+            shift = shift_of(about, sample, certificate)
+            found, doubts = certify(about, meter, shift, seen.factual_score, rows_raw[which], scores[which])
+            for i, one in zip(which, found, strict=True):
+                certificates[i] = one
             warnings += doubts
-            plan = certify_plan(problem, shift, rows_raw, plan_s)
+            if plan is None:
+                plan = certify_plan(about, shift, rows_raw, plan_s)
     except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded, BudgetExceeded) as error:
         warnings.append(f"There is no certificate. {error.detail}")
     return Assessment(

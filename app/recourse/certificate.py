@@ -3,11 +3,13 @@
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
 from app.errors import BudgetExceeded, DeadlineExceeded
+from app.recourse.actions.providing import providing
 from app.recourse.certificate_params import CertificateParams, check_noise, invalid
 from app.recourse.counterfactual import (
     AssessedCounterfactual,
@@ -35,9 +37,6 @@ from app.recourse.shift import Shift, knows_weights
 
 JOINT_DRAWS = 500
 """Draws behind the joint bound; its interval covers their sampling error."""
-
-EXACT_MEANS = ("surrogate", "isotropic")
-"""Kinds of moments whose mean is the black box's own weights where it is linear."""
 
 MISTAKEN_WARNING = (
     "The model refuses what the local surrogate of the certificate accepts (counterfactual {}); the certificate's "
@@ -89,7 +88,9 @@ def certify(
         joint: JointCertificate | None = None
         if black_box.gradient is not None:
             moments = shift.moments_at(rows_raw[i], point, std)
-            value, interval = joint_lower_bound(point, std, moments, params.ambiguity_radius, JOINT_DRAWS, problem.seed)
+            value, interval = joint_lower_bound(
+                point, std, moments, params.ambiguity_radius, JOINT_DRAWS, problem.seed, bell=shift.measured
+            )
             # The bound without noise also counts the measured share, and noise adds nothing to it.
             most = gelbrich.lower if shift.measured else 1.0
             joint = JointCertificate(lower=min(value, most), interval=(min(interval[0], most), min(interval[1], most)))
@@ -99,7 +100,7 @@ def certify(
                 shift=ShiftCertificate(
                     gelbrich=gelbrich,
                     linf_radius=float(radii[i]),
-                    estimated=not (knows_weights(black_box) and shift.kind in EXACT_MEANS),
+                    estimated=shift.estimated,
                     ensemble=None if shares is None else float(shares[i]),
                 ),
                 joint=joint,
@@ -129,16 +130,25 @@ def plan_certificate(
 ) -> PlanCertificate:
     """The certificate of a plan with known bounds; adds proximity and diversity.
 
-    Bounds that count what future models do are never narrower than the interval of the share that accepts all members.
+    Bounds that count what future models do are never narrower than the interval of the share that accepts all members,
+    and promise no more than those of each member; of a single one they are its own.
     """
     X = problem.action_set.space.encode(rows_raw)
-    future, low, high = plan_future(problem, rows_raw), 1.0, 0.0
+    future = plan_future(problem, rows_raw)
     if future is not None and shift.measured:
-        low, high = future.all_interval
+        lower, upper, exact = shift.bounds(rows_raw, homogeneous(X))
+        alone = len(rows_raw) == 1
+        (low, high), own = future.all_interval, float(lower.min())
+        bounds = replace(
+            bounds,
+            lower=own if alone else min(bounds.lower, low, own),
+            upper=float(upper[0]) if alone else max(bounds.upper, high),
+            exact=bool(exact[0]) if alone else bounds.exact and bounds.lower <= min(low, own) and bounds.upper >= high,
+        )
     return PlanCertificate(
-        lower=min(bounds.lower, low),
-        upper=max(bounds.upper, high),
-        exact=bounds.exact and bounds.lower <= low and bounds.upper >= high,
+        lower=bounds.lower,
+        upper=bounds.upper,
+        exact=bounds.exact,
         status=bounds.status.value,
         proximity=proximity(X, problem.x0),
         diversity=diversity(X),
@@ -152,21 +162,21 @@ def judged(
     scores: Float[np.ndarray, "n"],
     certificates: Sequence[Certificate | None],
 ) -> tuple[AssessedCounterfactual, ...]:
-    """Given raw rows with their scores, costs and certificates."""
-    costs, takes = problem.action_set.cost(rows_raw), problem.action_set.clock.total(rows_raw)
+    """Given raw rows with their scores, costs and certificates; missing values that a row has count as provided."""
+    own = [providing(problem.action_set, row_raw[None]) for row_raw in rows_raw]
     return tuple(
         AssessedCounterfactual(
             row_raw=row_raw,
             score=None if math.isnan(score) else score,
             probability=problem.black_box.probability_of(score),
-            cost=float(cost),
-            changed=problem.action_set.changes(row_raw),
-            takes_months=float(months),
+            cost=float(actions.cost(row_raw[None])[0]),
+            changed=actions.changes(row_raw),
+            takes_months=float(actions.clock.total(row_raw[None])[0]),
             certificate=one,
             future=future,
         )
-        for row_raw, score, cost, months, one, future in zip(
-            rows_raw, scores.tolist(), costs, takes, certificates, future_certificates(problem, rows_raw), strict=True
+        for row_raw, score, actions, one, future in zip(
+            rows_raw, scores.tolist(), own, certificates, future_certificates(problem, rows_raw), strict=True
         )
     )
 

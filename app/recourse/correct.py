@@ -7,7 +7,7 @@ plan is never worse than the given one, and equal to it where no correction help
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -22,6 +22,7 @@ from app.errors import (
     SolverFailed,
 )
 from app.recourse.actions.impossible import impossible
+from app.recourse.actions.providing import providing
 from app.recourse.certificate import certify, judged, plan_certificate
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import AssessedCounterfactual, Certificate
@@ -112,11 +113,15 @@ class _Correcting:
         plan_s: float,
     ) -> None:
         self.started = time.perf_counter()
-        self.problem, self.rows_raw, self.params, self.certificate = problem, rows_raw, params, certificate
-        self.plan_s = plan_s
+        # Missing values that every member provides stay provided.
+        own = providing(problem.action_set, rows_raw)
+        self.problem = problem if own is problem.action_set else replace(problem, action_set=own)
+        self.rows_raw, self.params, self.certificate = rows_raw, params, certificate
+        self.plan_s, self.applicant = plan_s, problem.action_set
         self.meter = Meter(problem.black_box, problem.deadline)
         self.plan_raw, self.scores = rows_raw.copy(), self.meter.score_raw(rows_raw)
         self.factual_score = math.nan
+        """Of the applicant's own record."""
         self.outcomes = [MemberOutcome.UNDECIDED for _ in rows_raw]
         self.certificates: tuple[Certificate | None, ...] = (None,) * len(rows_raw)
         self.before: PlanCertificate | None = None
@@ -149,7 +154,7 @@ class _Correcting:
                 model_rows=self.meter.rows,
                 elapsed_ms=1e3 * (time.perf_counter() - self.started),
             ),
-            warnings=(*impossible(self.problem.action_set, self.plan_raw), *self.warnings),
+            warnings=(*impossible(self.applicant, self.plan_raw), *self.warnings),
         )
 
     def _work(self) -> Reason | None:
@@ -157,7 +162,9 @@ class _Correcting:
         asked = problem.about(self.rows_raw)
         seen = survey(asked, self.meter, sampler)
         self.factual_score = seen.factual_score
-        if self.factual_score >= 0.0:
+        if problem.action_set.given:
+            self.factual_score = float(self.meter.score_raw(self.applicant.factual_raw[None])[0])
+        if seen.factual_score >= 0.0:
             self.warnings.append("The model already accepts the factual record, so there is nothing to correct.")
             return None
         sample = sample_boundary(asked, self.meter, sampler, seen)
@@ -209,7 +216,7 @@ class _Correcting:
             radius,
             before,
             gain=self.params.gain,
-            time_limit_s=self.plan_s,
+            time_limit_s=min(self.plan_s, until - time.monotonic()),
         )
         for k in np.flatnonzero(made).tolist():
             self.plan_raw[k], self.scores[k] = proposed[k], new_scores[k]

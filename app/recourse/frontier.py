@@ -85,8 +85,8 @@ def frontier(
             for value in values
         ),
         diagnostics=Diagnostics(
-            model_calls=solver.calls,
-            model_rows=solver.rows,
+            model_calls=solver.meter.calls,
+            model_rows=solver.meter.rows,
             elapsed_ms=1e3 * (time.perf_counter() - started),
         ),
     )

@@ -67,9 +67,8 @@ NOT_AIMED_WARNING = (
 class Shared:
     """Survey, samples and earlier answers that several questions about one applicant share."""
 
-    def __init__(self, problem: RecourseProblem) -> None:
-        self.problem = problem
-        self.meter = Meter(problem.black_box, problem.deadline)
+    def __init__(self, problem: RecourseProblem, meter: Meter) -> None:
+        self.problem, self.meter = problem, meter
         self.known: list[Counterfactual] = []
         """Earlier answers; candidates for the next one."""
         self._surveys: dict[tuple[object, ...], Survey] = {}
@@ -79,10 +78,20 @@ class Shared:
 
     def narrowed(self, actions: ActionSet) -> "Shared":
         """What a question about fewer legal records of the same applicant shares with this one."""
-        other = Shared(replace(self.problem, action_set=actions))
-        other.meter, other._surveys, other._samples = self.meter, self._surveys, self._samples
+        other = self._like(replace(self.problem, action_set=actions))
         other._whole = self._whole
         other.known = [one for one in self.known if actions.contains(one.row_raw[None])[0]]
+        return other
+
+    def asking(self, future_validity: float | None) -> "Shared":
+        """The same with another share of future models asked for."""
+        other = self._like(replace(self.problem, future_validity=future_validity))
+        other.known = self.known
+        return other
+
+    def _like(self, problem: RecourseProblem) -> "Shared":
+        other = Shared(problem, self.meter)
+        other._surveys, other._samples = self._surveys, self._samples
         return other
 
     def survey(self, sampler: SamplerParams) -> Survey:
@@ -132,8 +141,6 @@ def answer_with(
     method: Method,
     params: MethodParams,
     certificate: CertificateParams | None = None,
-    *,
-    future_validity: float | None = None,
 ) -> RecourseResult:
     """As `solve`, for another question about the same applicant; the diagnostics count this answer's own calls.
 
@@ -142,15 +149,12 @@ def answer_with(
     Parameters
     ----------
     certificate : chooses the moments of retrained models for methods that use them
-    future_validity : in place of the problem's own
     """
     started = time.perf_counter()
-    problem, meter = shared.problem, shared.meter
-    if future_validity is not None:
-        problem = replace(problem, future_validity=future_validity)
+    problem = shared.problem
     if problem.future_validity is not None and problem.futures is None:
         raise InvalidRequest(faults=[NO_FUTURES])
-    draft = Draft(problem, meter)
+    draft = Draft(problem, shared.meter)
     own = problem.action_set.beginning or problem.action_set
     draft.warnings += [f"{sentence} {UNSEEN_WARNING}" for sentence in problem.reference.unseen(own.factual_raw)]
     reason: Reason | None
@@ -166,11 +170,6 @@ def answer_with(
         reason = Reason.BOUNDARY_NOT_FOUND
     if draft.found and problem.future_validity is not None and not draft.aimed:
         draft.warnings.append(NOT_AIMED_WARNING)
-    if meter.silent:
-        draft.warnings.append(
-            f"The model gave no finite score for {meter.silent} of the {meter.rows} points it was asked about; they "
-            "count as unfavourable."
-        )
     draft.found = certify_future(problem, draft.found)
     status = Status.FOUND if draft.found else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
     return RecourseResult(

@@ -26,6 +26,9 @@ from app.recourse.surrogate.weight_moments import (
     surrogate,
 )
 
+EXACT_MEANS = ("surrogate", "isotropic", "future")
+"""Kinds of moments around the black box's own weights where it is linear."""
+
 
 class Shift:
     """How the model may shift around one applicant, by moments of its weights; each part is found when needed."""
@@ -46,6 +49,11 @@ class Shift:
     def centre(self) -> Float[np.ndarray, "m"]:
         """Weights, intercept last, of length 1, around which those of retrained models are."""
         return self.moments.mean
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the centre is an estimate, and not the black box's own weights."""
+        return not (knows_weights(self._problem.black_box) and self.kind in EXACT_MEANS)
 
     def bounds(
         self,

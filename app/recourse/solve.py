@@ -9,8 +9,10 @@ without these (`app.recourse.actions.providing`). All of these questions share s
 import math
 import time
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
+from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import beginnings
 from app.recourse.actions.providing import provided
@@ -19,6 +21,7 @@ from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams, Yields
 from app.recourse.method_run import MAX_CALLS, WEIGHTS_WARNING, Shared, answer_with, certified
 from app.recourse.methods import DEFAULT_METHOD, METHODS
+from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.robustness.future_validity import certify_future, reaches
@@ -28,6 +31,9 @@ from app.recourse.ways import Answer, Frozen, WaySearch
 
 __all__ = ["DEFAULT_METHOD", "MAX_CALLS", "METHODS", "WEIGHTS_WARNING", "Solver", "solve"]
 
+SILENT_WARNING = (
+    "The model gave no finite score for {} of the {} points it was asked about; they count as unfavourable."
+)
 PROVIDED_WARNING = (
     "This answer provides values that are missing. They are not known yet: the answer assumes typical ones, or those "
     "that it names, and holds for these."
@@ -69,24 +75,24 @@ class Solver:
         if self.actions.barred and not self.is_plan:
             # The members of a plan are chosen among legal records; one answer is instead searched for until it is.
             problem = replace(problem, action_set=replace(self.actions, barred=()))
-        self.shared = Shared(problem)
+        self.meter = Meter(problem.black_box, problem.deadline)
+        self.shared = Shared(problem, self.meter)
         self._providing: dict[tuple[int, ...], Shared] = {}
         self.alone: list[Shared] = []
-        """Questions that share nothing with others."""
+        """Questions that share no survey or samples with others."""
 
-    @property
-    def calls(self) -> int:
-        """Model calls until now."""
-        return sum(shared.meter.calls for shared in self._all())
-
-    @property
-    def rows(self) -> int:
-        """Records in these calls."""
-        return sum(shared.meter.rows for shared in self._all())
+    @cached_property
+    def own_score(self) -> float | None:
+        """The model's score of the applicant's own record; None where it gives none, or time or budget ran out."""
+        try:
+            score = float(self.meter.score_raw(self.problem.factual_raw[None])[0])
+        except (DeadlineExceeded, BudgetExceeded):
+            return None
+        return None if math.isnan(score) else score
 
     def remember(self, result: RecourseResult) -> None:
         """Keep an answer as a candidate for the next one."""
-        for shared in self._all():
+        for shared in (self.shared, *self._providing.values(), *self.alone):
             rows = [one for one in result.counterfactuals if shared.problem.action_set.contains(one.row_raw[None])[0]]
             shared.known.extend(rows)
 
@@ -106,16 +112,19 @@ class Solver:
         future_validity : in place of the problem's own
         steps : whether to look for the order of changes that helps most
         """
-        began, calls, rows = time.perf_counter(), self.calls, self.rows
+        began, calls, rows = time.perf_counter(), self.meter.calls, self.meter.rows
         if self.is_plan and self.problem.count > 1:
             several: dict[str, Any] = {"count": self.problem.count}
             params = replace(params, **several)
-        question = _Question(self, params, certificate, future_validity)
+        problem = self.problem
+        if future_validity is not None:
+            problem = replace(problem, future_validity=future_validity)
+        question = _Question(self, problem, params, certificate)
         first = question.ask(frozenset())
         assert first is not None
         listed, result = [first], first.result
         if first.found and not self.is_plan and (self.problem.count > 1 or self.actions.barred):
-            search = WaySearch(self.problem, first, question.ask, question.wanted)
+            search = WaySearch(problem, first, question.ask)
             listed = search.run()
             result = search.result(listed)
         if result.status is Status.FOUND:
@@ -123,8 +132,11 @@ class Solver:
             if steps:
                 found = with_steps(self.actions, self.shared.meter, result.counterfactuals)
                 result = replace(result, counterfactuals=tuple(found))
+        if self.meter.silent:
+            silent = SILENT_WARNING.format(self.meter.silent, self.meter.rows)
+            result = replace(result, warnings=(*result.warnings, silent))
         spent = Diagnostics(
-            model_calls=self.calls - calls, model_rows=self.rows - rows,
+            model_calls=self.meter.calls - calls, model_rows=self.meter.rows - rows,
             elapsed_ms=1e3 * (time.perf_counter() - began),
         )  # fmt: skip
         return replace(result, diagnostics=spent)
@@ -135,16 +147,13 @@ class Solver:
         if actions is None:
             return None
         if actions.given not in self._providing:
-            self._providing[actions.given] = Shared(replace(self.problem, action_set=actions))
+            self._providing[actions.given] = Shared(replace(self.problem, action_set=actions), self.meter)
         return self._providing[actions.given]
 
     def apart(self, actions: ActionSet) -> Shared:
-        """What a question that shares nothing with others is asked with."""
-        self.alone.append(Shared(replace(self.problem, action_set=actions)))
+        """What a question that shares no survey or samples with others is asked with."""
+        self.alone.append(Shared(replace(self.problem, action_set=actions), self.meter))
         return self.alone[-1]
-
-    def _all(self) -> list[Shared]:
-        return [self.shared, *self._providing.values(), *self.alone]
 
     def _certified(
         self,
@@ -176,27 +185,28 @@ class _Question:
     """One question, asked with some features as they are."""
 
     def __init__(
-        self,
-        solver: Solver,
-        params: MethodParams,
-        certificate: CertificateParams | None,
-        future_validity: float | None,
+        self, solver: Solver, problem: RecourseProblem, params: MethodParams, certificate: CertificateParams | None
     ) -> None:
-        self.solver, self.problem, self.method = solver, solver.problem, solver.method
-        self.params, self.certificate, self.future_validity = params, certificate, future_validity
-        wanted = self.problem.future_validity if future_validity is None else future_validity
-        self.wanted = 0.0 if wanted is None else wanted
+        self.solver, self.problem, self.method = solver, problem, solver.method
+        self.params, self.certificate = params, certificate
+        self._known_shared: dict[Shared, Shared] = {}
+
+    def _asking(self, shared: Shared) -> Shared:
+        """The same with the share of future models that this question asks for; always the same object."""
+        if shared not in self._known_shared:
+            self._known_shared[shared] = shared.asking(self.problem.future_validity)
+        return self._known_shared[shared]
 
     def ask(self, frozen: Frozen, most_changes: int | None = None) -> Answer | None:
         """The better of the answers with and without missing values provided; None where nothing can be asked."""
         solver, best = self.solver, None
         if frozen.isdisjoint(solver.actions.included):
-            best = self._best_beginning(solver.shared, frozen, most_changes, None)
+            best = self._best_beginning(self._asking(solver.shared), frozen, most_changes, None)
             if best is not None and best.result.status is Status.ALREADY_FAVOURABLE:
                 return best
             providing = solver.providing(frozen)
             if providing is not None:
-                best = self._best_beginning(providing, frozen, most_changes, best)
+                best = self._best_beginning(self._asking(providing), frozen, most_changes, best)
         return best
 
     def _best_beginning(
@@ -212,17 +222,16 @@ class _Question:
             if best is not None and best.found and best.key <= (False, sum(actions.begun.values())):
                 break
             asked = shared if actions is own else shared.narrowed(actions)
-            if own.given and actions.begun:  # a stated value is not the typical one, which the others ask about
-                asked = self.solver.apart(actions)
-            result = answer_with(
-                asked, self.method, self.params, self.certificate, future_validity=self.future_validity
-            )
+            apart = bool(own.given and actions.begun)
+            if apart:  # a stated value is not the typical one, which the others ask about
+                asked = self._asking(self.solver.apart(actions))
+            result = answer_with(asked, self.method, self.params, self.certificate)
             if own.given:
                 result = self._provided(result, asked, best)
             if actions.begun:
                 costed = tuple(self._costed(own, one) for one in result.counterfactuals)
                 result = replace(result, counterfactuals=costed)
-            other = Answer(result=result, shared=asked if asked in self.solver.alone else shared)
+            other = Answer(result=result, shared=asked if apart else shared)
             if best is None or (other.found and (not best.found or other.key[1] < best.key[1])):
                 best = other
         return best
@@ -234,15 +243,18 @@ class _Question:
 
     def _provided(self, result: RecourseResult, shared: Shared, other: Answer | None) -> RecourseResult:
         """An answer in which missing values are provided, seen from the applicant who has not."""
+        own = self.solver.own_score if other is None else other.result.factual_score
+        if own is not None and own >= 0.0:
+            return replace(result, status=Status.ALREADY_FAVOURABLE, counterfactuals=(), verdict=None)
         if result.status is Status.ALREADY_FAVOURABLE and result.factual_score is not None:
             problem = shared.problem
             stated = Draft(problem, shared.meter).counterfactual(problem.factual_raw, result.factual_score)
             found = certify_future(problem, [stated])
-            if self.wanted and not reaches(self.problem, found[0].future, self.wanted):
+            wanted = problem.future_validity
+            if wanted is not None and not reaches(problem, found[0].future, wanted):
                 found = []
             status = Status.FOUND if found else Status.NOT_FOUND
             result = replace(result, status=status, counterfactuals=tuple(found))
-        if other is not None:
-            score, probability = other.result.factual_score, other.result.factual_probability
-            result = replace(result, factual_score=score, factual_probability=probability)
+        probability = None if own is None else self.problem.black_box.probability_of(own)
+        result = replace(result, factual_score=own, factual_probability=probability)
         return replace(result, warnings=(*result.warnings, PROVIDED_WARNING)) if result.counterfactuals else result

@@ -78,17 +78,12 @@ class WaySearch:
     first : the answer in which every feature may change; found
     ask : the answer in which some features stay as they are, with at most so many changes; None where nothing can be
         asked
-    wanted : share of the future models that accept each way, where they are asked for
     """
 
     def __init__(
-        self,
-        problem: RecourseProblem,
-        first: Answer,
-        ask: Callable[[Frozen, int | None], Answer | None],
-        wanted: float,
+        self, problem: RecourseProblem, first: Answer, ask: Callable[[Frozen, int | None], Answer | None]
     ) -> None:
-        self.problem, self.first, self.wanted, self._ask = problem, first, wanted, ask
+        self.problem, self.first, self._ask = problem, first, ask
         self.is_complete = True
         """Whether no further way exists, as far as the method's own search can say."""
         barred = problem.action_set.barred
@@ -170,7 +165,8 @@ class WaySearch:
 
     def _keeps_promise(self, answer: Answer) -> bool:
         """Whether as many future models accept a further way as are asked for."""
-        return self.wanted == 0.0 or reaches(self.problem, answer.best.future, self.wanted)
+        wanted = self.problem.future_validity
+        return wanted is None or reaches(self.problem, answer.best.future, wanted)
 
     def _bound(self, frozen: Frozen) -> tuple[bool, float]:
         """What an answer costs at least: as much as one in which fewer features stay as they are."""

@@ -112,6 +112,16 @@ def test_a_larger_share_costs_no_less_and_a_smaller_one_no_more() -> None:
         assert FUTURES.search.shares(point.result.counterfactuals[0].row_raw[None])[0] >= share
 
 
+def test_a_plan_in_a_frontier_says_which_share_was_asked_for() -> None:
+    copa = METHODS["copa"]
+    params = copa.params(count=2)  # type: ignore[call-arg]
+    curve = frontier(question(REJECTED[0], None), copa, params, FUTURE_VALIDITY, [0.6, 0.8], CertificateParams())
+    for point in curve.points:
+        assert point.result.plan is not None
+        assert point.result.plan.future is not None
+        assert point.result.plan.future.asked == point.value
+
+
 def test_a_share_out_of_reach_is_a_verdict_with_how_far_it_got() -> None:
     scores = FUTURES.search.score_all
     stubborn = replace(FUTURES.search, score_all=lambda X: scores(X) - 100.0 * (np.arange(MODELS) % 3 == 0))
@@ -318,6 +328,37 @@ def test_noise_and_retraining_together_promise_no_more_than_retraining_alone() -
     assert not one.certificate.shift.gelbrich.exact, "what the interval of the share limits is no tight bound"
     assert one.certificate.joint.lower <= lower
     assert max(one.certificate.joint.interval) <= lower
+
+
+def test_without_noise_the_joint_bound_is_that_of_retraining() -> None:
+    problem = question(REJECTED[0], 0.8)
+    problem = replace(problem, black_box=replace(problem.black_box, gradient=np.ones_like))
+    exactly = CertificateParams(noise_std=0.0)
+    (one,) = solve(problem, METHODS["robust_mpm"], METHODS["robust_mpm"].params(), exactly).counterfactuals
+    assert one.certificate is not None
+    assert one.certificate.joint is not None
+    lower = one.certificate.shift.gelbrich.lower
+    assert lower > 0.0
+    assert one.certificate.joint.lower == pytest.approx(lower)
+    assert one.certificate.joint.interval == pytest.approx((lower, lower))
+
+
+def test_a_plan_promises_no_more_than_each_of_its_members() -> None:
+    futures = replace(FUTURES, records="fresh", trials=FIFTH_BROKEN)
+    problem, method = replace(question(REJECTED[1], None, futures), count=2), METHODS["robust_mpm"]
+    ways = solve(problem, method, method.params(), RADIUS_0).counterfactuals
+    assert len(ways) == 2
+    rows_raw = np.array([one.row_raw for one in ways])
+    for members in (rows_raw, rows_raw[:1]):
+        found = assess(problem, members, RADIUS_0)
+        assert found.plan is not None
+        assert found.plan.future is not None
+        for one in found.judged:
+            assert one.future is not None
+            assert one.certificate is not None
+            assert found.plan.future.all_interval[0] <= one.future.interval[0]
+            assert found.plan.lower <= one.certificate.shift.gelbrich.lower
+    assert found.plan.lower == one.certificate.shift.gelbrich.lower > 0.0, "the plan is this record"
 
 
 @pytest.mark.parametrize("seed", range(4))

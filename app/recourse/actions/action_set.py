@@ -205,7 +205,7 @@ class ActionSet:
     @property
     def reweighted(self) -> bool:
         """Whether the request changes the cost weights of the schema."""
-        usual = np.array([feature.cost for feature in self.space.features])
+        usual = weights_of(self.space, self.factual_raw, {})
         usual[list(self.begun)] = self.weights[list(self.begun)]
         return bool((self.weights != usual).any())
 

@@ -8,7 +8,8 @@ from jaxtyping import Float, Int
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.advice_ranges import Limit, limits_of, range_of
 from app.recourse.actions.constraints import Constraints
-from app.recourse.features import Feature
+from app.recourse.actions.providing import providing
+from app.recourse.features import MISSING, Feature
 
 
 def impossible(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> list[str]:
@@ -19,7 +20,7 @@ def impossible(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> list[s
     sentences = []
     for j, feature in enumerate(actions.space.features):
         fact, values = float(actions.factual_raw[j]), rows_raw[:, j]
-        if actions.clock.passive[j] or not (values != fact).any():
+        if actions.clock.passive[j] or not (values != fact).any() or (feature.provide and fact == MISSING):
             continue
         limits = [one for one in limits_of(feature, fact, Constraints()) if one.name != "least_change"]
         possible = range_of(feature, fact, limits)
@@ -29,7 +30,8 @@ def impossible(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> list[s
         if (rows := np.flatnonzero((values != fact) & ~fits)).size:
             why = _why_not(feature, limits, values[rows])
             sentences.append(f"{_counted(rows)} cannot be carried out: {why} in this model.")
-    if (rows := np.flatnonzero(actions.clock.passive.any() & ~actions.clock.keeps_pace(rows_raw))).size:
+    in_time = np.array([providing(actions, row[None]).clock.keeps_pace(row[None])[0] for row in rows_raw], dtype=bool)
+    if (rows := np.flatnonzero(actions.clock.passive.any() & ~in_time)).size:
         sentences.append(f"{_counted(rows)} cannot be carried out: what time changes by itself does not agree in it.")
     for rule in actions.rules:
         if (rows := np.flatnonzero((rows_raw != actions.factual_raw).any(axis=1) & ~rule.holds(rows_raw))).size:

@@ -101,9 +101,10 @@ def calibrate_trials(retrainings: Sequence[Retraining], models: int) -> Calibrat
 
     A record's margin, in standard deviations between models, is ``z = Phi^-1(told)``; the next model keeps the promise
     with probability ``Phi(a + c z)``, with `a` and `c` of greatest likelihood. Trials have few models, so the ends
-    follow from the curve, and a share of k in n counts as ``(k + 1/2) / (n + 1)``. Trials are few as well: the
-    difference is multiplied by ``d^2 / (d^2 + e^2)``, where `d` is the mean over trials of kept minus told, and `e` its
-    standard error: by 0.5 where they are equal, by 0.8 where `d` is two standard errors.
+    follow from the curve, and a share of k in n counts as ``(k + 1/2) / (n + 1)``. Trials are few as well, and only
+    lower what is told, so chance alone would lower it: the difference is multiplied by ``max(0, 1 - e^2 / d^2)``, where
+    `d` is the mean over trials of kept minus told, and `e` its standard error: by 0 where `d` is one standard error or
+    less, by 0.75 where it is two.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ def calibrate_trials(retrainings: Sequence[Retraining], models: int) -> Calibrat
         return None
     differences = np.array([one.kept.mean() - one.told.mean() for one in usable])
     mean, error = float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(len(usable))
-    if mean >= 0.0:
+    if mean >= -error:
         return None
     margins = np.concatenate([_margins(one.told, len(one.rivals)) for one in usable])
     signs = np.where(np.concatenate([one.kept for one in usable]), 1.0, -1.0)
@@ -125,7 +126,7 @@ def calibrate_trials(retrainings: Sequence[Retraining], models: int) -> Calibrat
 
     a, c = minimize(loss, np.array([0.0, 1.0]), bounds=[(-3.0, 3.0), (0.1, 2.0)]).x
     told = np.linspace(0.0, 1.0, CURVE)
-    by = mean**2 / (mean**2 + error**2) * np.maximum(told - ndtr(a + c * _margins(told, models)), 0.0)
+    by = (1.0 - error**2 / mean**2) * np.maximum(told - ndtr(a + c * _margins(told, models)), 0.0)
     return Calibration(told=tuple(told.tolist()), by=tuple(by.tolist()), promises=count, retrainings=len(usable))
 
 

@@ -119,9 +119,9 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
     every, some = int(accepted.all(axis=0).sum()), int(accepted.any(axis=0).sum())
     return PlanFutureCertificate(
         all=every / models,
-        all_interval=share_interval(every, models, futures.records),
+        all_interval=_interval(futures, every),
         any=some / models,
-        any_interval=share_interval(some, models, futures.records),
+        any_interval=_interval(futures, some),
         models=models,
         source=futures.source,
         records=futures.records,

@@ -191,6 +191,8 @@ def joint_lower_bound(
     radius: float,
     draws: int,
     seed: int,
+    *,
+    bell: bool = False,
 ) -> tuple[float, tuple[float, float]]:
     """A lower bound on the probability of acceptance under noise and model shift together, with its interval.
 
@@ -200,17 +202,22 @@ def joint_lower_bound(
 
     Parameters
     ----------
-    std : noise per encoded column
+    std : noise per encoded column; without any, the bound is exact
+    bell : as for `bounds_of`, of the scores of each noisy copy
     """
     columns = np.flatnonzero(std)
+    if not columns.size:
+        draws = 1
     noise = standard_normal(seed, draws, len(columns)) * std[columns]
     root = moments.root[columns]
     side, own = moments.root.T @ point, root @ root.T
     mean = float(point @ moments.mean) + noise @ moments.mean[columns]
     variance = float(side @ side) + 2.0 * noise @ (root @ side) + ((noise @ own) * noise).sum(axis=1)
     length = np.sqrt(float(point @ point) + 2.0 * noise @ point[columns] + (noise**2).sum(axis=1))
-    lower, _ = bounds_of(mean / length, np.sqrt(np.maximum(variance, 0.0)) / length, radius)
+    lower, _ = bounds_of(mean / length, np.sqrt(np.maximum(variance, 0.0)) / length, radius, bell=bell)
     value = float(lower.mean())
+    if draws == 1:
+        return value, (value, value)
     log_term = math.log(4.0 / (1.0 - CONFIDENCE))
     half = math.sqrt(2.0 * float(lower.var(ddof=1)) * log_term / draws) + 7.0 * log_term / (3.0 * (draws - 1))
     return value, (max(0.0, value - half), min(1.0, value + half))

@@ -102,7 +102,8 @@ class TradeOff:
 
     def _uncoupled(self, weight: float, effort: Effort) -> Optimum | None:
         """The optimum without what ties several features."""
-        if self.action_set.is_box and not self.space.groups.size and self.responses.share in (0.0, 1.0):
+        only_numbers = self.space.numeric_columns.size == self.space.d
+        if self.action_set.is_box and only_numbers and self.responses.share in (0.0, 1.0):
             return self._in_box(weight)
         return Branching(self.responses, weight, effort, self.deadline).result()
 

@@ -1,5 +1,6 @@
 """The linear model that approximates the black box around one applicant."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -7,7 +8,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 
 from app.errors import DegenerateSurrogate
-from app.recourse.models.black_box import BlackBox, input_of_points
+from app.recourse.models.black_box import BlackBox, Remote, input_of_points
 from app.recourse.models.linear import LinearModel
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import LOGIT_LIMIT, Output, favourable
@@ -96,19 +97,45 @@ def in_space(other: BlackBox, problem: RecourseProblem) -> BlackBox:
         return replace(other, space=space)
     ratio = np.ones(space.d)
     ratio[space.numeric_columns] = space.scale_raw / other.space.scale_raw
-    gradient = other.gradient
+    gradient, remote = other.gradient, other.remote
 
     def recoded(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         return other.space.recode(X, space)
+
+    def model_input(X: Float[np.ndarray, "n d"]) -> np.ndarray:
+        return input_of_points(other, recoded(X))
 
     return replace(
         other,
         space=space,
         columns=None,
-        predict=lambda X: other.predict(input_of_points(other, recoded(X))),
+        predict=lambda X: other.predict(model_input(X)),
+        remote=None if remote is None else _Recoded(remote, model_input),
         gradient=None if gradient is None else lambda X: gradient(recoded(X)) * ratio,
         boxes=None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Recoded:
+    """A remote model that is given points of another space."""
+
+    remote: Remote
+    model_input: Callable[[np.ndarray], np.ndarray]
+
+    @property
+    def max_calls(self) -> int:
+        return self.remote.max_calls
+
+    @property
+    def max_rows(self) -> int:
+        return self.remote.max_rows
+
+    def price(self, rows: int) -> tuple[int, int]:
+        return self.remote.price(rows)
+
+    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
+        return self.remote.predict_by(self.model_input(rows), deadline)
 
 
 def read_off(black_box: BlackBox, X: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n"]) -> LinearModel:

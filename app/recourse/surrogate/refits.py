@@ -12,7 +12,8 @@ otherwise: scikit-learn's default, ``C = 1``. The penalty is small, about the we
   penalty spares the intercept, so the smallest weights win, and these sum to 0 in each category, however large the
   penalty. Every refit takes the same one of the equivalent models, so the covariance contains no arbitrary choice.
 
-A classifier is only defined up to scale, so each ``theta = (w, c)`` is brought to length 1 before it counts.
+A classifier is only defined up to scale, so each ``theta = (w, c)`` is brought to length 1 before it counts, and all of
+them are scaled so that their mean has length 1.
 
 References
 ----------
@@ -72,7 +73,7 @@ def refit_moments(
     if not length:
         raise DegenerateSurrogate
     _, singular, directions = np.linalg.svd((thetas - mean) / math.sqrt(refits - 1), full_matrices=False)
-    return WeightMoments(mean=mean / length, root=directions.T * singular, kind="registered")
+    return WeightMoments(mean=mean / length, root=directions.T * (singular / length), kind="registered")
 
 
 def refit(

@@ -1,13 +1,16 @@
 """Kinds of surrogates, against scikit-learn where it has them, and their scale against the model's own."""
 
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
 import pytest
+from jaxtyping import Float
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
+from app.recourse.models.black_box import Predict
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import Output
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
@@ -79,6 +82,21 @@ def test_a_linear_model_keeps_its_own_weights() -> None:
     np.testing.assert_allclose(local_linear(problem, sample).w, W / np.linalg.norm(W))
 
 
+@dataclass
+class Far:
+    """A model that answers over a network."""
+
+    ask: Predict
+    max_calls: int = 100
+    max_rows: int = 10**6
+
+    def price(self, rows: int) -> tuple[int, int]:
+        return 1, rows
+
+    def predict_by(self, rows: Float[np.ndarray, "n d"], deadline: float) -> Float[np.ndarray, "n"]:
+        return self.ask(rows)
+
+
 def test_another_model_is_seen_in_this_space() -> None:
     rows = loan_rows(300)
     problem, _ = ask(LOAN, loan_score, rows[0].tolist(), rows_raw=rows)
@@ -98,6 +116,9 @@ def test_another_model_is_seen_in_this_space() -> None:
     )
     seen = in_space(other, problem)
     np.testing.assert_allclose(seen.score_raw(rows), other.score_raw(rows), atol=1e-9)
+    far = replace(other, remote=Far(other.predict))
+    asked = Meter(in_space(far, problem), time.monotonic() + 60.0)
+    np.testing.assert_allclose(asked.score_raw(rows), other.score_raw(rows), atol=1e-9)
     meter = Meter(problem.black_box)
     sampler = SamplerParams(radius_fraction=0.25)
     sample = sample_boundary(problem, meter, sampler, survey(problem, meter, sampler))

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from app.errors import DegenerateSurrogate, SolverFailed
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.models.score import sigmoid
-from app.recourse.surrogate.refits import RIDGE, fit, refit_moments
+from app.recourse.surrogate.refits import RIDGE, fit, refit, refit_moments
 
 
 def drawn(n: int, w: list[float], c: float, seed: int = 0) -> tuple[Float[np.ndarray, "n d"], Bool[np.ndarray, "n"]]:
@@ -43,8 +43,21 @@ def test_the_moments_are_those_of_scikit_learns_refits() -> None:
     found = refit_moments(X, y, 2000, 0)
     assert found.kind == "registered"
     assert found.mean @ expected_mean / np.linalg.norm(expected_mean) > 0.999
+    expected /= expected_mean @ expected_mean
     assert np.trace(covariance(found)) == pytest.approx(np.trace(expected), rel=0.15)
     np.testing.assert_allclose(covariance(found), expected, atol=0.15 * np.trace(expected))
+
+
+def test_mean_and_covariance_are_of_the_same_models() -> None:
+    """Few records move the refits far, so that their mean is much shorter than they are."""
+    X, y = drawn(60, [1.0, *[0.0] * 9], 0.0)
+    thetas = refit(X, y, 400, 0)
+    thetas /= np.linalg.norm(thetas, axis=1, keepdims=True)
+    length = float(np.linalg.norm(thetas.mean(axis=0)))
+    assert length < 0.9
+    found = refit_moments(X, y, 400, 0)
+    np.testing.assert_allclose(found.mean, thetas.mean(axis=0) / length, atol=1e-9)
+    np.testing.assert_allclose(covariance(found), np.cov(thetas.T) / length**2, atol=1e-9)
 
 
 def test_one_refit_is_scikit_learns() -> None:
