@@ -34,7 +34,7 @@ class Calibrations:
     Parameters
     ----------
     lane : answers requests
-    aside : keeps corrections up to date
+    aside : keeps corrections up to date; started with the first of them
     """
 
     def __init__(self, settings: Settings, store: Store, models: Models, lane: Lane, aside: Lane) -> None:
@@ -88,6 +88,7 @@ class Calibrations:
         return {model_id: tuple(names) for model_id, names in found.items() if model_id in telling and len(names) > 1}
 
     async def _calibrate(self, model_id: str, versions: Versions) -> None:
+        self._aside.start()
         try:
             await self._aside.run(calibration, self._store, model_id, timeout_s=CALIBRATION_S, wait_s=WAIT_S)
         except RecourseError as error:  # such as a ledger that is not open yet

@@ -107,6 +107,7 @@ def test_corrections_follow_the_versions_that_are_registered(tmp_path: Path, mon
         return {}
 
     monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(Lane, "start", lambda _lane: None)
     monkeypatch.setattr(watch, "LOOK_S", 0.01)
     monkeypatch.setattr(calibrations, "read_record", lambda directory: directory == first.directory or None)
     service = Service(Settings(models_store=tmp_path / "store", state_dir=tmp_path))
@@ -128,3 +129,31 @@ def test_corrections_follow_the_versions_that_are_registered(tmp_path: Path, mon
 
     asyncio.run(follow())
     assert set(asked) == {"loan"}
+
+
+def test_corrections_are_computed_where_no_job_has_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(tmp_path / "store")
+    registry.register(make_linear(tmp_path / "1").write())
+    registry.register(make_linear(tmp_path / "2").write(version="2"), active=False)
+    computed: list[Any] = []
+    in_child = Lane.run
+
+    async def run(lane: Lane, *args: Any, **times: Any) -> Any:
+        computed.append(await in_child(lane, *args, **times))
+        return computed[-1]
+
+    monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(calibrations, "read_record", lambda _directory: True)
+    service = Service(Settings(models_store=tmp_path / "store", state_dir=tmp_path, lanes_bounds=1))
+
+    async def follow() -> None:
+        service.ledger.start()
+        service.calibrations.watch()
+        try:
+            await asyncio.to_thread(until, lambda: computed)
+        finally:
+            await service.close()
+
+    asyncio.run(follow())
+    assert computed[0]["bins"] == []
