@@ -257,6 +257,11 @@ class Lane:
             log.error("child-not-warm", lane=self.name, pid=child.pid, code=error.code, loading=child.loading)
             await self._end(child)
             return None
+        except OSError as error:
+            # The models cannot be listed, such as without free file descriptors.
+            log.error("child-not-warm", lane=self.name, pid=child.pid, reason=error.strerror)
+            await self._end(child)
+            return None
         for name, why in child.problems.items():
             log.warning("not-loaded", lane=self.name, pid=child.pid, name=name, detail=why)
         log.info("child-warm", lane=self.name, pid=child.pid, ms=round(1000.0 * (time.monotonic() - began)))

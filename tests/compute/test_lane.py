@@ -1,6 +1,7 @@
 """Lanes: warm children, killed at their limit, replaced when they die, never left behind."""
 
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -454,6 +455,24 @@ def test_a_child_that_cannot_be_prepared_is_tried_again(tmp_path: Path, monkeypa
             await until(lambda: stubborn.warm == 1)
         finally:
             await stubborn.close()
+
+    run(work())
+
+
+def test_a_child_whose_needs_cannot_be_listed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_module, "RETRY_S", 0.01)
+    listings: list[int] = []
+
+    def needs() -> list[Need]:
+        listings.append(1)
+        if len(listings) == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return []
+
+    async def work() -> None:
+        async with lane(needs=needs) as one:
+            assert await one.run(chores.echo, 1, timeout_s=20) == 1
+            assert (len(listings), one.warm, len(one.pids)) == (2, 1, 1)
 
     run(work())
 
