@@ -2,15 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from app.errors import NotReady
 from app.jobs.connection import Connection
 from app.jobs.job import FINISHED
 from app.jobs.names import JOBS
 from app.jobs.workflows import delete_lost_chunks
-from app.observability import log
+from app.observability import log, trace
 
 FORGET_S = 3600.0
 """Interval at which old jobs are deleted."""
@@ -31,10 +29,12 @@ class Retention:
     async def run(self) -> None:
         """Delete old jobs now and every `FORGET_S`, until cancelled."""
         while True:
-            with suppress(NotReady):
+            try:
                 deleted = await self.forget(datetime.now(UTC) - timedelta(days=self._days))
                 lost = await self.forget_lost(datetime.now(UTC) - timedelta(seconds=LOST_S))
                 log.info("jobs-forgotten", deleted=deleted, lost_chunks=lost)
+            except Exception as error:  # noqa: BLE001 - such as a database that is lost; it is tried again
+                log.warning("jobs-not-forgotten", trace=trace(error))
             await asyncio.sleep(FORGET_S)
 
     async def forget(self, before: datetime) -> int:

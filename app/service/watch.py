@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from app.observability import log, trace
+
 LOOK_S = 30.0
 """Seconds between looks for versions that were registered meanwhile."""
 
@@ -12,7 +14,7 @@ class Watch:
 
     Parameters
     ----------
-    look : one look; handles its own errors
+    look : one look; what it raises is logged
     """
 
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
@@ -31,5 +33,8 @@ class Watch:
 
     async def _run(self) -> None:
         while True:
-            await self._look()
+            try:
+                await self._look()
+            except Exception as error:  # noqa: BLE001 - such as a directory that cannot be listed; the next look comes
+                log.error("models-not-watched", trace=trace(error))
             await asyncio.sleep(LOOK_S)

@@ -1,0 +1,38 @@
+"""How long jobs are kept."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.jobs import retention
+from app.jobs.retention import Retention
+
+
+def test_jobs_are_forgotten_again_after_that_has_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(retention, "FORGET_S", 0.0)
+    tries: list[int] = []
+    seen = asyncio.Event()
+
+    async def forget(*_of: Any) -> int:
+        tries.append(1)
+        if len(tries) == 1:
+            raise RuntimeError("of DBOS")
+        seen.set()
+        return 0
+
+    connection: Any = None  # nothing reaches it
+    monkeypatch.setattr(Retention, "forget", forget)
+    monkeypatch.setattr(Retention, "forget_lost", forget)
+
+    async def work() -> None:
+        forgetting = asyncio.create_task(Retention(connection, 1.0).run())
+        async with asyncio.timeout(20):
+            await seen.wait()
+        forgetting.cancel()
+        await asyncio.wait([forgetting])
+
+    asyncio.run(work())
+    assert capsys.readouterr().out.count("jobs-not-forgotten") == 1

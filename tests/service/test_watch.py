@@ -1,0 +1,32 @@
+"""The watch over the registered models."""
+
+import asyncio
+
+import pytest
+
+from app.service import watch
+from app.service.watch import Watch
+
+
+def test_a_look_that_fails_is_logged_and_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watch, "LOOK_S", 0.0)
+    looks: list[int] = []
+    seen = asyncio.Event()
+
+    async def look() -> None:
+        looks.append(1)
+        if len(looks) == 1:
+            raise PermissionError(13, "Permission denied")
+        seen.set()
+
+    async def work() -> None:
+        watching = Watch(look)
+        watching.start()
+        async with asyncio.timeout(20):
+            await seen.wait()
+        await watching.close()
+
+    asyncio.run(work())
+    assert capsys.readouterr().out.count("models-not-watched") == 1
