@@ -20,7 +20,7 @@ from app.jobs.names import APPLICATION, BATCHES, CHUNKS, QUEUE
 from app.jobs.workflows import ids_pending
 from app.observability import log, trace
 from app.settings import Settings
-from app.store.engine import overwrite_log
+from app.store.engine import UNREACHABLE, overwrite_log
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -112,8 +112,7 @@ class Connection:
         except sa.exc.IntegrityError:
             # The database answered; storing a key twice is a bug of ours.
             raise
-        except (sa.exc.DBAPIError, sa.exc.PendingRollbackError) as error:
-            # The second where a connection was lost inside a transaction.
+        except UNREACHABLE as error:
             log.error("job-store-lost", trace=trace(error))
             raise NotReady("The job store cannot be reached.") from None
 

@@ -8,8 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-import sqlalchemy as sa
-
 from app.compute.answers import Json
 from app.compute.lane import Lane
 from app.compute.messages import Store
@@ -19,6 +17,7 @@ from app.jobs.batch_groups import lines_of, need_of
 from app.jobs.kinds import JobKind
 from app.metrics import Metrics
 from app.observability import log, trace
+from app.store.engine import UNREACHABLE
 
 if TYPE_CHECKING:
     from app.jobs.batch.chunks import Chunk, Chunks
@@ -212,7 +211,7 @@ class Executor:
         while True:
             try:
                 return await asyncio.to_thread(question)
-            except sa.exc.DBAPIError as error:
+            except UNREACHABLE as error:
                 log.error("job-store-lost", trace=trace(error))
             await asyncio.sleep(STORE_AGAIN_S)
 

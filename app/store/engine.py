@@ -34,6 +34,9 @@ BUSY_MS = 5_000
 OVERWRITE_MS = 200
 """Longest time that overwriting erased data waits for readers."""
 
+UNREACHABLE = (sa.exc.DBAPIError, sa.exc.PendingRollbackError, sa.exc.TimeoutError)
+"""Errors of a database that cannot be reached: lost, lost inside a transaction, or every connection is in use."""
+
 WRITERS = (7306, 0)
 """Our PostgreSQL advisory lock: held while the ledger is written or migrated."""
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from app.errors import LedgerUnavailable
 from app.observability import log, trace
 from app.settings import Settings
-from app.store.engine import database_url, open_engine, overwrite_log
+from app.store.engine import UNREACHABLE, database_url, open_engine, overwrite_log
 from app.store.health import fault_of_tail, lack_of_space, reason, try_write
 from app.store.idempotent_answers import IdempotentAnswers
 from app.store.ledger import FILE, Ledger, NewRecord, Record
@@ -203,7 +203,7 @@ class Recorder:
         except TimeoutError:
             log.error("ledger-silent", patience_s=PATIENCE_S)
             raise LedgerUnavailable(SILENT) from None
-        except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
+        except UNREACHABLE as error:
             log.error("ledger-lost", trace=trace(error), reason=reason(error))
             raise LedgerUnavailable(reason(error)) from None
 

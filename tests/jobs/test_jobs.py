@@ -180,6 +180,16 @@ def test_a_job_that_is_deleted_meanwhile_is_left_out_or_unknown(
     asyncio.run(work())
 
 
+def test_jobs_wait_for_a_connection_in_vain_while_others_have_all(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            engine = sa.create_engine("sqlite://", poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=0)
+            with engine.connect(), pytest.raises(NotReady):
+                await queue._connection.ask(engine.connect)
+
+    asyncio.run(work())
+
+
 def test_nothing_can_be_had_while_the_jobs_are_opened_again(tmp_path: Path) -> None:
     async def work() -> None:
         async with jobs(tmp_path) as queue:

@@ -1,0 +1,53 @@
+"""The executor of jobs by itself, with databases that do not answer."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.compute.lane import Lane
+from app.compute.messages import Store
+from app.jobs import executor as executor_module
+from app.jobs.batch.chunks import Chunk
+from app.jobs.executor import Executor, as_computed, kept_nowhere, only_failed
+from app.metrics import Metrics
+from app.store.engine import UNREACHABLE
+from tests.compute import chores
+from tests.jobs.kinds import KINDS
+from tests.jobs.test_workers import no_report
+
+SILENT = [sa.exc.OperationalError("select 1", {}, Exception()), *(kind() for kind in UNREACHABLE[1:])]
+"""How SQLAlchemy says that a database cannot be reached."""
+
+
+class Chunks:
+    """Chunks without rows, of which the first cannot be had at once."""
+
+    def __init__(self, error: Exception) -> None:
+        self.errors = [error]
+
+    def take(self, _job_id: str, _number: int) -> Chunk:
+        for error in self.errors:
+            self.errors.remove(error)
+            raise error
+        return Chunk(first=0, rows=[], lines=None)
+
+
+@pytest.mark.parametrize("error", SILENT, ids=lambda error: type(error).__name__)
+def test_a_chunk_waits_for_a_database_that_cannot_be_reached(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "STORE_AGAIN_S", 0.0)
+    monkeypatch.setattr(Lane, "start", lambda _lane: None)
+    chunks: Any = Chunks(error)
+    store = Store(root="", trust_pickle=False)
+
+    async def work() -> Any:
+        executor = Executor(
+            Lane("test", 1, chores.prepare), store, KINDS, chunks,
+            report=no_report, finish=as_computed, fail=only_failed, keep=kept_nowhere, metrics=Metrics(),
+        )  # fmt: skip
+        async with asyncio.timeout(20):
+            return await executor.run_chunk("job", 0, "hold", {})
+
+    assert asyncio.run(work()) == {"ok": {"rows": 0, "refused": 0}}
+    assert chunks.errors == []
