@@ -5,13 +5,10 @@ next to a specification that holds all that chance decides; the next rehearsal w
 last one. All sets are installed together, at the end, in one step; until then what was there before is in use.
 """
 
-import fcntl
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -22,16 +19,16 @@ import numpy as np
 from jaxtyping import Bool, Float
 from pydantic import ValidationError
 
-from app.errors import ModelRefused, ModelUnusable, RecourseError, RehearsalFailed, RehearsalRunning
+from app.errors import ModelRefused, RecourseError, RehearsalFailed
 from app.futures.calibration_file import Correction
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, samples
 from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, recipe_of, specified
 from app.futures.stacks import Kind, pack
-from app.futures.store import FAILED, RECORD, SPEC, Described, Failure, FuturesRecord, Part, SetName, SetRecord, failure
+from app.futures.store import FAILED, RECORD, SPEC, Described, FuturesRecord, Part, SetName, SetRecord
 from app.futures.stress import weights as stress_weights
 from app.futures.trials import FEWEST, FEWEST_OF_LABEL, MODELS, TRIALS, Trials
-from app.observability import log
+from app.futures.underway import alone, noted
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.calibration import Calibration, calibrate_trials
 from app.registry.files import digest, flush_directory, inside, write, write_atomic
@@ -81,7 +78,7 @@ def rehearse(
     ModelUnusable : the model itself cannot be loaded
     """
     material = material or Material()
-    with _alone(model):
+    with alone(model):
         partial = model.directory / PARTIAL
         try:
             (partial / FAILED).unlink(missing_ok=True)
@@ -89,56 +86,9 @@ def rehearse(
             return _Rehearsal.begun(loaded, choices, material).run(progress or (lambda _done, _total: None))
         except OSError as error:
             failed = RehearsalFailed(f"The future models cannot be written: {error}")
-            raise _noted(partial, failed) from error
+            raise noted(partial, failed) from error
         except RecourseError as error:
-            raise _noted(partial, error) from error
-
-
-def begin(model: RegisteredModel) -> None:
-    """Let a version be seen to have future models on their way, before any process makes them."""
-    (model.directory / PARTIAL).mkdir(exist_ok=True)
-    (model.directory / PARTIAL / FAILED).unlink(missing_ok=True)
-
-
-def abandon(model: RegisteredModel) -> None:
-    """Undo `begin`, where nothing has been made since."""
-    with suppress(OSError):
-        (model.directory / PARTIAL).rmdir()
-
-
-def give_up(model: RegisteredModel, sentence: str) -> None:
-    """Note why a rehearsal ended that could not do so itself, such as one that was killed; what it made is kept."""
-    partial = model.directory / PARTIAL
-    if partial.exists() and failure(model) is None:
-        _noted(partial, RehearsalFailed(sentence))
-
-
-def _noted(partial: Path, error: RecourseError) -> RecourseError:
-    """The same error, kept beside what was made."""
-    try:
-        partial.mkdir(exist_ok=True)
-        write_atomic(partial / FAILED, Failure(detail=error.sentence).model_dump_json().encode())
-    except OSError:
-        log.error("rehearsal-failed", detail=error.sentence)
-    return error
-
-
-@contextmanager
-def _alone(model: RegisteredModel) -> Iterator[None]:
-    """Keeps other processes from making future models of the same version; ends with the process."""
-    try:
-        descriptor = os.open(model.directory, os.O_RDONLY)
-    except OSError as error:
-        raise ModelUnusable(f"{model.name} cannot be used: {error}", model=model.name) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise RehearsalRunning(f"The future models of {model.name} are being made by another process.") from error
-    try:
-        yield
-    finally:
-        os.close(descriptor)
+            raise noted(partial, error) from error
 
 
 @dataclass(slots=True, kw_only=True)

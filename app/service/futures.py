@@ -7,9 +7,9 @@ from dataclasses import asdict
 from app.compute.answers import Json
 from app.compute.messages import model_payload
 from app.errors import ModelUnusable, RecourseError, RehearsalFailed, UnknownModel
-from app.futures.rehearsal import abandon, begin, give_up
 from app.futures.spec import choices_of
 from app.futures.store import status
+from app.futures.underway import abandon, begin, give_up
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import FUTURES
