@@ -140,6 +140,10 @@ class Jobs:
         seen = seen_by(asking.get())
         return await self._load(await self._connection.ask(newest_ids, self._connection.engine, limit, before, **seen))
 
+    async def about(self, name: str) -> list[Job]:
+        """The jobs that were submitted with this `about`, whoever may see them. Raises `NotReady`."""
+        return await self._load(await self._connection.ask(ids_about, self._connection.engine, name))
+
     async def result(self, job_id: str) -> Any:
         """The result of a job.
 

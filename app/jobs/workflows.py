@@ -31,10 +31,10 @@ def newest_ids(
         return list(connection.scalars(query.order_by(table.c.workflow_uuid.desc()).limit(limit)))
 
 
-def ids_about(engine: sa.Engine, recourse_id: str) -> list[str]:
-    """Ids of the jobs submitted for one recourse. DBOS can search attributes in PostgreSQL only."""
+def ids_about(engine: sa.Engine, about: str) -> list[str]:
+    """Ids of the jobs submitted for one recourse or version. DBOS can search attributes in PostgreSQL only."""
     table = _workflows(engine)
-    named = table.c.attributes["about"].as_string() == recourse_id
+    named = table.c.attributes["about"].as_string() == about
     with engine.connect() as connection:
         return list(connection.scalars(sa.select(table.c.workflow_uuid).where(named)))
 

@@ -1,6 +1,6 @@
 """Future models of registered versions: jobs that make them, on request or where a label is there to train on."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -9,7 +9,7 @@ from app.compute.messages import model_payload
 from app.errors import ModelUnusable, RecourseError, RehearsalFailed, UnknownModel
 from app.futures.spec import choices_of
 from app.futures.store import status
-from app.futures.underway import abandon, begin, give_up
+from app.futures.underway import abandon, begin, give_up, underway
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import FUTURES
@@ -24,6 +24,8 @@ REHEARSAL_S = 12 * 3600.0
 
 CANCELLED = "The rehearsal was cancelled. Start it again with the same choices, and it goes on where it was."
 
+LOST = "The rehearsal was interrupted. Start it again with the same choices, and it goes on where it was."
+
 
 class Rehearsals:
     """Starts the jobs that make future models."""
@@ -34,6 +36,8 @@ class Rehearsals:
         self._jobs = jobs
         self._watch = Watch(self._look)
         self._refused: set[str] = set()
+        self._silent: set[str] = set()
+        """Versions whose future models seemed on their way at the last look, though nothing was to make them."""
 
     async def start(self, name: str, changes: Mapping[str, object]) -> Job:
         """A job that makes the future models of a version, with its manifest's choices where none are named.
@@ -82,9 +86,25 @@ class Rehearsals:
 
     async def _look(self) -> None:
         await self._jobs.opened()  # or the first job would wait for the second look
+        silent, self._silent = self._silent, set()
         for model in self._models.all():
+            if status(model)["status"] == "pending":
+                with suppress(RecourseError):  # such as a job store that is lost
+                    await self._settle(model, silent)
             if wants_futures(model) and model.name not in self._refused:
                 await self._start(model)
+
+    async def _settle(self, model: RegisteredModel, silent: Collection[str]) -> None:
+        """End a rehearsal that no process carries out and no job will, such as one whose job was abandoned."""
+        jobs = await self._jobs.about(model.name)
+        if underway(model) or not all(job.status.finished for job in jobs):
+            return
+        self._silent.add(model.name)
+        # Between `begin` and the job of another server there may be a look, not two.
+        if model.name in silent:
+            if not jobs:
+                abandon(model)
+            give_up(model, LOST)
 
     async def _start(self, model: RegisteredModel) -> None:
         try:

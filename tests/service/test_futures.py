@@ -1,0 +1,135 @@
+"""Rehearsals that a server ends or starts again: those whose job is gone, and no others."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.compute.lane import Lane
+from app.compute.messages import Store
+from app.futures.store import status
+from app.futures.underway import alone, begin
+from app.jobs.jobs import Jobs
+from app.jobs.kinds import JOB_KINDS
+from app.registry.version import RegisteredModel
+from app.service import Service, watch
+from app.service.futures import Rehearsals
+from app.settings import Settings
+from app.store.engine import writing
+from tests.compute import chores
+from tests.futures.models import registered
+
+
+class Looks:
+    """Rehearsals over jobs that nobody computes, and how often they were looked at."""
+
+    def __init__(self, folder: Path, jobs: Jobs) -> None:
+        settings = Settings(models_store=folder / "store", state_dir=folder)
+        self.jobs = jobs
+        self.rehearsals = Rehearsals(settings, Service(settings).models, jobs)
+        self.count = 0
+        look = self.rehearsals._look
+
+        async def counted() -> None:
+            await look()
+            self.count += 1
+
+        self.rehearsals._watch = watch.Watch(counted)
+
+    async def more(self) -> None:
+        """Return after as many looks as are enough to notice anything."""
+        after = self.count + 5
+        async with asyncio.timeout(30):
+            while self.count < after:
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def looking(folder: Path) -> AsyncIterator[Looks]:
+    store = Store(root=str(folder / "store"), trust_pickle=False)
+    jobs = Jobs(Settings(state_dir=folder, run_jobs=False), Lane("test", 1, chores.prepare), store, JOB_KINDS)
+    jobs.start()
+    await jobs.opened()
+    looks = Looks(folder, jobs)
+    try:
+        yield looks
+    finally:
+        await looks.rehearsals.close()
+        await jobs.close()
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RegisteredModel:
+    monkeypatch.setattr(watch, "LOOK_S", 0.0)
+    return registered(tmp_path, "linear")
+
+
+def members(model: RegisteredModel) -> Path:
+    """What a rehearsal makes first."""
+    path = model.directory / "futures.partial" / "members"
+    path.mkdir(parents=True)
+    return path
+
+
+def test_a_rehearsal_that_was_begun_without_a_job_is_started_once(tmp_path: Path, model: RegisteredModel) -> None:
+    async def work() -> None:
+        begin(model)
+        async with looking(tmp_path) as looks:
+            looks.rehearsals.watch()
+            await looks.more()
+            await looks.more()
+            (job,) = await looks.jobs.newest(10)
+            assert (job.kind, job.about) == ("futures", model.name)
+        assert status(model)["status"] == "pending"
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_rehearsal_whose_job_was_abandoned_has_failed(tmp_path: Path, model: RegisteredModel, made: bool) -> None:
+    """And is not started again by itself: it may be what ends the servers."""
+
+    async def work() -> None:
+        async with looking(tmp_path) as looks:
+            job = await looks.rehearsals.start(model.name, {})
+            if made:
+                members(model)
+            with writing(looks.jobs._connection.engine) as connection:
+                connection.execute(sa.text("update workflow_status set status = 'MAX_RECOVERY_ATTEMPTS_EXCEEDED'"))
+            looks.rehearsals.watch()
+            await looks.more()
+            assert [one.id for one in await looks.jobs.newest(10)] == [job.id]
+        found = status(model)
+        assert found["status"] == "failed"
+        assert "goes on where it was" in found["detail"]
+
+    asyncio.run(work())
+
+
+def test_a_rehearsal_whose_jobs_were_lost_has_failed(tmp_path: Path, model: RegisteredModel) -> None:
+    async def work() -> None:
+        kept = members(model)
+        async with looking(tmp_path) as looks:
+            looks.rehearsals.watch()
+            await looks.more()
+            assert await looks.jobs.newest(10) == []
+        assert status(model)["status"] == "failed"
+        assert kept.exists()
+
+    asyncio.run(work())
+
+
+def test_a_rehearsal_of_the_command_line_is_left_alone(tmp_path: Path, model: RegisteredModel) -> None:
+    async def work() -> None:
+        with alone(model):
+            members(model)
+            async with looking(tmp_path) as looks:
+                looks.rehearsals.watch()
+                await looks.more()
+                assert await looks.jobs.newest(10) == []
+        assert status(model)["status"] == "pending"
+
+    asyncio.run(work())
