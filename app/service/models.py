@@ -107,17 +107,27 @@ class Models:
     async def ask(
         self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
     ) -> Any:
-        """The result of a function of `app.compute` in a child process. Errors as `Lane.run`.
+        """The result of a function of `app.compute` in a child process, whose questions to the model are counted.
 
         The time does not include loading a model that the child has not loaded yet.
+
+        Raises
+        ------
+        DailyBudgetSpent : the key of this context may not ask today any more
+        RecourseError : as `Lane.run`
         """
         await self._budgets.require()
-        timeout_s = (timeout_ms or self._settings.default_deadline_ms) / 1000.0
-        ref = self.ref(model)
-        found = await self._lane.run(work, ref, *args, timeout_s=timeout_s, need=tasks.need_of(ref))
+        found = await self._run(model, work, *args, timeout_ms=timeout_ms)
         facts = found.facts if isinstance(found, Written) else found
         self._budgets.spend(asking_id(), self._metrics.asked(model.id, facts))
         return found
+
+    async def _run(
+        self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
+    ) -> Any:
+        timeout_s = (timeout_ms or self._settings.default_deadline_ms) / 1000.0
+        ref = self.ref(model)
+        return await self._lane.run(work, ref, *args, timeout_s=timeout_s, need=tasks.need_of(ref))
 
     def all(self) -> list[RegisteredModel]:
         """Every usable version, active or not."""
@@ -135,7 +145,8 @@ class Models:
     async def schema(self, name: str) -> Json:
         """The features of a model, and records to try."""
         model = self.find(name)
-        samples = await self.ask(model, tasks.samples)
+        # Their scores are known: no model is asked.
+        samples = await self._run(model, tasks.samples)
         return {
             "model": plain(identity(model)),
             "features": [_describe(feature) for feature in model.space.schema],

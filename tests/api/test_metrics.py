@@ -53,6 +53,14 @@ def test_predictions_are_questions_too(client: httpx.Client) -> None:
     assert grown(client, before, "recourse_model_rows_total", model="loan") == 3
 
 
+def test_records_to_try_are_no_question(client: httpx.Client) -> None:
+    client.post("/models/loan/predict", json={"records": [APPLICANT]}).raise_for_status()
+    before = samples(client)
+    assert client.get("/models/loan/schema").json()["samples"]
+    assert grown(client, before, "recourse_model_calls_total", model="loan") == 0
+    assert grown(client, before, "recourse_model_rows_total", model="loan") == 0
+
+
 def test_what_a_client_makes_up_is_no_label(client: httpx.Client) -> None:
     client.request("PROPFIND", "/tiger-path")
     client.get("/models/tiger-model?q=tiger")

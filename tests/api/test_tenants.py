@@ -185,6 +185,7 @@ def test_a_key_has_a_budget_of_records_in_a_day(locked: Running, monkeypatch: py
         common = {"model": "loan", "applicants": [{"applicant": APPLICANT}]}
         problem(client.post("/recourse/batch", json=common), 429, "daily-budget-spent")
         problem(client.post("/models/loan/predict", json={"records": [APPLICANT]}), 429, "daily-budget-spent")
+        assert client.get("/models/loan/schema").json()["samples"], "no model is asked about them"
         name = key_id(client)
         share = rf'recourse_key_budget_used{{key="{name}"}} ([0-9.]+)'
         (used,) = re.findall(share, client.get("/metrics").text)
