@@ -8,6 +8,7 @@ from app.compute.answers import Json
 from app.compute.calibration_report import calibration
 from app.compute.lane import Lane
 from app.compute.messages import Store
+from app.compute.turns import long_calls
 from app.errors import RecourseError, UnknownModel
 from app.futures.store import read_record
 from app.observability import log
@@ -57,7 +58,8 @@ class Calibrations:
         """
         if not self._models.known(model_id):
             raise UnknownModel(f'No version of "{model_id[:100]}" is registered.')
-        found: Json = await self._lane.run(calibration, self._store, model_id, timeout_s=CALIBRATION_S)
+        with long_calls():
+            found: Json = await self._lane.run(calibration, self._store, model_id, timeout_s=CALIBRATION_S)
         return found
 
     # --- by itself ---

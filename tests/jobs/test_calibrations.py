@@ -14,9 +14,11 @@ from app.compute.lane import Lane
 from app.errors import LedgerUnavailable
 from app.registry.registry import Registry
 from app.service import Service, calibrations, watch
+from app.service.calibrations import Calibrations
 from app.settings import Settings
 from app.store.scopes import Scope
 from tests.api.asking import problem
+from tests.compute import chores
 from tests.conftest import until
 from tests.jobs.conftest import DATABASES, starting
 from tests.jobs.serving import Server
@@ -87,6 +89,39 @@ def test_keys_for_models_or_audits_may_read_it() -> None:
 
     security = http_api().openapi()["paths"]["/models/{id}/calibration"]["get"]["security"]
     assert security == [{"key": [Scope.MODELS.value]}, {"key": [Scope.AUDIT.value]}]
+
+
+def hold(_store: Any, path: str, *, deadline_s: float) -> str:
+    return chores.hold(path, deadline_s=deadline_s)
+
+
+def test_calibrations_leave_a_child_to_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A calibration takes many times as long as an answer."""
+    monkeypatch.setattr(calibrations, "calibration", hold)
+    settings = Settings(models_store=tmp_path / "store", state_dir=tmp_path)
+    (tmp_path / "store").mkdir()
+    service = Service(settings)
+    monkeypatch.setattr(service.models, "known", lambda _id: True)
+    files = [tmp_path / "one", tmp_path / "two"]
+
+    async def work() -> None:
+        lane = Lane("test", 2, chores.prepare)
+        store: Any = None  # nothing reads it
+        calibrating = Calibrations(settings, store, service.models, lane, lane)
+        lane.start()
+        try:
+            asked = [asyncio.ensure_future(calibrating.of(str(file))) for file in files]
+            await asyncio.to_thread(until, lambda: lane.state().idle + sum(file.exists() for file in files) == 2)
+            assert await lane.run(chores.echo, 1, timeout_s=20) == 1
+            assert [file.exists() for file in files] == [True, False]
+            files[0].unlink()
+            await asyncio.to_thread(until, files[1].exists)
+            files[1].unlink()
+            await asyncio.gather(*asked)
+        finally:
+            await lane.close()
+
+    asyncio.run(work())
 
 
 # --- by itself -------------------------------------------------------------------------------------------------------
