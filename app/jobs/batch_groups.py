@@ -15,7 +15,7 @@ ATTEMPTS_ALONE = 2
 """Attempts to compute a row alone, after the child died with its group."""
 
 LONGEST_TURN_S = 86_400.0
-"""Longest time to wait for a child: other jobs may occupy all of them."""
+"""Longest time that a job or a group waits for a child: others may occupy all of them."""
 
 
 async def lines_of(lane: Lane, kind: JobKind, store: Store, payload: Json) -> list[str]:

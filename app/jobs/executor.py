@@ -13,7 +13,7 @@ from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.errors import InternalError, JobCancelled, LaneCrashed, LedgerUnavailable, RecourseError
 from app.jobs.batch import lines as batch_lines
-from app.jobs.batch_groups import lines_of, need_of
+from app.jobs.batch_groups import LONGEST_TURN_S, lines_of, need_of
 from app.jobs.kinds import JobKind
 from app.metrics import Metrics
 from app.observability import log, trace
@@ -26,9 +26,6 @@ Answer = TypeVar("Answer")
 
 ATTEMPTS = 3
 """Attempts to compute a job whose child dies. A job that exceeds its time limit is not tried again."""
-
-LONGEST_WAIT_S = 600.0
-"""Longest time to wait for a child when none is warm."""
 
 STORE_AGAIN_S = 1.0
 """Pause after the database could not be reached."""
@@ -162,7 +159,7 @@ class Executor:
                     self._store,
                     payload,
                     timeout_s=timeout_s,
-                    wait_s=LONGEST_WAIT_S,
+                    wait_s=LONGEST_TURN_S,
                     on_progress=progress.note,
                     need=need_of(self._store, payload),
                 )

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from app.api.schemas.recourse import LONGEST_DEADLINE_MS
 from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.jobs import executor as executor_module
 from app.jobs.batch.chunks import Chunk
+from app.jobs.batch.lines import GROUP
 from app.jobs.executor import Executor, as_computed, kept_nowhere, only_failed
 from app.metrics import Metrics
 from app.store.engine import UNREACHABLE
@@ -39,15 +41,31 @@ def test_a_chunk_waits_for_a_database_that_cannot_be_reached(error: Exception, m
     monkeypatch.setattr(executor_module, "STORE_AGAIN_S", 0.0)
     monkeypatch.setattr(Lane, "start", lambda _lane: None)
     chunks: Any = Chunks(error)
-    store = Store(root="", trust_pickle=False)
 
     async def work() -> Any:
-        executor = Executor(
-            Lane("test", 1, chores.prepare), store, KINDS, chunks,
-            report=no_report, finish=as_computed, fail=only_failed, keep=kept_nowhere, metrics=Metrics(),
-        )  # fmt: skip
         async with asyncio.timeout(20):
-            return await executor.run_chunk("job", 0, "hold", {})
+            return await new_executor(chunks).run_chunk("job", 0, "hold", {})
 
     assert asyncio.run(work()) == {"ok": {"rows": 0, "refused": 0}}
     assert chunks.errors == []
+
+
+def test_a_job_waits_for_as_many_rows_as_may_be_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(_lane: Lane, *_args: Any, wait_s: float, **_times: Any) -> float:
+        return wait_s
+
+    monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(Lane, "start", lambda _lane: None)
+
+    async def work() -> Any:
+        return await new_executor(None).run_job("job", "hold", {}, 1.0)
+
+    # With one child, a group of a batch is being computed and another one waits.
+    assert asyncio.run(work())["ok"] >= 2 * GROUP * LONGEST_DEADLINE_MS / 1000.0
+
+
+def new_executor(chunks: Any) -> Executor:
+    return Executor(
+        Lane("test", 1, chores.prepare), Store(root="", trust_pickle=False), KINDS, chunks,
+        report=no_report, finish=as_computed, fail=only_failed, keep=kept_nowhere, metrics=Metrics(),
+    )  # fmt: skip
