@@ -4,12 +4,14 @@ import csv
 import json
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.api.table_rows import Reader
+from app.cli.batch_files import Batch, BatchRefused
 from app.recourse.features import Feature, FeatureType
 from app.registry.registry import Registry
 from tests.conftest import until
@@ -25,6 +27,8 @@ RECORDS = loan_records(45, seed=3)
 
 COPIES = 40
 """Of these, in a batch that shall still be under way when it is stopped, however busy the machine is."""
+
+TORN = b'{"one":1}\n{"half of a li'
 
 
 @pytest.fixture
@@ -159,6 +163,51 @@ def test_what_was_stopped_goes_on_with_the_same_answers(environment: dict[str, s
     assert [line["seed"] for line in whole] == list(range(45 * COPIES))
     assert "".join(line + "\n" for line in (folder / "out.ndjson").read_text().splitlines()).startswith(begun.decode())
     assert "exists already" in refused(run(*command(folder, "in.ndjson", "out.ndjson", "--resume")))
+
+
+def begun(folder: Path) -> Batch:
+    """A batch with a finished row and the beginning of a second one."""
+    model = Registry(folder / "store").find("loan")
+    batch = Batch(source=folder / "in.ndjson", output=folder / "out.ndjson", model=model, payload={"seed": 0})
+    with batch.begun(resume=False) as progress:
+        assert progress == (0, 45)
+        batch.part.write_bytes(TORN)
+    return batch
+
+
+def test_a_batch_in_progress_is_left_alone_by_a_second_start(folder: Path) -> None:
+    batch = begun(folder)
+    with batch.begun(resume=True):
+        batch.part.write_bytes(TORN)
+        for resume in (False, True):
+            with pytest.raises(BatchRefused, match="Another process is writing"), batch.begun(resume=resume):
+                pass
+        assert batch.part.read_bytes() == TORN
+
+
+def test_a_refused_start_changes_nothing(folder: Path) -> None:
+    batch = begun(folder)
+    with pytest.raises(BatchRefused, match="1 rows are done"), batch.begun(resume=False):
+        pass
+    with pytest.raises(BatchRefused, match="another input"), replace(batch, payload={"seed": 1}).begun(resume=True):
+        pass
+    assert batch.part.read_bytes() == TORN
+    with batch.begun(resume=True) as progress:
+        assert progress == (1, 45)
+    assert batch.part.read_bytes() == b'{"one":1}\n'
+
+
+@pytest.mark.parametrize("removed", ["part", "asked"])
+def test_a_batch_of_which_a_file_was_removed_starts_again(folder: Path, removed: str) -> None:
+    batch = begun(folder)
+    getattr(batch, removed).unlink()
+    again = replace(batch, payload={"seed": 1})
+    with again.begun(resume=False) as progress:
+        assert progress == (0, 45)
+        assert batch.part.read_bytes() == b""
+        batch.part.write_bytes(TORN)
+    with again.begun(resume=True) as progress:
+        assert progress == (1, 45)
 
 
 @pytest.mark.parametrize(

@@ -48,18 +48,18 @@ def batch(
         payload=service.batch_payload(*_batch_question(model, question, seed)),
     )
     try:
-        done, total = files.begin(resume=resume)
-        if ignored := files.ignored():
-            typer.echo(f"Ignored columns that are not features of {model}: {', '.join(ignored)}.", err=True)
-        with _progress_bar() as bar:
-            shown = bar.add_task("applicants", total=total, completed=done)
-            asyncio.run(batch_files.compute(settings, files, done, lambda now: bar.update(shown, completed=now)))
+        with files.begun(resume=resume) as (done, total):
+            if ignored := files.ignored():
+                typer.echo(f"Ignored columns that are not features of {model}: {', '.join(ignored)}.", err=True)
+            with _progress_bar() as bar:
+                shown = bar.add_task("applicants", total=total, completed=done)
+                asyncio.run(batch_files.compute(settings, files, done, lambda now: bar.update(shown, completed=now)))
+            counts = files.finish()
     except batch_files.BatchRefused as error:
         raise CommandError(str(error)) from None
     except KeyboardInterrupt:
         typer.echo(f"Stopped. Finished answers are in {files.part}; --resume continues from there.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    counts = files.finish()
     typer.echo(f"{batch_files.summary(counts)} Written to {output}.")
     if counts and set(counts) == {"refused"}:
         raise typer.Exit(1)

@@ -6,6 +6,7 @@ question. So a batch that was stopped, for whatever reason, can continue.
 
 import asyncio
 import csv
+import fcntl
 import hashlib
 import json
 import os
@@ -66,35 +67,55 @@ class Batch:
         """The question of these rows."""
         return self.output.with_name(f"{self.output.name}.part.json")
 
-    def begin(self, *, resume: bool) -> tuple[int, int]:
-        """Prepare to write; the number of finished rows, and of all rows.
+    @contextmanager
+    def begun(self, *, resume: bool) -> Iterator[tuple[int, int]]:
+        """Prepare to write, and keep other processes from it; the number of finished rows, and of all rows.
 
         Raises
         ------
-        BatchRefused : the input cannot be read, or lacks a column; there are finished rows and `resume` is false; or
-            they are of another question
+        BatchRefused : the input cannot be read, or lacks a column; another process writes the same output; there are
+            finished rows and `resume` is false; or they are of another question
         """
         for path in (self.source, self.output):
             if path.suffix not in FORMATS:
                 raise BatchRefused(f"{path} must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
         if PARQUET in (self.source.suffix, self.output.suffix):
             _parquet()
-        if self.output.exists():
-            raise BatchRefused(f"{self.output} exists already; remove it, or choose another output.")
+        self._require_no_output()
         if missing := [name for name in self._names() if name not in self._columns()]:
             raise BatchRefused(f"{self.source} has no column {', '.join(missing)}, which {self.model.name} needs.")
         total = self._count()
         question = line_of({"input": _digest(self.source), "question": self.payload})
-        if not self.asked.exists():
-            self.part.write_bytes(b"")
+        with self._alone():
+            self._require_no_output()  # of a process that has finished since
+            yield self._done(question, resume=resume), total
+
+    def _require_no_output(self) -> None:
+        if self.output.exists():
+            raise BatchRefused(f"{self.output} exists already; remove it, or choose another output.")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self.part.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BatchRefused(f"Another process is writing {self.part}; wait for it, or stop it.") from None
+            yield
+
+    def _done(self, question: str, *, resume: bool) -> int:
+        """The number of finished rows; cuts off what is unfinished, once nothing speaks against it."""
+        done, end = _whole_lines(self.part)
+        if not done or not self.asked.exists():
+            os.truncate(self.part, 0)
             self.asked.write_text(question, encoding="utf-8")
-            return 0, total
-        done = _whole_lines(self.part)
+            return 0
         if not resume:
             raise BatchRefused(f"{done:,} rows are done in {self.part}. Continue with --resume, or remove it.")
         if self.asked.read_text(encoding="utf-8") != question:
             raise BatchRefused(f"{self.part} is of another input, model or question; remove it to start again.")
-        return done, total
+        os.truncate(self.part, end)
+        return done
 
     def ignored(self) -> list[str]:
         """Columns of the input that are neither a feature nor the reference."""
@@ -243,15 +264,14 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _whole_lines(path: Path) -> int:
-    """The number of lines of a file, after an incomplete last line is cut off."""
+def _whole_lines(path: Path) -> tuple[int, int]:
+    """The number of complete lines of a file, and where the last of them ends."""
     count = end = 0
-    with path.open("r+b") as file:
+    with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):
                 count, end = count + 1, end + len(line)
-        file.truncate(end)
-    return count
+    return count, end
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
