@@ -81,10 +81,10 @@ class Templates:
 
     def language(self, accept: str) -> str:
         """The language of a letter that a client with this ``Accept-Language`` gets."""
+        tags = {tag.lower(): tag for tag in self.letters}
         for wanted in preferred(accept):
-            found = [tag for tag in self.letters if tag.lower() == wanted or tag.lower() == wanted.partition("-")[0]]
-            if found:
-                return found[-1] if wanted in found else found[0]
+            if found := tags.get(wanted) or tags.get(wanted.partition("-")[0]):
+                return found
         return self.default
 
     def text(self, notice: Notice) -> str:

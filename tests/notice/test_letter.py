@@ -256,3 +256,12 @@ def test_languages_are_chosen_as_the_client_prefers() -> None:
     ]:  # fmt: skip
         assert templates.language(accept) == expected, accept
     assert preferred("text/html, */*;q=0.1, text/plain;q=0.9") == ["text/html", "text/plain", "*/*"]
+
+
+@pytest.mark.parametrize("tag", ["en-gb", "en-GB"])
+def test_a_regional_letter_goes_to_those_who_ask_for_it(tmp_path: Path, tag: str) -> None:
+    (tmp_path / f"general.{tag}.txt").write_text((SHIPPED / "general.en.txt").read_text())
+    (tmp_path / f"{tag}.yaml").write_text((SHIPPED / "en.yaml").read_text())
+    templates = Templates.read("general", tmp_path, "en")
+    for accept, expected in [("en-GB,en;q=0.5", tag), ("en-US", "en"), ("en", "en"), ("de-DE, en-GB;q=0.9", "de")]:
+        assert templates.language(accept) == expected, accept
