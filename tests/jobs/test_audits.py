@@ -223,8 +223,10 @@ def test_the_list_of_broken_promises_comes_in_parts_or_in_lines(server: Server, 
     problem(server.client.get(f"{address}?cursor=x"), 422, "invalid-request")
 
 
-def test_a_recourse_that_was_asked_as_a_job_is_one_line(server: Server) -> None:
-    response = server.client.post("/recourse", json=question(store=False), headers={"Prefer": "wait=30"})
+@pytest.mark.parametrize("detail", ["short", "full"])
+def test_a_recourse_that_was_asked_as_a_job_is_one_line(server: Server, detail: str) -> None:
+    body = question(store=False, detail=detail)
+    response = server.client.post("/recourse", json=body, headers={"Prefer": "wait=30"})
     lines = server.client.get(response.headers["content-location"], headers={"Accept": "application/x-ndjson"})
     assert [json.loads(line) for line in lines.text.splitlines()] == [response.json()]
 

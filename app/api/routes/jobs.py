@@ -120,10 +120,10 @@ async def get_job_results(
         # The first of them before the response begins, so that an error is a problem document.
         first = await anext(answers)
         return StreamingResponse(_lines(job, first, answers), media_type=NDJSON)
-    result = await service.jobs.result(job_id)
+    result = shown(job.kind, await service.jobs.result(job_id), job.detail)
     if NDJSON in request.headers.get("accept", ""):
         return Response(b"".join(lines(job.kind, result)), media_type=NDJSON)
-    return JSONResponse(page(job.kind, shown(job.kind, result, job.detail), limit, int(cursor or 0)))
+    return JSONResponse(page(job.kind, result, limit, int(cursor or 0)))
 
 
 @deleting.delete(
