@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from app.access import refuse_open
 from app.api.connections import Connections, Limits, protocol
 from app.api.openapi import http_api, worker_api
+from app.errors import StateUnusable
 from app.jobs.kinds import JOB_KINDS, JobKind
 from app.observability import configure_logging, log
 from app.service import Service
@@ -79,6 +80,11 @@ def _any_key(settings: Settings) -> bool:
     except sa.exc.OperationalError:
         # The database is away; no request is authenticated until the keys can be read.
         return True
+    except sa.exc.DBAPIError as error:
+        raise StateUnusable(
+            f"The API keys cannot be read: {error.orig}. Restore a backup of the database, or name another one with "
+            "RECOURSE_STATE_DIR or RECOURSE_DATABASE_URL."
+        ) from error
 
 
 def run(app: FastAPI, settings: Settings) -> None:

@@ -565,6 +565,13 @@ def test_the_service_refuses_to_start_open_on_a_public_address(run: Run) -> None
     assert "RECOURSE_AUTH=off" in done.stderr
 
 
+def test_the_service_does_not_start_on_a_public_address_with_a_damaged_database(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").write_bytes(b"damaged " * 1000)
+    sentence = refused(run("serve", "--host", "0.0.0.0", RECOURSE_STATE_DIR=str(tmp_path)))
+    assert "file is not a database" in sentence
+    assert "Restore a backup" in sentence
+
+
 # --- drafts ----------------------------------------------------------------------------------------------------------
 
 
