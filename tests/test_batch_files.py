@@ -258,3 +258,16 @@ def test_cells_are_read_as_the_feature_takes_them() -> None:
     assert row == {"applicant": {"age": 31.0, "owner": True, "grade": "1"}, "reference": "7"}
     row = Reader(features).row({"age": "old", "owner": "", "grade": "true", "reference": ""})
     assert row == {"applicant": {"age": "old", "grade": "true"}, "reference": None}
+
+
+@pytest.mark.parametrize("text", ["1_2", "0x1F", "1,5", "nan", "infinity", "-inf", "1e999"])
+def test_a_cell_that_is_no_plain_number_is_refused(text: str) -> None:
+    income = Feature(name="income", type=FeatureType.CONTINUOUS, center=0.0, scale=1.0)
+    with pytest.raises(ValueError, match="must be a number"):
+        income.parse(Reader([income]).row({"income": text})["applicant"]["income"])
+
+
+@pytest.mark.parametrize("text", ["12", " 12 ", "+12", "1.2e1", "12\xa0", "\uff11\uff12"])
+def test_a_cell_is_read_as_a_spreadsheet_may_write_it(text: str) -> None:
+    income = Feature(name="income", type=FeatureType.CONTINUOUS, center=0.0, scale=1.0)
+    assert Reader([income]).row({"income": text})["applicant"]["income"] == 12.0

@@ -40,7 +40,7 @@ class Reader:
             return value
         if feature.is_number:
             try:
-                return float(value)
+                return value if "_" in value else float(value)  # for Python, 1_2 is 12
             except ValueError:
                 return value
         truths = {str(level).lower(): level for level in feature.levels if isinstance(level, bool)}
