@@ -135,7 +135,7 @@ def test_a_share_out_of_reach_is_a_verdict_with_how_far_it_got() -> None:
     assert nearest.score >= 0
     share = stubborn.shares(nearest.row_raw[None])[0]
     assert share >= 0.6
-    assert f"accepted by {share:.0%} of them" in result.verdict.sentence
+    assert f"accepted by {math.floor(1e3 * share) / 10:g}% of them" in result.verdict.sentence
     assert nearest.future is not None
 
 
@@ -158,6 +158,16 @@ def test_more_than_trials_let_anybody_promise_is_answered_with_what_all_models_a
     assert any("No more than 80% can be promised" in sentence for sentence in result.warnings)
     less = solve(question(REJECTED[0], 0.7, tried), method, method.params())
     assert not any("promised" in sentence for sentence in less.warnings)
+
+
+def test_a_promise_that_is_nearly_certain_is_not_called_certain() -> None:
+    """All models accept, and trials broke one promise in 250: what is said is less than everything."""
+    broken = Calibration(told=(0.0, 1.0), by=(0.0, 0.004), promises=500, retrainings=10)
+    method, tried = METHODS["robust_mpm"], replace(FUTURES, trials=broken)
+    warnings = solve(question(REJECTED[0], 1.0, tried), method, method.params()).warnings
+    (sentence,) = [sentence for sentence in warnings if "promised" in sentence]
+    assert "No more than 99.6% can be promised" in sentence
+    assert "accepted by 100% of the future models" in sentence
 
 
 def test_a_share_that_trials_put_out_of_reach_is_answered_with_the_largest_share() -> None:

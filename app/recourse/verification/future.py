@@ -66,15 +66,20 @@ def verify_committee(
 def _less_promised(share: float, accepting: float, most: float) -> str:
     """What is told of an answer that as many models accept as were asked for, where trials kept fewer promises."""
     limit = (
-        f"No more than {most:.0%} can be promised for this model, whatever the record"
+        f"No more than {_percent(most)} can be promised for this model, whatever the record"
         if most < share
-        else f"No record that was tried allows {share:.0%} to be promised"
+        else f"No record that was tried allows {_percent(share)} to be promised"
     )
     return (
         f"{limit}: in trials, models of other records kept fewer promises than future models said. This answer is "
-        f"accepted by {accepting:.0%} of the future models that the search asks; `validity.future.corrected` says what "
+        f"accepted by {_percent(accepting)} of the future models that the search asks; `validity.future.corrected` says what "
         "can be counted on."
     )
+
+
+def _percent(share: float) -> str:
+    """A share in per cent, rounded down to a tenth of one, so that only everything is 100."""
+    return f"{math.floor(1e3 * share + 1e-9) / 10.0:g}%"
 
 
 class _Committee:
@@ -215,6 +220,6 @@ class _Committee:
             return
         draft.nearest = draft.counterfactual(nearest.row_raw, nearest.own_score)
         draft.sentence = (
-            f"No record that was tried is accepted by {self.share:.0%} of the future models that the search asks; the "
-            f"nearest is accepted by {nearest.share:.0%} of them."
+            f"No record that was tried is accepted by {_percent(self.share)} of the future models that the search "
+            f"asks; the nearest is accepted by {_percent(nearest.share)} of them."
         )
