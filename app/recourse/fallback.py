@@ -52,7 +52,7 @@ def fallback_rows(
 ) -> tuple[Float[np.ndarray, "m p"], int | None]:
     """Different legal raw rows to verify where a method's proposals do not suffice.
 
-    And how many changed records the constraints allow, if the rows are all of them.
+    And how many records the constraints allow in which the person has changed something, if the rows are all of them.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def fallback_rows(
     """
     actions = problem.action_set
     if (every := every_row(actions, MOST_ROWS if actions.rules else MOST_ROWS_FREE)) is not None:
-        changed = int((every != problem.factual_raw).any(axis=1).sum())
+        changed = int((actions.changed(every) > 0).sum())
         return np.concatenate([every, actions.clock.waiting()]), changed
     parts = [_reference_rows(problem, rank), _corners(actions), _cheapest_of_linear(problem)]
     if sample is not None:

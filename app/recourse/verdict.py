@@ -54,10 +54,11 @@ NOTHING_PROPOSED = (
 
 
 def all_refused(count: int) -> str:
-    """Instead of that of `INFEASIBLE_CONSTRAINTS` where the model itself has refused all `count` records allowed."""
+    """Instead of that of `INFEASIBLE_CONSTRAINTS` where the model itself has refused all `count` changed records allowed."""
     if not count:
-        return "The constraints allow no record but the applicant's own."
-    return f"The model refuses every record that the constraints allow: {count:,} besides the applicant's own."
+        return "The constraints allow no change of this record."
+    records = "record" if count == 1 else "records"
+    return f"The model refuses every change that the constraints allow: {count:,} {records} besides the applicant's own."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

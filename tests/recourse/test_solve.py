@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from jaxtyping import Float
 
 from app.errors import ModelOutputInvalid, SolverFailed
+from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Bounds, Direction
 from app.recourse.actions.rules import LinearRule
+from app.recourse.actions.timing import Timing
+from app.recourse.actions.wishes import ChangeTo, Wishes
 from app.recourse.candidates import Candidates
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.fallback import FALLBACK_WARNING, fallback_rows
-from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
+from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, MovesWithTime
 from app.recourse.methods.robust_mpm import METHOD, RobustMpmParams
 from app.recourse.models.score import Output
 from app.recourse.models.tree_boxes import Boxes
@@ -721,7 +724,7 @@ def test_who_can_reach_no_record_that_the_model_accepts_is_given_the_proof(name:
     result = solve(problem, METHODS[name], METHODS[name].params())
     assert result.verdict is not None
     assert result.verdict.reason is Reason.INFEASIBLE_CONSTRAINTS
-    assert f"{len(reachable) - 1} besides" in result.verdict.sentence
+    assert f"{len(reachable) - 1} records besides" in result.verdict.sentence
     assert result.verdict.nearest is not None
     assert result.verdict.nearest.score == pytest.approx(problem.black_box.score_raw(reachable).max())
     assert result.verdict.relax is not None
@@ -737,7 +740,32 @@ def test_constraints_that_allow_nothing_are_said_to() -> None:
     verdict = answer(problem).verdict
     assert verdict is not None
     assert verdict.reason is Reason.INFEASIBLE_CONSTRAINTS
-    assert verdict.sentence == "The constraints allow no record but the applicant's own."
+    assert verdict.sentence == "The constraints allow no change of this record."
+
+
+def test_a_record_to_which_time_alone_leads_is_no_change_that_the_constraints_allow() -> None:
+    time = Feature(name="months", type=FeatureType.INTEGER, min=0, max=99, moves_with_time=MovesWithTime(per_year=12))
+    term = Feature(name="term", type=FeatureType.INTEGER, min=0, max=5, center=2.0, scale=1.0, spread=1.0)
+    every = np.array([[months, term] for months in (0.0, 9.0) for term in range(6)])
+    problem, _ = ask(
+        FeatureSpace([replace(time, center=0.0, scale=10.0, spread=10.0), term]), lambda X: 0.1 * X[:, 0] - X[:, 1],
+        [1.0, 4.0], rows_raw=every, constraints={"immutable": ("term",)}, timing=Timing(horizon_months=6),
+    )  # fmt: skip
+    verdict = answer(problem).verdict
+    assert verdict is not None
+    assert verdict.nearest is not None
+    assert verdict.nearest.row_raw.tolist() == [7.0, 4.0]
+    assert verdict.sentence == "The constraints allow no change of this record."
+
+
+def test_a_change_that_the_person_makes_anyway_is_one_that_the_constraints_allow() -> None:
+    term = Feature(name="term", type=FeatureType.INTEGER, min=0, max=5, center=2.0, scale=1.0, spread=1.0)
+    space, rows_raw = FeatureSpace([term]), np.arange(6.0)[:, None]
+    problem, _ = ask(space, lambda X: -0.9 - X[:, 0], [2.0], rows_raw=rows_raw)
+    wishes = Wishes(must_include=(ChangeTo(feature="term", to=3),))
+    verdict = answer(replace(problem, action_set=action_set(space, np.array([2.0]), wishes=wishes))).verdict
+    assert verdict is not None
+    assert verdict.sentence.endswith("that the constraints allow: 1 record besides the applicant's own.")
 
 
 @pytest.mark.parametrize("name", ["robust_mpm", "growing_spheres"])
