@@ -80,8 +80,10 @@ class Reference:
             if feature.protected or value in known or low <= value <= high:
                 continue
             if feature.is_number and value not in feature.states_raw and low <= high:
-                ends = " to ".join(number_text(feature, end) for end in (low, high))
-                sentences.append(f"The {name_text(feature)} lies outside what the reference records show: {ends}.")
+                ends = " to ".join(number_text(feature, end, unlike_raw=value) for end in (low, high))
+                sentences.append(
+                    f"The value of the {name_text(feature)} lies outside what the reference records show: {ends}."
+                )
             else:
                 sentences.append(f"No reference record has this value of the {name_text(feature)}.")
         return sentences

@@ -58,7 +58,9 @@ def all_refused(count: int) -> str:
     if not count:
         return "The constraints allow no change of this record."
     records = "record" if count == 1 else "records"
-    return f"The model refuses every change that the constraints allow: {count:,} {records} besides the applicant's own."
+    return (
+        f"The model refuses every change that the constraints allow: {count:,} {records} besides the applicant's own."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,9 +179,20 @@ def _texts(feature: Feature, before_raw: float, after_raw: float, phrases: Phras
     return _with_unit(digits[0], feature.unit, phrases), _with_unit(digits[1], feature.unit, phrases)
 
 
-def number_text(feature: Feature, number_raw: float, phrases: Phrases = ENGLISH) -> str:
-    """A number as it reads inside a sentence, with its unit."""
-    return _with_unit(_rounded(feature, number_raw), feature.unit, phrases)
+def number_text(
+    feature: Feature, number_raw: float, phrases: Phrases = ENGLISH, *, unlike_raw: float | None = None
+) -> str:
+    """A number as it reads inside a sentence, with its unit.
+
+    Parameters
+    ----------
+    unlike_raw : another number, which rounding must not reach
+    """
+    number = _rounded(feature, number_raw)
+    if unlike_raw is not None:
+        other, exact = _decimal(unlike_raw), _decimal(number_raw)
+        number = exact if number == other or (number < other) != (exact < other) else number
+    return _with_unit(number, feature.unit, phrases)
 
 
 def level_text(feature: Feature, level: RawValue, phrases: Phrases = ENGLISH) -> str:
