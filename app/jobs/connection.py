@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from app.compute.answers import Json
 from app.errors import NotReady, RecourseError
-from app.jobs.names import APPLICATION, BATCHES, CHUNKS, QUEUE
+from app.jobs.names import APPLICATION, BATCHES, CHUNKS, JOBS_QUEUE
 from app.jobs.workflows import ids_pending
 from app.observability import log, trace
 from app.settings import Settings
@@ -287,7 +287,7 @@ class Connection:
         size = self._settings.lanes_bounds
         # Twice the children, so that a child which has finished a chunk finds the next one in this process.
         for queue, at_once, poll_s in (
-            (QUEUE, size, JOB_POLL_S),
+            (JOBS_QUEUE, size, JOB_POLL_S),
             (BATCHES, BATCHES_AT_ONCE, JOB_POLL_S),
             (CHUNKS, 2 * size, CHUNK_POLL_S),
         ):

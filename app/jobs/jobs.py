@@ -20,7 +20,7 @@ from app.jobs.executor import Executor, Fail, Finish, Keep, as_computed, kept_no
 from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, JOB_ID, STARTED, Job, JobStatus
 from app.jobs.kinds import JobKind
-from app.jobs.names import APPLICATION, BATCH_WORKFLOW, BATCHES, QUEUE, VERSION, WORKFLOW
+from app.jobs.names import APPLICATION, BATCH_WORKFLOW, BATCHES, JOBS_QUEUE, VERSION, WORKFLOW
 from app.jobs.retention import Retention
 from app.jobs.workflows import count_unfinished, ids_about, newest_ids
 from app.metrics import Metrics
@@ -114,7 +114,7 @@ class Jobs:
         future models, the name of their version. Raises `NotReady` while the database cannot be reached.
         """
         job_id = await self._new_id()
-        return await self._enqueue(job_id, WORKFLOW, QUEUE, kind, payload, timeout_s, about=about, detail=detail)
+        return await self._enqueue(job_id, WORKFLOW, JOBS_QUEUE, kind, payload, timeout_s, about=about, detail=detail)
 
     async def submit_batch(self, kind: str, payload: Json, rows: Iterable[Json], *, detail: str = "full") -> Job:
         """Enqueue a batch. Each row may be computed for the payload's ``deadline_s``.

@@ -1,7 +1,7 @@
 """Names of queues and workflows in the database; importable without the code that runs them."""
 
-QUEUE = "bounds"
-"""Queue of jobs that wait for a child of the lane."""
+JOBS_QUEUE = "bounds"
+"""Queue of jobs that wait for a child of the lane. The first of these computed bounds; databases keep the name."""
 
 BATCHES = "batches"
 """Queue of batches, which wait for their chunks."""

@@ -72,19 +72,19 @@ class Service:
         self._answers = True
         """Whether it answers requests; a worker does not."""
         self._lane = lane("sync", settings.lanes_sync)
-        # Requests have priority over jobs.
-        self._bounds = lane("bounds", settings.lanes_bounds, nice=10)
+        # Requests have priority over jobs. The first of these computed bounds; metrics and settings keep the name.
+        self._jobs_lane = lane("bounds", settings.lanes_bounds, nice=10)
         self.metrics = Metrics(
-            lambda: {lane.name: lane.state() for lane in (self._lane, self._bounds)}, self.quarantine.names
+            lambda: {lane.name: lane.state() for lane in (self._lane, self._jobs_lane)}, self.quarantine.names
         )
         self.ledger = Recorder(settings, self._forget)
         self.budgets = DailyBudgets(settings.model_rows_per_day, self.ledger, self.metrics)
         self.models = Models(settings, store, self._lane, self.metrics, self.budgets, self.quarantine)
-        self.jobs = Jobs(settings, self._bounds, store, kinds, self._finish, self._fail, self._keep, self.metrics)
+        self.jobs = Jobs(settings, self._jobs_lane, store, kinds, self._finish, self._fail, self._keep, self.metrics)
         self.given = GivenRecourse(self.ledger, self.jobs, self.models)
         self.notices = Notices(settings, self.given, self.models)
         self.rehearsals = Rehearsals(settings, self.models, self.jobs)
-        self.calibrations = Calibrations(settings, store, self.models, self._lane, self._bounds)
+        self.calibrations = Calibrations(settings, store, self.models, self._lane, self._jobs_lane)
         self.access = Access(settings, self.ledger)
 
     def start(self) -> None:
@@ -112,7 +112,7 @@ class Service:
         await self.jobs.close()
         await self.budgets.close()
         await self.ledger.close()
-        await asyncio.gather(self._lane.close(), self._bounds.close())
+        await asyncio.gather(self._lane.close(), self._jobs_lane.close())
 
     # --- questions about an applicant ---
 
@@ -362,7 +362,7 @@ class Service:
         return {
             "status": "degraded" if self.quarantine.names() else "ready",
             "models": self.models.active(),
-            "workers": (self._lane if self._answers else self._bounds).warm,
+            "workers": (self._lane if self._answers else self._jobs_lane).warm,
             "warnings": self.quarantine.warnings() + self.models.warnings(),
         }
 
