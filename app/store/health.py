@@ -6,8 +6,9 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from app.errors import LedgerUnavailable, StateUnusable
-from app.store.chain import FIRST, Entry, Kind
+from app.store.chain import FIRST
 from app.store.engine import writing
+from app.store.ledger import is_entry
 from app.store.migrate import VERSIONS
 from app.store.tables import entries
 
@@ -65,15 +66,7 @@ def fault_of_tail(engine: sa.Engine) -> str:
     # The first of them follows one that was not read, unless it begins the chain.
     before, after = (rows[0].hash, rows[0].number) if len(rows) > TAIL else (FIRST, 0)
     for row in rows[1:] if len(rows) > TAIL else rows:
-        if row.number != after + 1 or not _follows(row, before):
+        if row.number != after + 1 or not is_entry(row, before):
             return f"Entry {after + 1} of the ledger is not as it was written; `recourse db verify` says more."
         before, after = row.hash, row.number
     return ""
-
-
-def _follows(row: sa.Row[tuple[object, ...]], before: str) -> bool:
-    try:
-        facts = {field: getattr(row, field) for field in Entry.__slots__}
-        return Entry(**facts | {"kind": Kind(row.kind)}).hash(before) == row.hash
-    except (TypeError, ValueError):
-        return False

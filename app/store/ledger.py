@@ -242,7 +242,7 @@ class Ledger:
             number += 1
             if row.number != number:
                 broken = Broken(number=number, id="", reason="is missing")
-            elif not _is_entry(row, head):
+            elif not is_entry(row, head):
                 broken = Broken(number=number, id=row.id, reason="is not as it was written")
             elif row.salt is not None and not _has_its_personal_data(row):
                 broken = Broken(number=number, id=row.id, reason="has other personal data than it was written with")
@@ -360,7 +360,7 @@ def _entry(row: sa.Row[Any]) -> Entry:
 # SQLite does not enforce column types: rows changed from outside can hold any type.
 
 
-def _is_entry(row: sa.Row[Any], before: str) -> bool:
+def is_entry(row: sa.Row[Any], before: str) -> bool:
     """Whether the row hashes to its own hash, given the hash before it."""
     try:
         return _entry(row).hash(before) == row.hash
