@@ -8,12 +8,12 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
+from app.closing import pause
 from app.compute.answers import Json
 from app.errors import NotReady, RecourseError
 from app.jobs.names import APPLICATION, BATCHES, CHUNKS, JOBS_QUEUE
@@ -127,11 +127,6 @@ class Connection:
         children = self._settings.lanes_bounds * max(await self.ask(processes, self.engine), 1)
         return await self.ask(self.chunks.add, job_id, rows, children=children)
 
-    async def pause(self, seconds: float) -> None:
-        """Wait; less if the service stops meanwhile."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.closing.wait(), seconds)
-
     async def check(self) -> None:
         """Raise `NotReady` if the database does not answer now."""
         try:
@@ -151,7 +146,7 @@ class Connection:
         """Open the database, as often as that takes; False if the service stopped first."""
         pause_s = RETRY_S
         while not await self._try_to_open():
-            await self.pause(pause_s)
+            await pause(self.closing, pause_s)
             if self.closing.is_set():
                 return False
             pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
@@ -162,7 +157,7 @@ class Connection:
         missing: Counter[str] = Counter()
         lost: Counter[str] = Counter()
         while True:
-            await self.pause(WATCH_S)
+            await pause(self.closing, WATCH_S)
             if self.closing.is_set():
                 return
             assert self._claim is not None
@@ -228,7 +223,7 @@ class Connection:
         self.fault = "The job store is being opened again."
         await asyncio.to_thread(self.shut)
         while not self.closing.is_set() and not await self._try_to_open():
-            await self.pause(RETRY_S)
+            await pause(self.closing, RETRY_S)
 
     async def _try_to_open(self) -> bool:
         """Whether the database is open now; if not, the reason is in the log and in `fault`."""

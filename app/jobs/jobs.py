@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from app.closing import pause
 from app.compute.answers import Json
 from app.compute.lane import Lane
 from app.compute.messages import Store
@@ -209,7 +210,7 @@ class Jobs:
         job = await self.get(job_id)
         pause_s = LOOK_S
         while not job.status.finished and (left_s := give_up - time.monotonic()) > 0 and not closing.is_set():
-            await self._connection.pause(min(pause_s, left_s))
+            await pause(closing, min(pause_s, left_s))
             pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
             job = await self.get(job_id)
         return job
@@ -219,7 +220,7 @@ class Jobs:
         yield job
         pause_s = LOOK_S
         while not job.status.finished and not self._connection.closing.is_set():
-            await self._connection.pause(pause_s)
+            await pause(self._connection.closing, pause_s)
             now = await self.get(job.id)
             if now == job:
                 pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)

@@ -3,12 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import sqlalchemy as sa
 
+from app.closing import pause
 from app.errors import DailyBudgetSpent, NotReady
 from app.metrics import Metrics
 from app.observability import log
@@ -89,11 +89,7 @@ class DailyBudgets:
                 if self._closing.is_set():
                     return
             if not self._closing.is_set():
-                await self._pause()
-
-    async def _pause(self) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), WRITE_S)
+                await pause(self._closing, WRITE_S)
 
 
 def _spend(rows: Mapping[Spent, int], engine: sa.Engine) -> dict[Spent, int]:

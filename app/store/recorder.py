@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
+from app.closing import pause
 from app.errors import LedgerUnavailable
 from app.observability import log, trace
 from app.settings import Settings
@@ -235,8 +236,7 @@ class Recorder:
     async def _open(self) -> None:
         pause_s = RETRY_S
         while not await self._try_to_open():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), pause_s)
+            await pause(self._closing, pause_s)
             if self._closing.is_set():
                 return
             pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
@@ -288,8 +288,7 @@ class Recorder:
             if not warned:
                 log.warning("erased-not-overwritten-yet")
                 warned = True
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), OVERWRITE_AGAIN_S)
+            await pause(self._closing, OVERWRITE_AGAIN_S)
 
     async def _sweep_for_ever(self) -> None:
         while not self._closing.is_set():
@@ -299,8 +298,7 @@ class Recorder:
             except Exception as error:  # noqa: BLE001 - at the start the jobs may not be open yet; it is tried again
                 log.warning("ledger-not-swept", trace=trace(error))
                 pause_s = SWEEP_AGAIN_S
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), pause_s)
+            await pause(self._closing, pause_s)
 
 
 def _append(engine: sa.Engine, records: Sequence[NewRecord]) -> None:

@@ -101,7 +101,7 @@ def test_chunks_taken_under_an_executor_id_that_has_a_new_holder_are_computed(
                 taken += await asyncio.to_thread(taken_under, connection.engine, connection._claim.executor_id, job)
             lane.open.set()
             while not (job := await jobs.get(job.id)).status.finished:
-                await connection.pause(0.02)
+                await asyncio.sleep(0.02)
         assert job.error is None
         lines = "".join([part async for part in jobs.lines(job)]).split()
         assert lines == [str(i) for i in range(ROWS)]
