@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.search.local_moves import SingleMoves
+from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 
 ScoreRows = Callable[[np.ndarray], np.ndarray]
 """From raw rows ``(n, p)`` to scores ``(n, 1 + k)``: today's model, then k future models; NaN counts as no."""
@@ -37,6 +37,8 @@ DEPTH = 6
 """Moves of one combination at most."""
 VERIFIED = 40
 """Combinations that are scored for real in each round."""
+FURTHER = 16
+"""Amounts by which a number goes further in place of another change."""
 CAUTION = 0.25
 """Share of the typical score of the real combinations by which estimates must exceed 0, where they were too hopeful."""
 LEAST_SAVING = 1e-9
@@ -123,11 +125,33 @@ class CommitteeSearch:
             if len(starts):
                 self._score(starts)
             self._go_on(A.factual_raw if base_raw is None else base_raw)
+            self._take_back()
+        return self._tidiest()
+
+    def _tidiest(self) -> Reached | None:
+        """The accepted record with the fewest changes whose value is near enough to the least."""
         if self.best is None:
             return None
-        enough = min(self.best.value + self._tidy * abs(self.best.value), max(self.best.value, self._at_most))
-        fewer = (one for _, one in sorted(self._by_changes.items()) if one.value <= enough)
+        fewer = (one for _, one in sorted(self._by_changes.items()) if one.value <= self._enough(self.best))
         return next(fewer, self.best)
+
+    def _enough(self, best: Reached) -> float:
+        """The value up to which fewer changes are better."""
+        return min(best.value + self._tidy * abs(best.value), max(best.value, self._at_most))
+
+    def _take_back(self) -> None:
+        """Score the tidiest record with one change taken back and another number moved further, while that helps."""
+        one = self._tidiest() if self._tidy else None
+        while one is not None and self.best is not None:
+            undone, moves = further_instead(self.actions, one.row_raw, self._enough(self.best))
+            rows = np.unique(partly(self.actions, undone, moves, FURTHER), axis=0)
+            rows = rows[self.actions.contains(rows)] if len(rows) else rows
+            if not len(rows):
+                return
+            self._score(rows)
+            before, one = one, self._tidiest()
+            if one is before:
+                return
 
     def _go_on(self, base: Float[np.ndarray, "p"]) -> None:
         scores = self._score(base[None])[0]

@@ -24,6 +24,39 @@ CHUNK = 500_000
 """Numbers, about, in a chunk of neighbours; the clock is checked between chunks."""
 
 
+def further_instead(
+    actions: ActionSet, row_raw: Float[np.ndarray, "p"], most: float
+) -> tuple[Float[np.ndarray, "k p"], Float[np.ndarray, "k p"]]:
+    """A record with one of its changes taken back, and how far another number can go on for a cost of `most` in all.
+
+    Of each change and each other number that has changed; none where fewer than two features have changed.
+    """
+    fact, space = actions.factual_raw, actions.space
+    unit = np.zeros(space.p)  # of a number: how far it goes for a cost of 1
+    unit[space.numeric] = space.scale_raw / actions.weights[space.numeric]
+    changed = np.flatnonzero((row_raw != fact) & ~actions.clock.passive)
+    pairs = [(j, i) for i in changed[unit[changed] > 0.0].tolist() for j in changed.tolist() if j != i]
+    if not pairs:
+        return np.empty((0, space.p)), np.empty((0, space.p))
+    taken, further = np.array(pairs).T
+    undone = np.tile(row_raw, (len(pairs), 1))
+    undone[np.arange(len(pairs)), taken] = fact[taken]
+    moves = np.zeros(undone.shape)
+    room = np.maximum(most - actions.cost(undone), 0.0)
+    moves[np.arange(len(pairs)), further] = np.sign(row_raw - fact)[further] * unit[further] * room
+    return undone, moves
+
+
+def partly(
+    actions: ActionSet, rows_raw: Float[np.ndarray, "k p"], moves: Float[np.ndarray, "k p"], amounts: int
+) -> Float[np.ndarray, "n p"]:
+    """Rows moved by so many shares of their moves, 0 and 1 among them, finer near 1; rounded towards no move."""
+    shares = 1.0 - np.linspace(1.0, 0.0, amounts) ** 2
+    moved = (rows_raw + shares[:, None, None] * moves).reshape(-1, rows_raw.shape[1])
+    moved = np.clip(moved, actions.lower_raw, actions.upper_raw)
+    return actions.round(moved, toward_raw=np.tile(rows_raw, (amounts, 1)))
+
+
 class SingleMoves:
     """The legal neighbours of raw rows in one action set.
 

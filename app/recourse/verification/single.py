@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import HAIR, Candidates
 from app.recourse.counterfactual import Counterfactual
-from app.recourse.search.local_moves import SingleMoves
+from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
 
@@ -22,8 +22,8 @@ BETWEEN = 7
 CHANGE_SHARE = 0.05
 """What each change adds to the cost where answers are compared, as a share of it: one change less is worth up to 5 %.
 The cost that is reported has no such part."""
-FURTHER = 1.0 - np.linspace(1.0, 0.0, 40) ** 2
-"""Amounts by which a number goes further in place of another change, as shares of what that may cost; finer near it."""
+FURTHER = 40
+"""Amounts by which a number goes further in place of another change."""
 FIRST_MOVES = 12
 """Cheaper records one move from the accepted one, of which the neighbours are tried as well."""
 MOST_CHEAPER = 250
@@ -117,30 +117,20 @@ def _undone(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.nda
 def _fewer(actions: ActionSet, candidates: Candidates, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
     """A record with one change taken back and one number moved further, where that counts as better.
 
-    None where the method has an objective of its own, which is not traded away.
+    No rows where the method has an objective of its own, which is not traded away.
     """
-    fact, space = actions.factual_raw, actions.space
-    unit = np.zeros(space.p)  # of a number: how far it goes for a cost of 1
-    unit[space.numeric] = space.scale_raw / actions.weights[space.numeric]
-    changed = np.flatnonzero((row_raw != fact) & ~actions.clock.passive)
-    pairs = [(j, i) for i in changed[unit[changed] > 0.0].tolist() for j in changed.tolist() if j != i]
-    if candidates.objective is not None or not pairs:
-        return np.empty((0, space.p))
+    none = row_raw[None][:0]
+    if candidates.objective is not None:
+        return none
     value, changes = _value(actions, row_raw[None])[0], actions.changed(row_raw[None])[0]
-    taken, further = np.array(pairs).T
-    undone = np.tile(row_raw, (len(pairs), 1))
-    undone[np.arange(len(pairs)), taken] = fact[taken]
-    room = np.maximum(value / (1.0 + CHANGE_SHARE * (changes - 1)) - actions.cost(undone), 0.0)
-    moves = np.zeros(undone.shape)
-    moves[np.arange(len(pairs)), further] = np.sign(row_raw - fact)[further] * unit[further] * room
+    undone, moves = further_instead(actions, row_raw, value / (1.0 + CHANGE_SHARE * (changes - 1)))
+    if not len(undone):
+        return none
     # Mostly none goes far enough, and rounding takes longer than this look.
     enough = candidates.meets(np.clip(undone + moves, actions.lower_raw, actions.upper_raw))
     if not enough.any():
-        return np.empty((0, space.p))
-    undone, moves = (part[enough, None] for part in (undone, moves))
-    rows = (undone + FURTHER[:, None] * moves).reshape(-1, space.p)
-    rows = np.clip(rows, actions.lower_raw, actions.upper_raw)
-    rows = actions.round(rows, toward_raw=np.broadcast_to(row_raw, rows.shape))
+        return none
+    rows = partly(actions, undone[enough], moves[enough], FURTHER)
     return rows[(_value(actions, rows) < value) & candidates.meets(rows)]
 
 

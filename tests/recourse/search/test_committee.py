@@ -128,3 +128,37 @@ def test_a_rule_that_ties_numbers_is_kept() -> None:
     if found is not None:
         assert found.row_raw[0] + found.row_raw[1] == 5.0
         assert found.value <= 1.15 * best
+
+
+SMOOTH = FeatureSpace(
+    [
+        Feature(name=name, type=FeatureType.CONTINUOUS, min=0, max=8, change=Change.ANY, center=0.0, scale=scale)
+        for name, scale in (("a", 2.0), ("b", 2.0), ("c", 4.0))
+    ]
+)
+
+
+@pytest.mark.parametrize("case", [8, 10, 18, 22, 27])
+def test_one_change_is_not_two_where_it_costs_a_tenth_more_at_most(case: int) -> None:
+    """Against every single change on a fine grid."""
+    rng, fact = np.random.default_rng(case), FACTUAL[:3]
+    w = rng.normal(size=3)
+    models = [LinearModel(w=w + 0.2 * rng.normal(size=3), c=0.0) for _ in range(1 + MODELS)]
+    start = SMOOTH.encode(fact[None])
+    models = [LinearModel(w=m.w, c=-float(m.score(start)[0]) - 0.8) for m in models]
+
+    def scores(rows: np.ndarray) -> np.ndarray:
+        return np.column_stack([model.score(SMOOTH.encode(rows)) for model in models])
+
+    actions = action_set(SMOOTH, fact)
+    search = CommitteeSearch(actions, scores, 0.8, tidy=0.1)
+    found = search.run(EMPTY[:, :3])
+    assert found is not None
+    assert search.best is not None
+    if (found.row_raw != fact).sum() == 1:
+        return
+    single = np.repeat(fact[None], 3 * 2001, axis=0)
+    single[np.arange(len(single)), np.repeat(np.arange(3), 2001)] = np.tile(np.linspace(0.0, 8.0, 2001), 3)
+    near = actions.cost(single) <= 1.09 * search.best.value
+    good = (scores(single)[:, 0] >= 0) & ((scores(single)[:, 1:] >= 0).mean(axis=1) >= 0.8)
+    assert not (near & good).any()
