@@ -6,6 +6,7 @@ are SQLAlchemy's `DBAPIError`.
 
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -62,7 +63,7 @@ class Chunks:
         _metadata.create_all(self._engine)
 
     def add(self, job: str, rows: Iterable[Json], *, children: int = 1) -> int:
-        """Store the rows of a batch, all or none, with a few chunks in memory at a time; returns the number of chunks.
+        """Store the rows of a batch, all or none, and return the number of chunks; in memory they are compressed.
 
         A batch that has rows keeps them: an earlier attempt with the same id stored the same rows.
 
@@ -72,13 +73,13 @@ class Chunks:
         """
         if stored := self.count(job):
             return stored
-        count = 0
+        # Before the transaction: nobody else can write to SQLite until it ends, and parsing takes seconds.
+        parts = [(len(part), _compressed(part)) for part in _parts(map(_text, rows), SHARES * children)]
         with self._engine.begin() as connection:
-            for part in _parts(map(_text, rows), SHARES * children):
-                values = {"job": job, "number": count, "size": len(part), "rows": _joined(part)}
+            for number, (size, text) in enumerate(parts):
+                values = {"job": job, "number": number, "size": size, "rows": zlib.decompress(text).decode()}
                 connection.execute(sa.insert(_chunks).values(values))
-                count += 1
-        return count
+        return len(parts)
 
     def take(self, job: str, number: int) -> Chunk:
         """A chunk to compute."""
@@ -195,6 +196,10 @@ def _text(row: Json) -> str:
 
 def _joined(rows: Iterable[str]) -> str:
     return f"[{','.join(rows)}]"
+
+
+def _compressed(rows: Iterable[str]) -> bytes:
+    return zlib.compress(_joined(rows).encode(), level=1)
 
 
 def _split(text: str) -> list[str]:

@@ -59,6 +59,20 @@ def test_rows_that_fail_on_the_way_leave_nothing(chunks: Chunks) -> None:
     assert chunks.count("job") == 0
 
 
+def test_others_write_while_the_rows_are_being_read(chunks: Chunks) -> None:
+    chunks.add("another", [{}])
+
+    def rows() -> Iterator[dict[str, str]]:
+        yield from [{}] * (5 * CHUNK)
+        chunks.delete(["another"])
+        yield {"reference": "é\u2028"}
+
+    number = chunks.add("job", rows())
+    assert chunks.count("another") == 0
+    assert chunks.progress(["job"]) == {"job": (0, 5 * CHUNK + 1)}
+    assert chunks.take("job", number - 1).rows[-1] == {"reference": "é\u2028"}
+
+
 def test_who_stored_first_has_decided(chunks: Chunks) -> None:
     chunks.add("job", [{}, {}])
     assert chunks.store("job", 0, ["a", "b"]) == ["a", "b"]
