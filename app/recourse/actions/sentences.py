@@ -99,7 +99,7 @@ def change_text(
     before_text, after_text = _texts(feature, before_raw, after_raw, phrases)
     words = {
         "name": name_text(feature), "Name": title_text(feature), "from": before_text, "to": after_text,
-        "action": feature.action or "", "time": "" if after_months is None else months_text(after_months, phrases),
+        "action": feature.action or "", "time": "" if after_months is None else months_text(after_months, phrases, down=True),
     }  # fmt: skip
     if feature.protected:
         return phrases.protected
@@ -138,9 +138,14 @@ def _phrase(feature: Feature, upwards: bool, phrases: Phrases) -> str:
     return phrases.change
 
 
-def months_text(months: float, phrases: Phrases = ENGLISH) -> str:
-    """A time as people say it, rounded up to a tenth of a month."""
-    rounded = math.ceil(10.0 * months - 1e-6) / 10.0
+def months_text(months: float, phrases: Phrases = ENGLISH, *, down: bool = False) -> str:
+    """A time as people say it, rounded up to a tenth of a month.
+
+    Parameters
+    ----------
+    down : round down, but not to nothing, for what has come by then: after 1.95 months one month has passed, not two
+    """
+    rounded = (max(math.floor(10.0 * months + 1e-6), 1) if down else math.ceil(10.0 * months - 1e-6)) / 10.0
     number = f"{rounded:g}".replace(".", phrases.decimal)
     return fill(phrases.month if rounded == 1.0 else phrases.months, {"to": number})
 

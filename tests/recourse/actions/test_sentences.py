@@ -128,6 +128,23 @@ def test_what_time_does_is_no_advice_and_what_is_protected_has_no_name() -> None
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("months", "expected"),
+    [(1.95, "In 1.9 months the time is 31 months."), (2.0, "In 2 months the time is 32 months."),
+     (3.35, "In 3.3 months the time is 33 months.")],
+)  # fmt: skip
+def test_what_time_does_is_so_after_the_months_that_are_said(months: float, expected: str) -> None:
+    time = Feature(name="time", type=INTEGER, unit="months", moves_with_time=MovesWithTime(per_year=12))
+    paid = Feature(name="used", type=INTEGER, takes=Takes(months_per_unit=0.05))
+    before = np.array([30.0, 87.0])
+    clock = Clock([time, paid], before)
+    after = clock.settled(np.array([[30.0, 87.0 - months / 0.05]]))
+    assert clock.total(after)[0] == pytest.approx(months)
+    assert changes([time, paid], before, after[0], clock)[-1].text == expected
+    said = float(expected.split()[1])
+    assert 30 + int(said) == after[0, 0], "what the record holds after the months that are said"
+
+
 @given(
     before_raw=st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: number != MISSING),
     after_raw=st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: number != MISSING),
