@@ -82,7 +82,7 @@ def test_a_method_without_a_knob_asks_for_the_parameter(client: httpx.Client) ->
                 "/sweep/values/3": "is there already",
             },
         ),
-        ({"parameter": "margin", "values": []}, {"/sweep/values": "must have at least 1 entries"}),
+        ({"parameter": "margin", "values": []}, {"/sweep/values": "must not be empty"}),
         (
             {"parameter": "margin", "values": list(range(MOST_POINTS + 1))},
             {"/sweep/values": f"must have at most {MOST_POINTS} entries"},

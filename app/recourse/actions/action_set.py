@@ -136,10 +136,12 @@ class ActionSet:
                     )
         if self.max_changes is not None:
             uncapped = replace(self, constraints=replace(self.constraints, max_changes=None))
-            text = f"Allowing more than {self.max_changes} changed features would help most."
+            feature = "feature" if self.max_changes == 1 else "features"
+            text = f"Allowing more than {self.max_changes} changed {feature} would help most."
             found.append(Relaxed(constraint="max_changes", feature=None, text=text, actions=uncapped))
         if self.timing.horizon_months is not None and not self.clock.stands_still:
-            text = f"Taking longer than {self.clock.months:g} months would help most."
+            month = "month" if self.clock.months == 1.0 else "months"
+            text = f"Taking longer than {self.clock.months:g} {month} would help most."
             more = Relaxed(constraint="horizon_months", feature=None, text=text, actions=self._without_horizon())
             found.append(more)
         return found

@@ -13,7 +13,8 @@ from app.errors import ConstraintClash, InvalidRequest, RecourseError
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.actions.rules import LinearRule
-from app.recourse.features import Advice, Change, Feature, FeatureSpace, FeatureType, MaxChange
+from app.recourse.actions.timing import Timing
+from app.recourse.features import Advice, Change, Feature, FeatureSpace, FeatureType, MaxChange, Takes
 from tests.recourse import oracle
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, numbers, questions, without
 
@@ -89,6 +90,20 @@ def test_cost_is_weighted_l1_with_categories_counting_once(drawn: tuple[Question
 
 def without_cap(question: Question) -> ActionSet:
     return replace(question, constraints=replace(question.constraints, max_changes=None), rules=()).action_set
+
+
+@pytest.mark.parametrize(
+    ("limit", "texts"),
+    [
+        (1, ["Allowing more than 1 changed feature would help most.", "Taking longer than 1 month would help most."]),
+        (2, ["Allowing more than 2 changed features would help most.", "Taking longer than 2 months would help most."]),
+    ],
+)
+def test_one_is_not_in_the_plural_where_a_limit_is_to_be_relaxed(limit: int, texts: list[str]) -> None:
+    space = FeatureSpace([replace(AMOUNT, takes=Takes(months=0.5))])
+    constraints, timing = Constraints(max_changes=limit), Timing(horizon_months=limit)
+    found = action_set(space, np.array([500.0]), constraints=constraints, timing=timing)
+    assert [one.text for one in found.relaxed()] == texts
 
 
 @settings(PROPERTY, max_examples=examples(200))
