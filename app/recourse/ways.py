@@ -31,7 +31,9 @@ MOST_QUESTIONS = 16
 """Questions for each way that is asked for, and for each excluded set, after which no more are asked."""
 FEW_CHANGES = 3
 """Changes that a further way may have where the first has fewer; else it has no more than the first."""
-FEWER_WARNING = "{} ways were asked for; {} found that differ in what they change{}."
+FEWER_WARNING = (
+    "{} ways were asked for that differ in what they change and meet the same constraints as the first; {} found{}."
+)
 SHORT_PHRASE = ", with no more than {} changes each"
 STOPPED_WARNING = "{} ways were asked for; the search for more than {} ended early, at a limit of time or effort."
 EXCLUDED_SENTENCE = (
