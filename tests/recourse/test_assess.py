@@ -14,7 +14,7 @@ from app.recourse.actions.rules import LinearRule
 from app.recourse.assess import assess
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import AssessedCounterfactual
-from app.recourse.features import Change, FeatureSpace
+from app.recourse.features import Change, FeatureSpace, MovesWithTime
 from app.recourse.methods.robust_mpm import RobustMpmParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.validity import plan_bounds
@@ -207,6 +207,32 @@ def test_advice_that_the_model_itself_forbids_is_said_to_be_so() -> None:
     )
     (warning, *_) = assess(aging(Change.NONE), brought[1:2], PARAMS).warnings
     assert warning == "Counterfactual 1 cannot be carried out: age cannot change in this model."
+
+
+@pytest.mark.parametrize(
+    ("per_year", "protected", "said"),
+    [
+        (1.0, False, "age can only increase, with time, in this model."),
+        (-1.0, False, "age can only decrease, with time, in this model."),
+        (1.0, True, "a protected attribute does not change so with time in this model."),
+    ],
+)
+def test_a_value_that_time_moves_does_not_go_back(per_year: float, protected: bool, said: str) -> None:
+    features = [
+        replace(feature, moves_with_time=MovesWithTime(per_year=per_year), protected=protected)
+        if feature.name == "age"
+        else feature
+        for feature in space().features
+    ]
+    problem, _ = ask(FeatureSpace(features), linear_score, FACTUAL, rows_raw=rows())
+    back, forth = np.array(FACTUAL), np.array(FACTUAL)
+    age = problem.action_set.space.names.index("age")
+    back[age] -= 2.0 * per_year
+    forth[age] += 2.0 * per_year
+    found = assess(problem, np.array([forth, back]), PARAMS)
+    assert f"Counterfactual 2 cannot be carried out: {said}" in found.warnings
+    assert not any("does not agree" in warning for warning in found.warnings), "what is wrong is said once"
+    assert [one.takes_months for one in found.judged] == [24.0, 0.0]
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------

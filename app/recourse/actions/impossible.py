@@ -17,9 +17,11 @@ def impossible(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> list[s
 
     Protected features are not named.
     """
-    sentences = []
+    sentences, against = [], actions.clock.against(rows_raw)
     for j, feature in enumerate(actions.space.features):
         fact, values = float(actions.factual_raw[j]), rows_raw[:, j]
+        if (rows := np.flatnonzero(against[:, j])).size:
+            sentences.append(f"{_counted(rows)} cannot be carried out: {_never_so(feature)} in this model.")
         if actions.clock.passive[j] or not (values != fact).any() or (feature.provide and fact == MISSING):
             continue
         limits = [one for one in limits_of(feature, fact, Constraints()) if one.name != "least_change"]
@@ -31,7 +33,7 @@ def impossible(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> list[s
             why = _why_not(feature, limits, values[rows])
             sentences.append(f"{_counted(rows)} cannot be carried out: {why} in this model.")
     in_time = np.array([providing(actions, row[None]).clock.keeps_pace(row[None])[0] for row in rows_raw], dtype=bool)
-    if (rows := np.flatnonzero(actions.clock.passive.any() & ~in_time)).size:
+    if (rows := np.flatnonzero(~against.any(axis=1) & ~in_time)).size:
         sentences.append(f"{_counted(rows)} cannot be carried out: what time changes by itself does not agree in it.")
     for rule in actions.rules:
         if (rows := np.flatnonzero((rows_raw != actions.factual_raw).any(axis=1) & ~rule.holds(rows_raw))).size:
@@ -42,6 +44,15 @@ def impossible(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> list[s
 def _counted(rows: Int[np.ndarray, "k"]) -> str:
     """Which of several counterfactuals, counted from 1."""
     return f"Counterfactual{'s' if len(rows) > 1 else ''} " + ", ".join(str(row + 1) for row in rows.tolist())
+
+
+def _never_so(feature: Feature) -> str:
+    """Why time never brings a value, as part of a sentence."""
+    if feature.protected:
+        return "a protected attribute does not change so with time"
+    assert feature.moves_with_time is not None
+    way = "increase" if feature.moves_with_time.per_year > 0.0 else "decrease"
+    return f"{feature.name} can only {way}, with time,"
 
 
 def _why_not(feature: Feature, limits: Sequence[Limit], values_raw: Float[np.ndarray, "n"]) -> str:

@@ -55,13 +55,14 @@ def changes(
     nothing is said.
     """
     months, total = clock.each(row_raw[None])[0], float(clock.total(row_raw[None])[0])
+    by_time = clock.passive & ~clock.against(row_raw[None])[0]
     return tuple(
         _change(
             features[j], float(factual_raw[j]), float(row_raw[j]), float(months[j]),
-            after_months=total if clock.passive[j] else None,
+            after_months=total if by_time[j] else None,
         )
-        for j in sorted(np.flatnonzero(factual_raw != row_raw).tolist(), key=lambda j: bool(clock.passive[j]))
-        if not (clock.passive[j] and features[j].protected)
+        for j in sorted(np.flatnonzero(factual_raw != row_raw).tolist(), key=lambda j: bool(by_time[j]))
+        if not (by_time[j] and features[j].protected)
     )  # fmt: skip
 
 
@@ -99,7 +100,8 @@ def change_text(
     before_text, after_text = _texts(feature, before_raw, after_raw, phrases)
     words = {
         "name": name_text(feature), "Name": title_text(feature), "from": before_text, "to": after_text,
-        "action": feature.action or "", "time": "" if after_months is None else months_text(after_months, phrases, down=True),
+        "action": feature.action or "",
+        "time": "" if after_months is None else months_text(after_months, phrases, down=True),
     }  # fmt: skip
     if feature.protected:
         return phrases.protected

@@ -79,6 +79,7 @@ class Clock:
         chosen = [features[j] for j in self._passive.tolist()]
         self._per_month = np.array([f.moves_with_time.per_year / 12.0 for f in chosen if f.moves_with_time])
         self._step = np.array([_step(feature) for feature in chosen])
+        self._states = {k: feature.states_raw for k, feature in enumerate(chosen) if feature.states_raw}
         self._low, self._high = np.array([feature.range_raw for feature in chosen]).reshape(-1, 2).T
         per = [  # of a value that is missing there is no distance
             0.0 if feature.is_group or not (pace := _per_distance(feature)) or fact in feature.states_raw else pace
@@ -97,11 +98,25 @@ class Clock:
         return not (self._passive.size or self.months_once.any() or self.months_per_unit.any())
 
     def each(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """How long each change takes, in months; of what moves by itself, until it has."""
+        """How long each change takes, in months; of what moves by itself, until it has, and 0 where it never will."""
         delta = np.abs(rows_raw - self._factual_raw)
         months = (delta > 0.0) * self.months_once + delta * self.months_per_unit
-        months[:, self._passive] = delta[:, self._passive] / np.abs(self._per_month)
+        passed = delta[:, self._passive] / np.abs(self._per_month)
+        months[:, self._passive] = np.where(self._never(rows_raw), 0.0, passed)
         return months
+
+    def against(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
+        """Which values time never brings, of those that it moves: moved the other way, or a state."""
+        found = np.zeros(rows_raw.shape, dtype=bool)
+        found[:, self._passive] = self._never(rows_raw)
+        return found
+
+    def _never(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n k"]:
+        values = rows_raw[:, self._passive]
+        found = (values - self._factual_raw[self._passive]) * self._per_month < 0.0
+        for k, states in self._states.items():
+            found[:, k] |= np.isin(values[:, k], states)
+        return np.asarray(found)
 
     def changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """How long the changes that a person makes take together, in months."""

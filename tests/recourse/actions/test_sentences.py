@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from app.recourse.actions.phrases import Phrases
 from app.recourse.actions.sentences import FeatureChange, change_text, changes, months_text
 from app.recourse.actions.timing import Clock
-from app.recourse.features import MISSING, Feature, FeatureType, MovesWithTime, Sentence, Takes, Words
+from app.recourse.features import MISSING, Feature, FeatureType, Missing, MovesWithTime, Sentence, Takes, Words
 
 CONTINUOUS, INTEGER = FeatureType.CONTINUOUS, FeatureType.INTEGER
 
@@ -126,6 +126,19 @@ def test_what_time_does_is_no_advice_and_what_is_protected_has_no_name() -> None
     assert [months_text(months) for months in (1, 0.26, 2.957, 12)] == [
         "1 month", "0.3 months", "3 months", "12 months",
     ]  # fmt: skip
+
+
+def test_what_goes_against_time_takes_no_time_and_is_not_what_time_does() -> None:
+    yearly = MovesWithTime(per_year=1)
+    features = [
+        Feature(name="age", type=INTEGER, unit="years", moves_with_time=yearly, missing=Missing.NAN),
+        Feature(name="left", type=INTEGER, unit="years", moves_with_time=MovesWithTime(per_year=-1), protected=True),
+    ]
+    for age, text in ((20, "Reduce the age from 29 years to 20 years."), (MISSING, None)):
+        found = listed(features, [29, 5], [age, 6])
+        assert [(change.takes_months, change.by_time) for change in found] == [(0, False), (0, False)]
+        assert text in (None, found[0].text)
+        assert found[1].text == "A protected attribute is different."
 
 
 @pytest.mark.parametrize(
