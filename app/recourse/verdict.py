@@ -54,7 +54,7 @@ NOTHING_PROPOSED = (
 
 
 def all_refused(count: int) -> str:
-    """Instead of that of `INFEASIBLE_CONSTRAINTS` where the model itself has refused all `count` changed records allowed."""
+    """Instead of that of `INFEASIBLE_CONSTRAINTS` where the model itself has refused all `count` changes allowed."""
     if not count:
         return "The constraints allow no change of this record."
     records = "record" if count == 1 else "records"

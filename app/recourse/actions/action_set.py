@@ -136,8 +136,8 @@ class ActionSet:
                     )
         if self.max_changes is not None:
             uncapped = replace(self, constraints=replace(self.constraints, max_changes=None))
-            feature = "feature" if self.max_changes == 1 else "features"
-            text = f"Allowing more than {self.max_changes} changed {feature} would help most."
+            noun = "feature" if self.max_changes == 1 else "features"
+            text = f"Allowing more than {self.max_changes} changed {noun} would help most."
             found.append(Relaxed(constraint="max_changes", feature=None, text=text, actions=uncapped))
         if self.timing.horizon_months is not None and not self.clock.stands_still:
             month = "month" if self.clock.months == 1.0 else "months"

@@ -72,8 +72,8 @@ def _less_promised(share: float, accepting: float, most: float) -> str:
     )
     return (
         f"{limit}: in trials, models of other records kept fewer promises than future models said. This answer is "
-        f"accepted by {_percent(accepting)} of the future models that the search asks; `validity.future.corrected` says what "
-        "can be counted on."
+        f"accepted by {_percent(accepting)} of the future models that the search asks; `validity.future.corrected` "
+        "says what can be counted on."
     )
 
 
