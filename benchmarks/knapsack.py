@@ -38,13 +38,13 @@ def _rows() -> Iterable[Sequence[str]]:
             items = credit_items(rng)
             uses = len(items) if cap is None else cap
             need = float(rng.uniform(0.05, 0.95)) * most_gain(items, uses)
-            seconds, (moves, settled) = _timed(partial(cover, items, need, uses))
+            seconds, (moves, proven) = _timed(partial(cover, items, need, uses))
             highs_s, best = _timed(partial(by_highs, items, need, uses))
             assert moves is not None
             ours.append(1e3 * seconds)
             theirs.append(1e3 * highs_s)
             over.append(check(items, moves, need, uses) / best - 1.0)
-            done += settled
+            done += proven
         quantiles = (f"{np.quantile(ours, q):.2f}" for q in (0.5, 0.99, 1.0))
         ratio = np.median(theirs) / np.median(ours)
         yield (

@@ -159,7 +159,7 @@ def brute_force(problem: RecourseProblem) -> tuple[Ways, Ways]:
 
 
 def _candidates(problem: RecourseProblem) -> Candidates:
-    shared, params = Shared(problem), RobustMpmParams()
+    shared, params = Shared(problem, Meter(problem.black_box)), RobustMpmParams()
     seen = shared.survey(params)
     context = MethodContext(
         sample=shared.sample(params), factual_score=seen.factual_score, neighbours=seen.ends,

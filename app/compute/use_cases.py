@@ -156,7 +156,7 @@ def _named(store: Store, name: str) -> ModelRef:
 
 def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, ...]:
     """The model's other active versions with the same columns, where the certificate asks for them."""
-    if not (certificate.ensemble or certificate.moments == "ensemble"):
+    if not certificate.asks_siblings:
         return ()
     own = tasks.load(ref).registered
     others = [m for m in ref.store.open().list() if m.id == own.id and m.version != own.version and m.active]

@@ -73,7 +73,7 @@ class Described(Part):
 
 
 class SetRecord(Part):
-    """One of the two sets."""
+    """One of the sets: for searches, held back, or stressed."""
 
     models: int
     dropped: int

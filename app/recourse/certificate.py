@@ -33,7 +33,7 @@ from app.recourse.robustness.invalidation import (
     noise_columns,
 )
 from app.recourse.robustness.validity import PlanBounds, joint_lower_bound, linf_radius, plan_bounds
-from app.recourse.shift import Shift, knows_weights
+from app.recourse.shift import Shift
 
 JOINT_DRAWS = 500
 """Draws behind the joint bound; its interval covers their sampling error."""
@@ -70,12 +70,12 @@ def certify(
     std = noise_columns(space, params.noise_std, problem.factual_raw)
     noise, warnings = _noise(problem, meter, X, std, factual_score, scores, params)
     points = homogeneous(X)
-    lower, upper, exact = shift.bounds(rows_raw, points)
+    lower, upper, exact = shift.bounds(rows_raw)
     # Future models may well accept what today's refuses; a local surrogate of today's is mistaken there.
     if (mistaken := ~favourable(scores) & (lower > 0.0)).any() and not shift.measured:
         warnings.append(MISTAKEN_WARNING.format(", ".join(str(i + 1) for i in np.flatnonzero(mistaken).tolist())))
     radii = linf_radius(points, shift.centre)
-    shares = _siblings_share(problem, rows_raw) if params.ensemble or params.moments == "ensemble" else None
+    shares = _siblings_share(problem, rows_raw) if params.asks_siblings else None
     certificates = []
     for i, point in enumerate(points):
         gelbrich = GelbrichCertificate(
@@ -87,7 +87,7 @@ def certify(
         )
         joint: JointCertificate | None = None
         if black_box.gradient is not None:
-            moments = shift.moments_at(rows_raw[i], point, std)
+            moments = shift.moments_at(rows_raw[i], std)
             value, interval = joint_lower_bound(
                 point, std, moments, params.ambiguity_radius, JOINT_DRAWS, problem.seed, bell=shift.measured
             )
@@ -120,7 +120,7 @@ def certify_plan(
     """
     points = homogeneous(problem.action_set.space.encode(rows_raw))
     left_s = math.inf if problem.deadline is None else problem.deadline - time.monotonic()
-    moments, radius = shift.plan_moments(rows_raw, points), shift.params.ambiguity_radius
+    moments, radius = shift.plan_moments(rows_raw), shift.params.ambiguity_radius
     bounds = plan_bounds(points, moments, radius, time_limit_s=min(left_s, plan_s))
     return plan_certificate(problem, shift, rows_raw, bounds)
 
@@ -136,7 +136,7 @@ def plan_certificate(
     X = problem.action_set.space.encode(rows_raw)
     future = plan_future(problem, rows_raw)
     if future is not None and shift.measured:
-        lower, upper, exact = shift.bounds(rows_raw, homogeneous(X))
+        lower, upper, exact = shift.bounds(rows_raw)
         alone = len(rows_raw) == 1
         (low, high), own = future.all_interval, float(lower.min())
         bounds = replace(
@@ -216,7 +216,7 @@ def _noise(
             std=params.noise_std,
             closed_form=None if closed is None else float(closed[i]),
             upper_bound=None if bounds is None else float(bounds[i]),
-            exact=knows_weights(black_box),
+            exact=black_box.knows_weights,
             monte_carlo=None if rates is None else float(rates[i]),
             interval=None if intervals is None else (float(intervals[i, 0]), float(intervals[i, 1])),
         )

@@ -35,6 +35,11 @@ class CertificateParams:
     noise_samples: Annotated[int, Interval(ge=0, le=100_000)] = 0
     """Noisy copies of each counterfactual that the model itself scores, in one further call; 0 for none."""
 
+    @property
+    def asks_siblings(self) -> bool:
+        """Whether the model's other active versions are needed."""
+        return self.ensemble or self.moments == "ensemble"
+
 
 def check_noise(space: FeatureSpace, params: CertificateParams) -> list[Fault]:
     """Faults of noise given by feature; pointers into `params`."""

@@ -28,7 +28,6 @@ from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import AssessedCounterfactual, Certificate
 from app.recourse.models.linear import homogeneous
 from app.recourse.models.meter import Meter
-from app.recourse.models.score import favourable
 from app.recourse.plans.corrector import CorrectionParams, Corrector, MemberOutcome, keep_better
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, PlanCertificate
@@ -183,7 +182,7 @@ class _Correcting:
         problem, radius = self.problem, self.certificate.ambiguity_radius
         actions, until = problem.action_set, math.inf if problem.deadline is None else problem.deadline
         points = homogeneous(actions.space.encode(self.rows_raw))
-        moments = shift.plan_moments(self.rows_raw, points)
+        moments = shift.plan_moments(self.rows_raw)
         before = plan_bounds(points, moments, radius, time_limit_s=min(self.plan_s, until - time.monotonic()))
         self.before = self.after = plan_certificate(problem, shift, self.rows_raw, before)
         corrector = Corrector(actions, shift.moments, self.params, until=until)
@@ -198,7 +197,7 @@ class _Correcting:
         proposed: list[Float[np.ndarray, p] | None] = [None] * len(options)
         new_scores = self.scores.copy()
         for k, (rows, end) in enumerate(zip(options, ends.tolist(), strict=True)):
-            accepted = np.flatnonzero(favourable(scores[end - len(rows) : end]))
+            accepted = np.flatnonzero(problem.black_box.accepts(scores[end - len(rows) : end]))
             if (outcome := chosen[k]) is not None:
                 self.outcomes[k] = outcome
             elif not len(rows):

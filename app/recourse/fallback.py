@@ -97,7 +97,7 @@ def _reference_rows(
 def _cheapest_of_linear(problem: RecourseProblem) -> Float[np.ndarray, "n p"]:
     """The cheapest record that a linear black box accepts, and one a hair beyond its boundary; none for others."""
     black_box, p = problem.black_box, problem.action_set.space.p
-    if not black_box.linear or black_box.gradient is None:
+    if not black_box.knows_weights:
         return np.empty((0, p))
     model = own_linear(problem)
     try:

@@ -229,7 +229,8 @@ def _derive(
     if problem.future_validity is not None:
         assert problem.futures is not None  # checked at the beginning
         known = () if method.yields is Yields.PLAN else shared.known
-        reason = verify_committee(draft, method, params, problem.futures, problem.future_validity, known)
+        verify_committee(draft, method, params, problem.futures, problem.future_validity, known)
+        reason = Reason.TARGET_NOT_REACHED
     if not draft.found and not (draft.relax and draft.relax.sufficient):
         draft.relax = relaxation(problem) or draft.relax
         if draft.relax and reason is Reason.DEGENERATE_SURROGATE:

@@ -7,9 +7,8 @@ from jaxtyping import Bool, Float
 
 from app.errors import Fault
 from app.recourse.certificate_params import CertificateParams, check_moments, invalid
-from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import FutureModels
-from app.recourse.models.linear import LinearModel, WeightMoments
+from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.future_validity import future_bounds, future_moments, future_plan_moments
 from app.recourse.robustness.validity import validity_bounds
@@ -53,31 +52,21 @@ class Shift:
     @property
     def estimated(self) -> bool:
         """Whether the centre is an estimate, and not the black box's own weights."""
-        return not (knows_weights(self._problem.black_box) and self.kind in EXACT_MEANS)
+        return not (self._problem.black_box.knows_weights and self.kind in EXACT_MEANS)
 
     def bounds(
-        self,
-        rows_raw: Float[np.ndarray, "n p"],  # noqa: ARG002 - what is known of weights holds for points
-        points: Float[np.ndarray, "n m"],
+        self, rows_raw: Float[np.ndarray, "n p"]
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """`validity_bounds` of each raw row, and whether they are tight; `points` are the rows, homogeneous."""
+        """`validity_bounds` of each raw row, and whether they are tight."""
+        points = homogeneous(self._problem.action_set.space.encode(rows_raw))
         return *validity_bounds(points, self.moments, self.params.ambiguity_radius), np.ones(len(points), dtype=bool)
 
-    def moments_at(
-        self,
-        row_raw: Float[np.ndarray, "p"],  # noqa: ARG002
-        point: Float[np.ndarray, "m"],  # noqa: ARG002
-        std: Float[np.ndarray, "d"],  # noqa: ARG002
-    ) -> WeightMoments:
+    def moments_at(self, row_raw: Float[np.ndarray, "p"], std: Float[np.ndarray, "d"]) -> WeightMoments:  # noqa: ARG002
         """Moments that describe the scores of a raw row and of its noisy copies."""
         return self.moments
 
-    def plan_moments(
-        self,
-        rows_raw: Float[np.ndarray, "n p"],  # noqa: ARG002
-        points: Float[np.ndarray, "n m"],  # noqa: ARG002
-    ) -> WeightMoments:
-        """Moments that describe the scores of raw rows together; `points` are the rows, homogeneous."""
+    def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:  # noqa: ARG002
+        """Moments that describe the scores of raw rows together."""
         return self.moments
 
 
@@ -94,7 +83,7 @@ class _FutureShift(Shift):
     def _today(self) -> LinearModel:
         """The black box where it is linear, else the linear fit of its scores; on the scale of its score."""
         black_box, sample = self._problem.black_box, self._sample
-        return read_off(black_box, sample.X, sample.scores) if knows_weights(black_box) else fitted(sample)
+        return read_off(black_box, sample.X, sample.scores) if black_box.knows_weights else fitted(sample)
 
     @property
     def _scale(self) -> float:
@@ -107,18 +96,16 @@ class _FutureShift(Shift):
         return self._today.theta / self._scale
 
     def bounds(
-        self, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"]
+        self, rows_raw: Float[np.ndarray, "n p"]
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         """As `Shift`."""
-        return future_bounds(self._problem, rows_raw, points, self._scale, self.params.ambiguity_radius)
+        return future_bounds(self._problem, rows_raw, self._scale, self.params.ambiguity_radius)
 
-    def moments_at(
-        self, row_raw: Float[np.ndarray, "p"], point: Float[np.ndarray, "m"], std: Float[np.ndarray, "d"]
-    ) -> WeightMoments:
+    def moments_at(self, row_raw: Float[np.ndarray, "p"], std: Float[np.ndarray, "d"]) -> WeightMoments:
         """As `Shift`."""
-        return future_moments(self._problem, row_raw, point, std, self._scale)
+        return future_moments(self._problem, row_raw, std, self._scale)
 
-    def plan_moments(self, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"]) -> WeightMoments:
+    def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:
         """As `Shift`; of linear fits of the held-back models where the model is smooth.
 
         With their regularity several records promise several times as much as with the scores of these records alone,
@@ -126,7 +113,7 @@ class _FutureShift(Shift):
         """
         if self._problem.black_box.gradient is not None:
             return self._held_back
-        return future_plan_moments(self._problem, rows_raw, points, self._scale)
+        return future_plan_moments(self._problem, rows_raw, self._scale)
 
     @cached_property
     def _held_back(self) -> WeightMoments:
@@ -166,7 +153,7 @@ def local_model(
     DegenerateSurrogate : a version of the model gives nearly all samples the same decision
     """
     black_box, futures = problem.black_box, problem.futures
-    known, kind = knows_weights(black_box), _kind(problem, params)
+    known, kind = black_box.knows_weights, _kind(problem, params)
     model = read_off(black_box, sample.X, sample.scores) if known else nominal(sample)
     if futures is not None and kind == "future":
         return model, _fits(problem, sample, futures.search)
@@ -187,8 +174,3 @@ def local_model(
 def _fits(problem: RecourseProblem, sample: BoundarySample, models: FutureModels) -> WeightMoments:
     """Mean and covariance of future models; of linear ones with the columns that the person cannot change."""
     return future(sample, models, problem.reference.X if problem.black_box.linear else None)
-
-
-def knows_weights(black_box: BlackBox) -> bool:
-    """Whether the weights of the black box itself are known."""
-    return black_box.linear and black_box.gradient is not None

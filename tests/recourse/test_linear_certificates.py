@@ -227,8 +227,7 @@ def test_moments_at_a_record_are_those_of_the_scores_of_its_noisy_copies() -> No
     futures, _ = _futures()
     problem, rng = question(futures=futures), np.random.default_rng(4)
     row_raw, std, unit = rng.normal(size=5), np.array([0.1, 0.0, 0.3, 0.2, 0.0]), 2.5
-    point = np.append(row_raw, 1.0)
-    moments = future_moments(problem, row_raw, point, std, unit)
+    moments = future_moments(problem, row_raw, std, unit)
     noisy = row_raw + rng.standard_normal((50, 5)) * std
     mean, deviation = moments.project(homogeneous(noisy))
     scores = futures.held_back.scores(noisy) / unit
@@ -254,7 +253,7 @@ def test_the_joint_bounds_of_a_plan_are_those_of_the_futures_weights() -> None:
 def test_moments_of_a_plan_are_those_of_the_scores_of_its_members() -> None:
     futures, _ = _futures()
     points, unit = homogeneous(PLAN), 2.5
-    moments = future_plan_moments(question(futures=futures), PLAN, points, unit)
+    moments = future_plan_moments(question(futures=futures), PLAN, unit)
     scores = futures.held_back.scores(PLAN) / unit
     mean, deviation = moments.project(points)
     np.testing.assert_allclose(mean, scores.mean(axis=1), atol=1e-9)

@@ -18,7 +18,6 @@ from jaxtyping import Float
 
 from app.recourse.candidates import Candidates
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
-from app.recourse.models.score import favourable
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.local_moves import SingleMoves
 from app.recourse.surrogate.boundary import SamplerParams
@@ -67,11 +66,11 @@ def _search(problem: RecourseProblem, params: GrowingSpheresParams, context: Met
         rows = rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1)]
         if not len(rows):
             continue
-        accepted = rows[favourable(context.meter.score_raw(rows))]
+        accepted = rows[problem.black_box.accepts(context.meter.score_raw(rows))]
         if len(accepted):
             nearest = accepted[A.cost(accepted).argmin()]
             fewer = _undone_one_by_one(problem, nearest)
-            kept = fewer[favourable(context.meter.score_raw(fewer))] if len(fewer) else fewer
+            kept = fewer[problem.black_box.accepts(context.meter.score_raw(fewer))] if len(fewer) else fewer
             return np.concatenate([nearest[None], kept])
     return np.empty((0, A.space.p))
 

@@ -112,6 +112,11 @@ class BlackBox:
         """Whether the model can score points that are no legal record, such as half a category."""
         return takes_points(self)
 
+    @property
+    def knows_weights(self) -> bool:
+        """Whether the model's own weights can be read from it."""
+        return self.linear and self.gradient is not None
+
     def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         """Scores of encoded points; NaN where the model gave no finite answer."""
         return self._to_score(input_of_points(self, X))

@@ -4,6 +4,7 @@ Two disjoint sets belong to a model. The *search set* helps to find a record; th
 search, so the share of it that accepts a record is an unbiased estimate, with a binomial interval.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -14,6 +15,9 @@ from jaxtyping import Float
 from app.recourse.features import FeatureSpace, ModelColumns
 from app.recourse.models.black_box import Input, input_of_points, input_of_rows
 from app.recourse.models.calibration import Calibration
+
+ROUNDING = 1e-9
+"""Of a share of models; added or subtracted before it is rounded to a count."""
 
 Drawn: TypeAlias = Literal["fresh", "same"]
 """How many records are drawn for each future model: half as many as there are, so that it varies as much as a model of
@@ -49,6 +53,11 @@ class FutureModels:
         return (self.scores_raw(rows_raw) >= 0.0).mean(axis=1)
 
 
+def models_needed(share: float, models: int) -> int:
+    """How many of so many models are at least this share of them; one at least."""
+    return max(1, math.ceil(share * models - ROUNDING))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StressedModels:
     """Future models of records among which high values of a column are more frequent, or low ones."""
@@ -73,10 +82,10 @@ class Futures:
     trials: Calibration | None = None
     """Correction of the measured validity, from trials on halves of the records; None where they call for none. It
     belongs to the models, so searches aim at what is left after it."""
-    stressed: StressedModels | None = None
-    """Take part in no search, and in no share that the others tell."""
     calibration: Calibration | None = None
     """The same from earlier versions; it changes with what later versions keep, so no search depends on it."""
+    stressed: StressedModels | None = None
+    """Take part in no search, and in no share that is about the others."""
 
     def asked_of_models(self, share: float) -> float:
         """Share of the models that must accept a record so that `share` can be promised; 1 where none is enough."""

@@ -146,7 +146,9 @@ class Corrector:
         return np.array([row for row in rows if row is not None]).reshape(-1, len(row_raw))
 
     def relaxation(self) -> Relaxation | None:
-        """The constraint whose removal helps the requirement most."""
+        """The constraint whose removal helps the requirement most; None where the kind is another one."""
+        if self.params.kind != "requirement":
+            return None
         return self.search.relaxation(self.params.margin / self.length)
 
     def requirement(self, row_raw: Float[np.ndarray, "p"], margin: float) -> Float[np.ndarray, "p"] | None:
@@ -163,7 +165,7 @@ class Corrector:
         moved = x.copy()
         moved[columns] = project(x[columns][None], mean[columns], np.array([need]), lower[None], upper[None])[0]
         starts = [self._rounded(row_raw, moved, columns), *self.search.rows(np.array([margin / self.length]))]
-        return self._settled(
+        return self._by_single_moves(
             starts,
             worth=lambda rows: -np.sqrt(((space.encode(rows) - x) ** 2).sum(axis=1)),
             miss=lambda rows: margin - self._scores(rows),
@@ -186,7 +188,7 @@ class Corrector:
         if point is not None:
             # Rounded away from the boundary, or else as little as possible.
             starts += [self._rounded(row_raw, point, columns), self._rounded(row_raw, point, columns, away=False)]
-        return self._settled(
+        return self._by_single_moves(
             starts,
             worth=self._ratios,
             miss=lambda rows: np.maximum(
@@ -225,7 +227,7 @@ class Corrector:
         numeric = np.searchsorted(space.numeric_columns, columns)
         for rule in A.rules:
             if not isinstance(rule, LinearRule):
-                continue  # `_settled` starts from the nearest record that keeps it
+                continue  # `_by_single_moves` starts from the nearest record that keeps it
             slope = np.array(rule.coefficients_raw)
             moving = space.numeric[numeric]
             rest = rule.limit - slope @ row_raw + slope[moving] @ (row_raw[moving] - space.center_raw[numeric])
@@ -290,7 +292,7 @@ class Corrector:
             toward[j] = np.where(slope > 0.0, np.inf, np.where(slope < 0.0, -np.inf, moved[j]))
         return A.round(moved[None], toward_raw=toward[None])[0]
 
-    def _settled(
+    def _by_single_moves(
         self,
         starts: Sequence[Float[np.ndarray, "p"]],
         *,
@@ -312,8 +314,8 @@ class Corrector:
         return kept[worth(kept).argmax()] if len(kept) else None
 
 
-MomentsOf: TypeAlias = Callable[[np.ndarray, np.ndarray], WeightMoments]
-"""From raw rows and the same rows, homogeneous, to moments that describe their scores."""
+MomentsOf: TypeAlias = Callable[[np.ndarray], WeightMoments]
+"""From raw rows to moments that describe their scores."""
 
 
 def keep_better(
@@ -341,8 +343,7 @@ def keep_better(
     until = time.monotonic() + time_limit_s
 
     def described(plan: Float[np.ndarray, "n p"]) -> tuple[Float[np.ndarray, "n m"], WeightMoments]:
-        points = homogeneous(action_set.space.encode(plan))
-        return points, moments_of(plan, points)
+        return homogeneous(action_set.space.encode(plan)), moments_of(plan)
 
     own = validity_bounds(*described(rows_raw), radius)[0]
     least = (before.lower if before.exact else float(own.min())) + gain
@@ -386,7 +387,7 @@ def corrected(
         action_set,
         rows_raw,
         proposed,
-        lambda _rows_raw, _points: moments,
+        lambda _rows_raw: moments,
         radius,
         before,
         gain=params.gain,

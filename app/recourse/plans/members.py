@@ -11,7 +11,7 @@ STEPS = 4
 """Single moves of one member before the next member is moved."""
 
 
-def settled(
+def improved_in_turn(
     plan_raw: Float[np.ndarray, "j p"],
     improved: Callable[[Float[np.ndarray, "j p"], int], Float[np.ndarray, "p"]],
     *,

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.linear import LinearModel, homogeneous
-from app.recourse.plans.members import STEPS, SWEEPS, chosen, settled
+from app.recourse.plans.members import STEPS, SWEEPS, chosen, improved_in_turn
 from app.recourse.plans.objective import Joint, Members, PeopleObjective
 from app.recourse.plans.overlap import MOST_OVERLAP, overlaps
 from app.recourse.problem import RecourseProblem
@@ -30,7 +30,7 @@ PASSES = 4
 """How often each member is exchanged for the best record of the pool."""
 FIRST = 4
 """Records of the pool that a plan is begun with."""
-SETTLED = 2
+IMPROVED = 2
 """Plans whose members take single moves."""
 FURTHER_STEPS = 2
 """Single moves of each member on its way further into the favourable side."""
@@ -76,7 +76,7 @@ class PeopleSearch:
         alone = Joint(self.objective, members[[]]).value(members).argsort(kind="stable")[:FIRST].tolist()
         chosen_sets = {tuple(sorted(self._chosen(members, kept))) for kept in ([], *([k] for k in alone))}
         plans = sorted((pool[list(one)] for one in sorted(chosen_sets)), key=self.objective.value)
-        plans = [self._settled(plan, self.objective) for plan in plans[:SETTLED]]
+        plans = [self._improved_in_turn(plan, self.objective) for plan in plans[:IMPROVED]]
         return self._finished(min(plans, key=self.objective.value))
 
     def further(
@@ -86,7 +86,7 @@ class PeopleSearch:
         rows = []
         for extra in extra_margins.tolist():
             objective = replace(self.objective, sides=self.objective.sides.with_extra_margin(extra))
-            plan_raw = self._settled(plan_raw, objective, sweeps=1, steps=FURTHER_STEPS)
+            plan_raw = self._improved_in_turn(plan_raw, objective, sweeps=1, steps=FURTHER_STEPS)
             rows.append(plan_raw)
         return self._finished(np.concatenate([*rows, self.pool_raw]))
 
@@ -111,7 +111,7 @@ class PeopleSearch:
 
         return chosen(len(members), self.count, value, kept, PASSES)
 
-    def _settled(
+    def _improved_in_turn(
         self,
         plan_raw: Float[np.ndarray, "j p"],
         objective: PeopleObjective,
@@ -135,7 +135,7 @@ class PeopleSearch:
                 row_raw, value = better
             return row_raw
 
-        return settled(plan_raw, improved, sweeps=sweeps)
+        return improved_in_turn(plan_raw, improved, sweeps=sweeps)
 
     def _best_move(
         self, joint: Joint, row_raw: Float[np.ndarray, "p"], value: float

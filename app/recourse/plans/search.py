@@ -30,7 +30,7 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import PlanCandidates
 from app.recourse.models.linear import LinearModel, homogeneous
 from app.recourse.numerics.linalg import project
-from app.recourse.plans.members import STEPS, SWEEPS, chosen, settled
+from app.recourse.plans.members import STEPS, SWEEPS, chosen, improved_in_turn
 from app.recourse.plans.objective import PeopleObjective, PlanObjective
 from app.recourse.plans.people import PeopleSearch
 from app.recourse.problem import RecourseProblem
@@ -124,9 +124,9 @@ class PlanSearch:
             if self._late():
                 return min(plans, key=self._value)
             plans = sorted(self._moved_numbers(np.array(plans), anchor_raw), key=self._value)[:kept]
-            plans = [self._settled(rows, sweeps=1, levels_only=True) for rows in plans]
+            plans = [self._improved_in_turn(rows, sweeps=1, levels_only=True) for rows in plans]
         (plan,) = self._moved_numbers(np.array(plans), anchor_raw)
-        return self._settled(plan)
+        return self._improved_in_turn(plan)
 
     def further(
         self, plan_raw: Float[np.ndarray, "j p"], extra_margins: Float[np.ndarray, "k"]
@@ -137,7 +137,7 @@ class PlanSearch:
             if self._late():
                 break
             objective = replace(self.objective, sides=self.objective.sides.with_extra_margin(extra))
-            plan_raw = self._settled(plan_raw, sweeps=1, objective=objective)
+            plan_raw = self._improved_in_turn(plan_raw, sweeps=1, objective=objective)
             rows.append(plan_raw[objective.sides.shortfall(homogeneous(self.encode(plan_raw))) <= 0.0])
         return np.concatenate(rows)
 
@@ -255,7 +255,7 @@ class PlanSearch:
     def _value(self, plan_raw: Float[np.ndarray, "j p"]) -> float:
         return float(self.objective.value(self.encode(plan_raw)[None])[0])
 
-    def _settled(
+    def _improved_in_turn(
         self,
         plan_raw: Float[np.ndarray, "j p"],
         *,
@@ -273,4 +273,4 @@ class PlanSearch:
 
             return self.moves.descend(plan_raw[j], value, steps=STEPS, until=self.until, levels_only=levels_only)
 
-        return settled(plan_raw, improved, sweeps=sweeps)
+        return improved_in_turn(plan_raw, improved, sweeps=sweeps)

@@ -62,7 +62,7 @@ def contributions(
     ModelOutputInvalid : the model gave no finite score for most of the rows
     """
     black_box = meter.black_box
-    if black_box.linear and black_box.gradient is not None:
+    if black_box.knows_weights:
         return _exact(_linear(meter, factual_raw, others), others)
     if black_box.additive:
         return _exact(_additive(meter, factual_raw, factual_score, others), others)

@@ -9,15 +9,12 @@ from jaxtyping import Bool, Float
 
 from app.recourse.counterfactual import Basis, CorrectedFuture, Counterfactual, FutureCertificate, StressedFuture
 from app.recourse.models.calibration import Calibration
-from app.recourse.models.committee import Futures
-from app.recourse.models.linear import WeightMoments
+from app.recourse.models.committee import ROUNDING, Futures
+from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanFutureCertificate
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.robustness.validity import bounds_of
-
-ROUNDING = 1e-9
-"""Added before a share of the models is rounded down to a count."""
 
 
 def future_certificates(
@@ -132,7 +129,6 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
 def future_bounds(
     problem: RecourseProblem,
     rows_raw: Float[np.ndarray, "n p"],
-    points: Float[np.ndarray, "n m"],
     scale: float,
     radius: float,
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
@@ -143,7 +139,6 @@ def future_bounds(
 
     Parameters
     ----------
-    points : the rows, homogeneous
     scale : length of today's weights, which scores are divided by: a radius is in units of weights of length 1
 
     Returns
@@ -152,7 +147,7 @@ def future_bounds(
     exact : whether they are those of the scores, which the interval did not widen
     """
     assert problem.futures is not None
-    length = scale * np.linalg.norm(points, axis=1)
+    length = scale * np.linalg.norm(homogeneous(problem.action_set.space.encode(rows_raw)), axis=1)
     scores = np.nan_to_num(problem.held_back.scores(rows_raw))
     lower, upper = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius, bell=True)
     counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
@@ -163,7 +158,6 @@ def future_bounds(
 def future_moments(
     problem: RecourseProblem,
     row_raw: Float[np.ndarray, "p"],
-    point: Float[np.ndarray, "m"],
     std: Float[np.ndarray, "d"],
     scale: float,
 ) -> WeightMoments:
@@ -174,12 +168,11 @@ def future_moments(
 
     Parameters
     ----------
-    point : the row, homogeneous
     std : noise per encoded column
     scale : as for `future_bounds`
     """
     assert problem.futures is not None
-    columns = np.flatnonzero(std)
+    columns, (point,) = np.flatnonzero(std), homogeneous(problem.action_set.space.encode(row_raw[None]))
     moved = point[:-1] + np.diag(std)[columns]
     own = np.nan_to_num(problem.held_back.scores(row_raw[None])[0])
     thetas = np.zeros((len(own), len(point)))
@@ -188,18 +181,16 @@ def future_moments(
     return WeightMoments.of(thetas / scale, "future")
 
 
-def future_plan_moments(
-    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"], scale: float
-) -> WeightMoments:
+def future_plan_moments(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], scale: float) -> WeightMoments:
     """Mean and covariance of the held-back models, each as the shortest weights with its own scores of the raw rows.
 
     What several rows promise together depends on nothing else of the weights.
 
     Parameters
     ----------
-    points : the rows, homogeneous
     scale : as for `future_bounds`
     """
+    points = homogeneous(problem.action_set.space.encode(rows_raw))
     scores = np.nan_to_num(problem.held_back.scores(rows_raw))
     thetas = (np.linalg.pinv(points) @ scores).T
     return WeightMoments.of(thetas / scale, "future")

@@ -145,7 +145,7 @@ class MeasuredInvalidation:
             misses[nearest] = max(miss, 1e-12) if proven else miss
         return misses
 
-    def _measure(self, row_raw: Float[np.ndarray, "p"], *, exact: bool = False) -> InvalidationReport:
+    def _measure(self, row_raw: Float[np.ndarray, "p"], *, exact: bool) -> InvalidationReport:
         """The rate on the model itself; twice the draws close to the target, unless it is known exactly."""
         key = row_raw.tobytes()
         if key not in self.reports:

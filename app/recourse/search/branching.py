@@ -33,7 +33,7 @@ class Optimum:
 
     row_raw: Float[np.ndarray, "p"]
     value: float
-    settled: bool
+    proven: bool
     """Whether no action is better by more than the gap."""
 
 
@@ -64,8 +64,8 @@ class Branching:
             self._settle(open_nodes, node, slopes)
         if self.best_row is None:
             return None
-        settled = not self.lost and (not open_nodes or open_nodes[0][0] >= self._cutoff())
-        return Optimum(self.best_row, self.best_value, settled)
+        proven = not self.lost and (not open_nodes or open_nodes[0][0] >= self._cutoff())
+        return Optimum(self.best_row, self.best_value, proven)
 
     def _cutoff(self) -> float:
         return self.best_value * (1.0 - self.effort.gap)

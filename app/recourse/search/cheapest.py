@@ -171,8 +171,8 @@ class Search:
             if gained >= need:  # the cheapest moves for less that reach as far
                 amounts.append(amounts[-1])
                 continue
-            moves, settled = self.knapsack.cover(need, THOROUGH if thorough else QUICK, deadline=self.deadline)
-            if not settled and (thorough or moves is None):
+            moves, proven = self.knapsack.cover(need, THOROUGH if thorough else QUICK, deadline=self.deadline)
+            if not proven and (thorough or moves is None):
                 # Too many branches, or out of time: the general solver cuts better, and raises at the deadline.
                 solved = self._rows_by_program(needs[i : i + 1])
                 if not len(solved):
@@ -217,10 +217,10 @@ class Search:
             return self._rows_by_program(needs)
         rows: list[np.ndarray] = []
         for i, (need, thorough) in enumerate(zip(needs.tolist(), exact.tolist(), strict=True)):
-            amounts, settled = moves.knapsack.cover(need, TIED if thorough else QUICK, deadline=self.deadline)
-            if amounts is None and settled:
+            amounts, proven = moves.knapsack.cover(need, TIED if thorough else QUICK, deadline=self.deadline)
+            if amounts is None and proven:
                 break
-            row_raw = None if amounts is None or (thorough and not settled) else moves.row(amounts)
+            row_raw = None if amounts is None or (thorough and not proven) else moves.row(amounts)
             # What is left out, such as rules with conditions, may forbid the row.
             if row_raw is None or not A.contains(A.clock.settled(row_raw[None]))[0]:
                 try:

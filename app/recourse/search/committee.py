@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.models.committee import models_needed
 from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 
 ScoreRows = Callable[[np.ndarray], np.ndarray]
@@ -99,8 +100,6 @@ class CommitteeSearch:
         self._by_changes: dict[int, Reached] = {}
         """The accepted record of least value, by the number of changes."""
         self._single_moves = SingleMoves(action_set)
-        self.rows = 0
-        """Rows that were scored."""
         self.best: Reached | None = None
         """The accepted record of least value."""
         self.accepted: list[Reached] = []
@@ -189,14 +188,13 @@ class CommitteeSearch:
         """Scores of all models, NaN as the lowest there is; the best of the accepted rows is kept."""
         rows_raw = self.actions.clock.settled(rows_raw)
         scores = np.nan_to_num(self._ask(rows_raw), nan=-1e6, posinf=1e6, neginf=-1e6)
-        self.rows += len(rows_raw)
         self._keep(rows_raw, scores)
         return scores
 
     def _levels(self, scores: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
         """The smaller of the own score beyond its margin and the score that the asked share of the models reach."""
         k = scores.shape[-1] - 1
-        refusing = k - max(1, math.ceil(self.share * k - 1e-9))
+        refusing = k - models_needed(self.share, k)
         quantile = np.partition(scores[..., 1:], refusing, axis=-1)[..., refusing]
         return np.asarray(np.minimum(scores[..., 0] - self.own_margin, quantile))
 

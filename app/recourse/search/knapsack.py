@@ -75,7 +75,7 @@ class Knapsack:
         Returns
         -------
         moves : one per item, the best known; None where none are known
-        settled : whether nothing cheaper by more than `GAP` exists; then None means that nothing reaches `need`
+        proven : whether nothing cheaper by more than `GAP` exists; then None means that nothing reaches `need`
         """
         if need <= 0.0:
             return [0.0] * len(self.items), True

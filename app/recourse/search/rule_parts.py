@@ -91,7 +91,7 @@ class Parts:
                 condition = waiting.pop(0)
                 if isinstance(condition, AllOf):
                     waiting += condition.parts
-                elif self._is_settled(part, condition):
+                elif self._holds_everywhere(part, condition):
                     continue
                 elif isinstance(condition, AnyOf):
                     alternatives = tuple(one for one in condition.parts if self._is_possible(part, one))
@@ -174,12 +174,12 @@ class Parts:
             return False
         return True
 
-    def _is_settled(self, part: Part, condition: Condition) -> bool:
+    def _holds_everywhere(self, part: Part, condition: Condition) -> bool:
         """Whether a condition holds everywhere in a part, as far as that is plain."""
         if isinstance(condition, AllOf):
-            return all(self._is_settled(part, one) for one in condition.parts)
+            return all(self._holds_everywhere(part, one) for one in condition.parts)
         if isinstance(condition, AnyOf):
-            return any(self._is_settled(part, one) for one in condition.parts)
+            return any(self._holds_everywhere(part, one) for one in condition.parts)
         if isinstance(condition, LevelTest):
             return part.levels[condition.column] <= condition.levels
         return self._is_unknown(part, condition) is True or bool(

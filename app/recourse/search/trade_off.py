@@ -91,7 +91,7 @@ class TradeOff:
     def _is_legal(self, found: Optimum | None, effort: Effort) -> bool:
         """Whether what ties features allows a row, and the search without it has not dropped better ones for it."""
         A = self.action_set
-        if found is None or not (found.settled or effort.gap > EXACT.gap):
+        if found is None or not (found.proven or effort.gap > EXACT.gap):
             return False
         return bool(A.contains(A.clock.settled(found.row_raw[None]))[0])
 
@@ -126,7 +126,7 @@ class TradeOff:
         moved = X[0] != X0[0]
         row_raw = np.where(moved, X[0, columns] * space.scale_raw + space.center_raw, start_raw)
         row_raw = np.clip(row_raw, A.lower_raw, A.upper_raw)
-        return Optimum(row_raw, float(self.responses.weighted(row_raw[None], weight)[0]), settled=True)
+        return Optimum(row_raw, float(self.responses.weighted(row_raw[None], weight)[0]), proven=True)
 
     # --- the cost weight ---------------------------------------------------------------------------------------------
 
@@ -196,9 +196,9 @@ class TradeOff:
             row_raw, bound = found.row_raw, found.value
             reached = float(self.responses.weighted(row_raw[None], weight)[0])
             if best is None or reached < best.value:
-                best = Optimum(row_raw, reached, settled=False)
+                best = Optimum(row_raw, reached, proven=False)
             if best.value - bound <= EXACT.gap * (1.0 + best.value):
-                return replace(best, settled=True)
+                return replace(best, proven=True)
             X = self.space.encode(row_raw[None])
             touch(float(objective.worst_score(X)[0]), 0)
             touch(float((objective.predicted or objective.model).score(X)[0]), 1)

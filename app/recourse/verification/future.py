@@ -11,9 +11,8 @@ from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import LAST_BITS
-from app.recourse.models.committee import Futures
+from app.recourse.models.committee import ROUNDING, Futures, models_needed
 from app.recourse.search.committee import CommitteeSearch, Reached
-from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
 
 PROMISE_ROUNDS = 8
@@ -33,10 +32,10 @@ def verify_committee(
     futures: Futures,
     share: float,
     known: Sequence[Counterfactual] = (),
-) -> Reason:
+) -> None:
     """Put the best record that today's model and a share of the future models accept in the place of what was found.
 
-    Returns the reason to give if there is none. The method's own objective decides what is best. A promise that it
+    The method's own objective decides what is best. A promise that it
     measures on the black box is kept as well, and so is its own constraint where the request sets one of its knobs; a
     knob at its default yields to `share`.
 
@@ -60,7 +59,6 @@ def verify_committee(
         accepting = float(futures.search.shares(np.array([one.row_raw for one in draft.found])).min())
         if futures.trials.corrected(accepting) < share:
             draft.warnings.append(_less_promised(share, accepting, futures.most))
-    return Reason.TARGET_NOT_REACHED
 
 
 def _less_promised(share: float, accepting: float, most: float) -> str:
@@ -79,7 +77,7 @@ def _less_promised(share: float, accepting: float, most: float) -> str:
 
 def _percent(share: float) -> str:
     """A share in per cent, rounded down to a tenth of one, so that only everything is 100."""
-    return f"{math.floor(1e3 * share + 1e-9) / 10.0:g}%"
+    return f"{math.floor(1e3 * share + ROUNDING) / 10.0:g}%"
 
 
 class _Committee:
@@ -104,7 +102,7 @@ class _Committee:
         self.admits = candidates.meets if candidates and bound else None
         # Records are chosen for what the search set says, so the others say yes a little less often.
         count = futures.search.count
-        self.aimed = min(1.0, (math.ceil(self.share * count - 1e-9) + 1) / count)
+        self.aimed = min(1.0, (models_needed(self.share, count) + 1) / count)
         self.at_most = at_most
         self.by_surrogate = draft.problem.black_box.remote is not None
 

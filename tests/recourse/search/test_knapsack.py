@@ -109,8 +109,8 @@ def lattice_items(draw: st.DrawFn) -> Item:
 )
 def test_small_lattices_are_searched_as_well_as_by_trying_everything(items: list[Item], need: float, uses: int) -> None:
     best = by_trying_everything(items, need, uses)
-    moves, settled = cover(items, need, uses)
-    assert settled
+    moves, proven = cover(items, need, uses)
+    assert proven
     assert (moves is None) == math.isinf(best)
     if moves is not None:
         assert check(items, moves, need, uses) <= best * (1 + 2e-6)
@@ -147,8 +147,8 @@ def test_moves_cost_what_the_mixed_integer_program_says(seed: int) -> None:
     uses = int(rng.integers(0, len(items) + 1))
     need = random_need(rng, items, uses)
     best = by_highs(items, need, uses)
-    moves, settled = cover(items, need, uses)
-    assert settled
+    moves, proven = cover(items, need, uses)
+    assert proven
     assert (moves is None) == math.isinf(best)
     if moves is not None:
         assert check(items, moves, need, uses) == pytest.approx(best, rel=2e-6)
@@ -160,13 +160,13 @@ def test_a_quick_search_of_many_items_is_as_good_unless_it_says_that_it_may_not_
     items = random_items(rng, 25)
     uses = int(rng.integers(3, 8))
     need = random_need(rng, items, uses)
-    moves, settled = cover(items, need, uses, QUICK)
+    moves, proven = cover(items, need, uses, QUICK)
     best = by_highs(items, need, uses)
     if moves is not None:
         cost = check(items, moves, need, uses)
         assert cost >= best * (1 - 1e-6)
-        assert cost <= best * (1 + 2e-6) or not settled
-    elif settled:
+        assert cost <= best * (1 + 2e-6) or not proven
+    elif proven:
         assert math.isinf(best)
 
 
@@ -191,8 +191,8 @@ def test_items_of_all_sizes_and_about_the_same_value_are_settled(seed: int) -> N
     items = credit_items(rng)
     uses = int(rng.integers(1, len(items) + 1)) if rng.random() < 0.5 else len(items)
     need = float(rng.uniform(0.05, 0.95)) * most_gain(items, uses)
-    moves, settled = cover(items, need, uses)
-    assert settled
+    moves, proven = cover(items, need, uses)
+    assert proven
     assert moves is not None
     assert check(items, moves, need, uses) == pytest.approx(by_highs(items, need, uses), rel=2e-6)
 
@@ -221,8 +221,8 @@ def test_a_search_stops_at_its_deadline_and_says_so() -> None:
 def test_a_search_stops_at_its_effort_and_says_so() -> None:
     gains = np.random.default_rng(0).uniform(1, 2, 40).tolist()
     items = [Item(gain, gain + 1e-3 * k, 1.0, 1.0, 3.0) for k, gain in enumerate(gains)]
-    moves, settled = cover(items, 60.3, 30, 50)
-    assert not settled
+    moves, proven = cover(items, 60.3, 30, 50)
+    assert not proven
     assert moves is None or check(items, moves, 60.3, 30) > 0
 
 
@@ -255,8 +255,8 @@ def test_hundreds_of_items_that_leap_are_no_matter(count: int) -> None:
     rng = np.random.default_rng(count)
     items = [Item(g, c, 0.5, 0.0, 3.0) for g, c in rng.lognormal(size=(count, 2)).tolist()]
     for need in (0.1, 3.0, 20.0):
-        moves, settled = cover(items, need, count)
-        assert settled
+        moves, proven = cover(items, need, count)
+        assert proven
         assert moves is not None
         assert check(items, moves, need, count) == pytest.approx(by_highs(items, need, count), rel=2e-6)
 

@@ -60,8 +60,8 @@ def test_on_lattices_the_moves_are_the_cheapest_of_all(seed: int) -> None:
             used = (X != 0.0) @ [item.once[b] for item in items] + np.abs(X) @ [item.per[b] for item in items]
             legal &= used <= left[b] + 1e-12
         costs = np.abs(X) @ [item.cost for item in items]
-        moves, settled = TiedKnapsack(items, slack, left).cover(need)
-        assert settled
+        moves, proven = TiedKnapsack(items, slack, left).cover(need)
+        assert proven
         assert (moves is None) == (not legal.any())
         if moves is not None:
             reached += 1
@@ -87,9 +87,9 @@ def test_items_that_leap_or_move_by_any_amount_cost_no_more_than_a_program(seed:
             for first, step in (((0.0, 0.0), (0.5, 0.0), (0.5, 0.5))[rng.integers(0, 3)] for _ in range(n))
         ]  # fmt: skip
         slack, cap, need = float(rng.uniform(-0.5, 2.0)), int(rng.integers(1, 4)), float(rng.uniform(0.0, 4.0))
-        moves, settled = TiedKnapsack(items, [slack], [float(cap)] * capped).cover(need)
+        moves, proven = TiedKnapsack(items, [slack], [float(cap)] * capped).cover(need)
         best = by_program(items, slack, cap if capped else n, need)
-        assert settled
+        assert proven
         assert (moves is None) == (best is None)
         if moves is not None and best is not None:
             reached += 1

@@ -86,7 +86,7 @@ def test_the_best_row_is_legal_and_nothing_legal_is_better(data: st.DataObject) 
         )
     ]
     assert best is not None
-    assert best.settled or question.action_set.is_coupled
+    assert best.proven or question.action_set.is_coupled
     assert oracle.row_is_legal(
         question.space, question.factual_raw, best.row_raw, question.constraints, timing=question.timing
     )
@@ -172,7 +172,7 @@ def test_several_rules_that_bind_need_no_general_solver(seed: int, monkeypatch: 
     best = problem.best()
     assert best is not None
     assert other is not None
-    assert best.settled
+    assert best.proven
     assert best.value <= other.value * (1.0 + 1e-6)
     for weight in (0.1, 0.02, 0.001):  # each begins where the one before ended
         quick = problem.best(weight, QUICK)
