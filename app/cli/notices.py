@@ -25,7 +25,7 @@ def notice(
     from app.compute import use_cases
     from app.compute.entries import personal_data
     from app.compute.messages import ModelRef, Store
-    from app.notice import Templates, facts_of, frame_of, lender_of, missing_reasons, notice_of
+    from app.notice import Templates, lender_of, missing_reasons, notice_about, version_of
 
     templates = Templates.of(settings)
     language = lang or templates.default
@@ -35,11 +35,11 @@ def notice(
         kept = personal_data(ledger.find(recourse_id))
     answer, request = json.loads(kept.answer), json.loads(kept.request)
     store = Store.of(settings)
-    model = store.open().find(f"{answer['model']['id']}@{answer['model']['version']}", include_inactive=True)
+    model = store.open().find(version_of(answer), include_inactive=True)
     reasons = None
-    if question := missing_reasons(answer, request):
-        work = (ModelRef.of(store, model), use_cases.REASONS, question, frame_of(model, question), 0.0)
-        reasons = use_cases.answer(*work, deadline_s=math.inf)
-    facts = facts_of(answer, request, model, reasons)
-    found = notice_of(facts, templates.languages[language], templates.regime, lender_of(settings))
+    if asked := missing_reasons(answer, request, model):
+        reasons = use_cases.answer(ModelRef.of(store, model), *asked, deadline_s=math.inf)
+    found = notice_about(
+        answer, request, model, reasons, templates=templates, language=language, lender=lender_of(settings)
+    )
     typer.echo(templates.html(found) if form == "html" else templates.text(found), nl=False)

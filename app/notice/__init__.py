@@ -1,6 +1,6 @@
 """The letter to an applicant: the decision, its reasons, the ways to a yes, and what is promised."""
 
-from app.notice.given import facts_of, frame_of, lender_of, missing_reasons
+from app.notice.given import lender_of, missing_reasons, notice_about, version_of
 from app.notice.letter import Facts, Lender, Notice, notice_of
 from app.notice.markup import policy
 from app.notice.regime import Templates, preferred
@@ -10,11 +10,11 @@ __all__ = [
     "Lender",
     "Notice",
     "Templates",
-    "facts_of",
-    "frame_of",
     "lender_of",
     "missing_reasons",
+    "notice_about",
     "notice_of",
     "policy",
     "preferred",
+    "version_of",
 ]

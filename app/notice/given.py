@@ -1,8 +1,10 @@
-"""What the ledger holds of an answer, as a letter needs it."""
+"""What the ledger holds of an answer, as a letter."""
 
 from app.compute.answers import Frame, Json, identity
 from app.compute.messages import Question, ReasonsQuestion
-from app.notice.letter import Facts, Lender
+from app.compute.use_cases import REASONS
+from app.notice.letter import Facts, Lender, Notice, notice_of
+from app.notice.regime import Templates
 from app.recourse.models.score import Output
 from app.recourse.reasons import ReasonsParams
 from app.registry.version import RegisteredModel
@@ -19,23 +21,35 @@ def lender_of(settings: Settings) -> Lender:
     )
 
 
-def missing_reasons(answer: Json, request: Json) -> ReasonsQuestion | None:
-    """The question for the reasons of a refusal, where the answer does not state them."""
+def version_of(answer: Json) -> str:
+    """The name of the version that answered; it may no longer be active."""
+    return f"{answer['model']['id']}@{answer['model']['version']}"
+
+
+def missing_reasons(
+    answer: Json, request: Json, model: RegisteredModel
+) -> tuple[str, ReasonsQuestion, Frame, float] | None:
+    """What to ask `use_cases.answer` for the reasons of a refusal, where the answer does not state them."""
     if answer.get("reasons") or answer["factual"] is None or answer["factual"]["favourable"]:
         return None
     asked = Question.from_json(request["question"])
-    return ReasonsQuestion(factual_raw=asked.factual_raw, reasons=ReasonsParams(), seed=asked.seed)
+    question = ReasonsQuestion(factual_raw=asked.factual_raw, reasons=ReasonsParams(), seed=asked.seed)
+    return REASONS, question, Frame(model=identity(model), seed=asked.seed), 0.0
 
 
-def frame_of(model: RegisteredModel, question: ReasonsQuestion) -> Frame:
-    """The frame of the answer to that question."""
-    return Frame(model=identity(model), seed=question.seed)
-
-
-def facts_of(answer: Json, request: Json, model: RegisteredModel, reasons: Json | None) -> Facts:
-    """What a letter is made of; `reasons` are those that the answer does not state."""
+def notice_about(
+    answer: Json,
+    request: Json,
+    model: RegisteredModel,
+    reasons: Json | None,
+    *,
+    templates: Templates,
+    language: str,
+    lender: Lender,
+) -> Notice:
+    """The letter; `reasons` are those that the answer does not state."""
     manifest = model.manifest
-    return Facts(
+    facts = Facts(
         answer=answer,
         applicant=request["applicant"],
         reasons=answer.get("reasons") or reasons,
@@ -44,3 +58,4 @@ def facts_of(answer: Json, request: Json, model: RegisteredModel, reasons: Json 
         threshold=manifest.threshold if manifest.output is Output.PROBABILITY else None,
         scale=manifest.points,
     )
+    return notice_of(facts, templates.languages[language], templates.regime, lender)

@@ -1,10 +1,8 @@
 """Letters about recourse that was given."""
 
 from app.compute import use_cases
-from app.compute.answers import Json
-from app.compute.use_cases import REASONS
 from app.errors import Fault, InvalidRequest
-from app.notice import Notice, Templates, facts_of, frame_of, lender_of, missing_reasons, notice_of
+from app.notice import Notice, Templates, lender_of, missing_reasons, notice_about, version_of
 from app.service.ledger import GivenRecourse
 from app.service.models import Models
 from app.settings import Settings
@@ -40,10 +38,10 @@ class Notices:
             known = ", ".join(self.templates.letters)
             raise InvalidRequest(faults=[Fault("", f"the query parameter lang must be one of {known}")])
         answer, request = await self._given.asked(recourse_id)
-        model = self._models.find(f"{answer['model']['id']}@{answer['model']['version']}", include_inactive=True)
-        reasons: Json | None = None
-        if question := missing_reasons(answer, request):
-            work = (use_cases.answer, REASONS, question, frame_of(model, question), 0.0)
-            reasons = await self._models.ask(model, *work)
-        facts = facts_of(answer, request, model, reasons)
-        return notice_of(facts, self.templates.languages[language], self.templates.regime, self._lender)
+        model = self._models.find(version_of(answer), include_inactive=True)
+        reasons = None
+        if asked := missing_reasons(answer, request, model):
+            reasons = await self._models.ask(model, use_cases.answer, *asked)
+        return notice_about(
+            answer, request, model, reasons, templates=self.templates, language=language, lender=self._lender
+        )
