@@ -11,6 +11,7 @@ from app.api.schemas.jobs import JobAnswer
 from app.compute.answers import encoded
 from app.compute.detail import shown
 from app.jobs.job import Job, JobStatus
+from app.jobs.kinds import AUDIT
 from app.service import Service
 from app.store.timestamps import timestamp
 
@@ -44,7 +45,7 @@ def described(job: Job) -> dict[str, Any]:
     }
 
 
-LISTED = {"audit": "broken_promises"}
+LISTED = {AUDIT: "broken_promises"}
 """Kinds of jobs whose results hold a list that may be long, and its name."""
 
 MOST_LISTED = 1000

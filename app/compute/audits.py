@@ -16,7 +16,7 @@ from app.compute.answers import UNREAD, Json, identity, plain
 from app.compute.child import Progress
 from app.compute.entries import personal_data
 from app.compute.messages import ModelRef, Question, model_payload
-from app.compute.use_cases import USE_CASES
+from app.compute.use_cases import RECOURSE, USE_CASES
 from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, RecourseError
 from app.recourse.features import FeatureSpace
 from app.recourse.models.meter import Meter
@@ -144,7 +144,7 @@ class Audit:
             question = replace(Question.from_json(request["question"]), factual_raw=factual_raw, reasons=None)
             left_s = max(self._deadline - time.monotonic(), 0.0)
             problem = use_cases.problem(self._ref, question, min(REISSUE_S, left_s))
-            found = USE_CASES["recourse"].compute(problem, question, 0.0).recourse
+            found = USE_CASES[RECOURSE].compute(problem, question, 0.0).recourse
         except RecourseError as error:
             return {"status": error.code, "cost": None}
         return {"status": found.status.value, "cost": found.counterfactuals[0].cost if found.counterfactuals else None}

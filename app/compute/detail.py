@@ -6,12 +6,12 @@ from functools import cache
 from typing import Any, Literal, TypeAlias, get_args, get_type_hints
 
 from app.compute.answers import Json
-from app.compute.use_cases import RECOURSE, FrontierAnswer, RecourseAnswer
+from app.compute.use_cases import FRONTIER, RECOURSE, FrontierAnswer, RecourseAnswer
 from app.recourse.answer_part import FULL
 
 Detail: TypeAlias = Literal["short", "full"]
 
-SHORTENED: Mapping[str, type[Any]] = {RECOURSE: RecourseAnswer, "frontier": FrontierAnswer}
+SHORTENED: Mapping[str, type[Any]] = {RECOURSE: RecourseAnswer, FRONTIER: FrontierAnswer}
 """Use cases whose answers have a short form; those about records of the caller are nothing but their certificates."""
 
 

@@ -39,7 +39,7 @@ def replay(store: Store, record: Record, plan_s: float) -> list[str]:
     ref, question = ModelRef.of(store, model), Question.from_json(request["question"])
     frame = replace(Frame.from_json(before), points=model.manifest.points)
     plan_s = math.inf if kept.job else plan_s
-    after = use_cases.answer(ref, "recourse", question, frame, plan_s, deadline_s=REPLAY_S)
+    after = use_cases.answer(ref, use_cases.RECOURSE, question, frame, plan_s, deadline_s=REPLAY_S)
     for answer in (before, after):
         answer["diagnostics"].pop("elapsed_ms")
         for part in (*answer["counterfactuals"], *filter(None, [answer["nearest"]])):

@@ -357,7 +357,8 @@ def _validity_answer(frame: Frame, action_set: ActionSet, found: Assessment) -> 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
-RECOURSE, REASONS, VALIDITY = "recourse", "reasons", "validity"
+RECOURSE, REASONS, FRONTIER = "recourse", "reasons", "frontier"
+VALIDITY, CORRECTION = "validity", "correction"
 
 BOUNDS_S = 300.0
 """Time for a job of joint bounds, in seconds."""
@@ -365,9 +366,9 @@ BOUNDS_S = 300.0
 USE_CASES: Mapping[str, UseCase] = {
     RECOURSE: UseCase(question=Question, compute=_recourse, render=_recourse_answer, prefix="rec", stopped=out_of_time),
     REASONS: UseCase(question=ReasonsQuestion, compute=reasons_of, render=reasons_answer, stopped=no_time_for_reasons),
-    "frontier": UseCase(question=FrontierQuestion, compute=_frontier, render=_frontier_answer),
+    FRONTIER: UseCase(question=FrontierQuestion, compute=_frontier, render=_frontier_answer),
     VALIDITY: UseCase(question=ValidityQuestion, compute=_validity, render=_validity_answer, job_s=BOUNDS_S),
-    "correction": UseCase(
+    CORRECTION: UseCase(
         question=CorrectionQuestion, compute=correct_plan, render=correct_answer, prefix="cor", job_s=BOUNDS_S
     ),
 }

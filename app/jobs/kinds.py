@@ -104,6 +104,9 @@ def _unchanged(ref: ModelRef, include_inactive: bool) -> ModelRef:
     return ref
 
 
+AUDIT = "audit"
+"""The kind of jobs that check promises again."""
+
 FUTURES = "futures"
 """The kind of jobs that make future models."""
 
@@ -118,7 +121,7 @@ class JobKind(Protocol):
 JOB_KINDS: Mapping[str, JobKind] = {
     **{name: partial(answer_job, name) for name in USE_CASES},
     BATCH: batch_job,
-    "audit": audit_job,
+    AUDIT: audit_job,
     FUTURES: futures_job,
 }
 """Every kind of job: the use cases, batches, audits and future models."""

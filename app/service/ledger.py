@@ -22,6 +22,7 @@ from app.errors import (
 from app.jobs.ids import RECOURSE_ID
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
+from app.jobs.kinds import AUDIT
 from app.service.models import Models
 from app.service.queries import AuditQuery
 from app.store.keys import asking, may_read_scores, may_see, seen_by
@@ -175,7 +176,7 @@ class GivenRecourse:
         which = Promises.unexpired(query.id, since=query.since, until=query.until)
         ref = self._models.ref(model)
         payload = audits.audit_payload(ref, model, which, reissue=query.reissue)
-        return await self._jobs.submit("audit", payload, timeout_s=AUDIT_S)
+        return await self._jobs.submit(AUDIT, payload, timeout_s=AUDIT_S)
 
     async def recorded(self, recourse_id: str) -> Json:
         """The answer as it was sent. Errors as `answer`."""

@@ -26,7 +26,7 @@ from app.jobs.batch import lines as batch_lines
 from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, Job
 from app.jobs.jobs import Jobs
-from app.jobs.kinds import FUTURES, JOB_KINDS, JobKind
+from app.jobs.kinds import AUDIT, FUTURES, JOB_KINDS, JobKind
 from app.metrics import Metrics
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
@@ -318,7 +318,7 @@ class Service:
 
     async def _finish(self, job_id: str, kind: str, payload: Json, result: Json) -> Json:
         """The result of a job, once the recourse in it is recorded."""
-        if kind == "audit":
+        if kind == AUDIT:
             asked = result["model"]
             self.metrics.audited(asked["id"], asked["version"], result["broken"])
         elif kind in JOB_KINDS and kind != FUTURES:

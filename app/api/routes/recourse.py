@@ -19,6 +19,7 @@ from app.api.schemas.recourse import RecourseAnswer, RecourseRequest, question_o
 from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityAnswer, ValidityRequest, validity_question_of
 from app.api.strict_route import DirectRoute, guarded
 from app.compute.messages import Case
+from app.compute.use_cases import CORRECTION, FRONTIER, RECOURSE, VALIDITY
 from app.service import Service
 from app.store.scopes import Scope
 
@@ -52,7 +53,7 @@ async def recourse(
 
     With `Prefer: respond-async` or `Prefer: wait=N` it becomes a job, which outlives the connection and the server.
     """
-    return await _answer("recourse", question_of(request), request, service, prefer)
+    return await _answer(RECOURSE, question_of(request), request, service, prefer)
 
 
 @router.post(
@@ -79,7 +80,7 @@ async def frontier(
     The points share model calls, so a curve takes little more than its slowest point or two. A less robust point never
     costs more than a more robust one: it may have the same record, and is then `dominated`.
     """
-    return await _answer("frontier", frontier_question_of(request), request, service, prefer)
+    return await _answer(FRONTIER, frontier_question_of(request), request, service, prefer)
 
 
 @router.post(
@@ -108,7 +109,7 @@ async def validity(
     seconds: the answer then has wider bounds, `status: pending`, and the job that computes tight ones.
     """
     question = validity_question_of(request)
-    return await _answer("validity", question, request, service, prefer, request.counterfactuals)
+    return await _answer(VALIDITY, question, request, service, prefer, request.counterfactuals)
 
 
 @router.post(
@@ -139,7 +140,7 @@ async def correct(
     meets the aim, that is an answer, not an error.
     """
     question = correction_question_of(request)
-    return await _answer("correction", question, request, service, prefer, request.counterfactuals)
+    return await _answer(CORRECTION, question, request, service, prefer, request.counterfactuals)
 
 
 async def _answer(
