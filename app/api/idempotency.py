@@ -124,9 +124,9 @@ async def _canonical(request: Request) -> bytes:
 
     Of lines and tables their digest.
     """
-    if media_type(request) in (NDJSON, CSV):
+    if media_type(request.headers) in (NDJSON, CSV):
         return (await asyncio.to_thread(hashlib.file_digest, await spooled(request), "sha256")).digest()
-    if media_type(request) != JSON or len(await request.body()) > READ_AT_ONCE:
+    if media_type(request.headers) != JSON or len(await request.body()) > READ_AT_ONCE:
         return await request.body()
     try:
         value = await request.json()

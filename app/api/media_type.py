@@ -1,6 +1,7 @@
 """The media type of a body."""
 
 from fastapi import Request
+from starlette.datastructures import Headers
 
 from app.api.errors import LONGEST_TOKEN
 from app.errors import UnsupportedMediaType
@@ -12,9 +13,9 @@ NDJSON = "application/x-ndjson"
 CSV = "text/csv"
 
 
-def media_type(request: Request) -> str:
+def media_type(headers: Headers) -> str:
     """The declared media type of the body, without parameters."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def require_plain(request: Request) -> None:

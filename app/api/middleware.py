@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.authentication import extra_headers
 from app.api.errors import problem_response
+from app.api.media_type import media_type
 from app.errors import BodyTooLarge, InternalError, Overloaded
 from app.metrics import Metrics
 from app.observability import log, request_id, trace, traceparent
@@ -152,8 +153,7 @@ class BodyLimit:
             return
         headers = Headers(scope=scope)
         declared = headers.get("content-length", "0")
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        max_bytes = self.larger.get((scope["path"], kind), self.max_bytes)
+        max_bytes = self.larger.get((scope["path"], media_type(headers)), self.max_bytes)
         received = 0
 
         async def receive_within_limit() -> Message:

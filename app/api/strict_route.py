@@ -150,7 +150,7 @@ def _validated(schema: Any, value: Any) -> BaseModel:
 
 async def _refuse_form(request: Request, *, required: bool) -> None:
     if required or await request.body():
-        if media_type(request) != JSON:
+        if media_type(request.headers) != JSON:
             raise UnsupportedMediaType
         require_plain(request)
 

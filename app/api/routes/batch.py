@@ -100,7 +100,7 @@ async def batch(
     others; pointers of its faults begin at the row. Applicants share model calls where that cannot change an answer.
     `deadline_ms` applies to each applicant.
     """
-    kind = media_type(request)
+    kind = media_type(request.headers)
     if kind not in (JSON, NDJSON, CSV):
         raise errors.UnsupportedMediaType(f"The body of this request must be {JSON}, {NDJSON} or {CSV}.")
     require_plain(request)
