@@ -7,11 +7,11 @@ from functools import partial
 from fastapi import Request
 from pydantic import ValidationError
 
+from app.api.deps import service_of
 from app.api.schemas.frontier import MOST_POINTS, Sweep, usual_parameter, value_faults
 from app.api.schemas.recourse import RecourseQuestion, question_of
 from app.api.schemas.strict import MOST_ENTRIES
 from app.errors import Fault, RecourseError
-from app.service import Service
 from app.service.validation import Check, checks
 
 ONE = "applicant"
@@ -28,7 +28,7 @@ def further_faults(request: Request, body: object, wrong: Collection[object]) ->
     """
     if not isinstance(body, dict):
         return []
-    service: Service = request.app.state.service
+    service = service_of(request)
     right = {name: value for name, value in body.items() if name not in wrong}
     asked = {name: value for name, value in right.items() if name in RecourseQuestion.model_fields}
     try:

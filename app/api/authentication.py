@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Collection, MutableMapping
-from typing import Any, cast
+from typing import Any
 
 from fastapi import Request
 
 from app.access import WINDOW_S, Rate
+from app.api.deps import service_of
 from app.compute.turns import caller
 from app.errors import KeyRequired, TooManyRequests
-from app.service import Service
 from app.store.keys import asking
 from app.store.scopes import Scope
 
@@ -37,7 +37,7 @@ async def admit(request: Request, scopes: Collection[Scope]) -> str:
     Misdirected : it needs no key, but names a host that may not be this machine
     NotReady : the keys cannot be read
     """
-    access = cast(Service, request.app.state.service).access
+    access = service_of(request).access
     address = f"address {request.client.host if request.client else ''}"
     try:
         key = await access.identify(_offered(request))
@@ -64,7 +64,7 @@ def _offered(request: Request) -> str | None:
 
 
 def _count(request: Request, caller: str) -> None:
-    access = cast(Service, request.app.state.service).access
+    access = service_of(request).access
     try:
         rate = access.count(caller)
     except TooManyRequests as error:

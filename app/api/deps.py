@@ -7,8 +7,13 @@ from fastapi import Depends, Path, Request
 from app.service import Service
 
 
-async def _service(request: Request) -> Service:
+def service_of(request: Request) -> Service:
+    """The service that a request is for."""
     return cast(Service, request.app.state.service)
+
+
+async def _service(request: Request) -> Service:
+    return service_of(request)
 
 
 ServiceDep = Annotated[Service, Depends(_service)]

@@ -10,11 +10,12 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from fastapi import Request
 from starlette.responses import Response
 
+from app.api.deps import service_of
 from app.api.json_body import READ_AT_ONCE
 from app.api.media_type import CSV, JSON, NDJSON, media_type
 from app.api.spool import spooled
@@ -56,7 +57,7 @@ async def answer_once(request: Request, caller: str, handle: Handle) -> Response
     IdempotencyKeyReused, IdempotencyInProgress : as `IdempotentAnswers.claim`
     NotReady : the database cannot be reached
     """
-    service = cast(Service, request.app.state.service)
+    service = service_of(request)
     key = request.headers[HEADER]
     if not re.fullmatch(_KEY, key):
         what = "must be 1 to 255 visible ASCII characters other than double quotes; with spaces, in double quotes"

@@ -3,10 +3,10 @@
 import asyncio
 import tempfile
 from io import BufferedRandom
-from typing import cast
 
 from fastapi import Request
 
+from app.api.deps import service_of
 from app.errors import BodyTooLarge, StateUnusable
 from app.service import Service
 
@@ -29,7 +29,7 @@ async def spooled(request: Request) -> BufferedRandom:
     """
     try:
         if _KEY not in request.scope:
-            request.scope[_KEY] = await asyncio.to_thread(_new_file, cast(Service, request.app.state.service))
+            request.scope[_KEY] = await asyncio.to_thread(_new_file, service_of(request))
             await _store(request, request.scope[_KEY])
     except OSError as error:
         raise StateUnusable(f"The body of the request cannot be stored: {error.strerror}.") from None
