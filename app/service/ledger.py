@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from app.compute import audits
 from app.compute.answers import UNREAD, Json, encoded, identity, plain
@@ -16,7 +16,6 @@ from app.errors import (
     JobUnfinished,
     RecourseError,
     UnknownJob,
-    UnknownModel,
     UnknownRecourse,
 )
 from app.jobs.ids import RECOURSE_ID
@@ -169,18 +168,13 @@ class GivenRecourse:
         ModelQuarantined, DailyBudgetSpent : as `Models.admit`
         NotReady : the job store cannot be reached
         """
-        if not self._models.known(query.id):
-            raise UnknownModel(f'No version of "{query.id[:100]}" is registered.')
+        self._models.require_known(query.id)
         model = self._models.version(query.id, query.candidate)
         await self._models.admit(model)
         which = Promises.unexpired(query.id, since=query.since, until=query.until)
         ref = self._models.ref(model)
         payload = audits.audit_payload(ref, model, which, reissue=query.reissue)
         return await self._jobs.submit(AUDIT, payload, timeout_s=AUDIT_S)
-
-    async def recorded(self, recourse_id: str) -> Json:
-        """The answer as it was sent. Errors as `answer`."""
-        return cast(Json, json.loads(personal_data(await self._find(recourse_id)).answer))
 
     async def forget(self, records: Sequence[Record]) -> None:
         """Delete the jobs in which the personal data of recourses is kept as well."""

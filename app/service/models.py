@@ -75,6 +75,11 @@ class Models:
         _require(model_id)
         return any(model.id == model_id for model in self._registry.list())
 
+    def require_known(self, model_id: str) -> None:
+        """Raise `UnknownModel` unless any version of a model is registered; else as `known`."""
+        if not self.known(model_id):
+            raise UnknownModel(f'No version of "{model_id[:100]}" is registered.')
+
     def active(self) -> int:
         """How many versions answer applicants."""
         return sum(model.active for model in self._registry.list())

@@ -148,7 +148,8 @@ class Service:
             await self.ledger.record(entry_of_texts(answer.facts, texts[REQUEST], texts[FULL], key=asking_id()))
             if ids_are_reserved():
                 # Another server may have recorded it and crashed; then that is what was given.
-                answer = written(name, await self.given.recorded(answer.facts["id"]), terms.detail)
+                recorded, _ = await self.given.asked(answer.facts["id"])
+                answer = written(name, recorded, terms.detail)
         return sent(answer)
 
     async def submit(
@@ -327,7 +328,8 @@ class Service:
             return result
         await self.ledger.record(entry_of(result, payload["request"], job_id, key=payload.get("key")))
         # A result that was computed again after a crash is not the recorded one: its timings differ.
-        return await self.given.recorded(result["id"])
+        recorded, _ = await self.given.asked(result["id"])
+        return recorded
 
     async def _fail(self, kind: str, payload: Json, error: RecourseError) -> None:
         """Note a rehearsal that failed without having noted it itself, such as one whose child was killed."""
