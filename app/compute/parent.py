@@ -77,8 +77,8 @@ class Child:
     """
 
     def __init__(self, nice: int, on_end: Callable[["Child"], None] = _ignore, memory_mb: int = 0) -> None:
-        self._socket, theirs = socket.socketpair()
         self._template = template()
+        self._socket, theirs = socket.socketpair()
         with theirs:
             try:
                 self._number = self._template.fork(theirs, nice, memory_mb)

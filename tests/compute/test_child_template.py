@@ -12,6 +12,7 @@ import pytest
 
 from app.compute import child_template as template_module
 from app.compute import lane as lane_module
+from app.compute import parent as parent_module
 from app.compute.child import Call
 from app.compute.child_template import Template, template
 from app.compute.lane import Lane
@@ -102,6 +103,27 @@ def test_a_template_that_never_forks_is_ended(own_template: None, monkeypatch: p
         await child.kill()
 
     run(work())
+
+
+def test_a_child_without_a_template_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Template:
+        raise BlockingIOError
+
+    opened: list[socket.socket] = []
+    pair = socket.socketpair
+
+    def kept_pair() -> tuple[socket.socket, socket.socket]:
+        opened.extend(ends := pair())
+        return ends
+
+    monkeypatch.setattr(parent_module, "template", refuse)
+    monkeypatch.setattr(socket, "socketpair", kept_pair)
+    with pytest.raises(BlockingIOError):
+        Child(0)
+    left = [end for end in opened if end.fileno() != -1]
+    for end in opened:
+        end.close()
+    assert not left
 
 
 @pytest.fixture(scope="module")
