@@ -100,7 +100,7 @@ class RequestContext:
             traceparent.reset(tokens[1])
 
 
-class Head:
+class HeadRequests:
     """Answers HEAD where GET is answered, with the same headers."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -18,7 +18,7 @@ from app.api import errors
 from app.api.all_faults import further_faults
 from app.api.authentication import SECURITY_SCHEMES
 from app.api.json_body import LargeBodies
-from app.api.middleware import BodyLimit, Head, RequestContext
+from app.api.middleware import BodyLimit, HeadRequests, RequestContext
 from app.api.routes import (
     batch,
     calibration,
@@ -110,7 +110,7 @@ def _api(service: Service | None, lifespan: Lifespan[FastAPI] | None, modules: S
     )
     if settings.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, **CORS)
-    app.add_middleware(Head)
+    app.add_middleware(HeadRequests)
     app.add_middleware(RequestContext, metrics=Metrics() if service is None else service.metrics)
     app.state.service = service
     # What is read of a body may take 50 times the memory of its text, so not many are read at once.

@@ -22,7 +22,7 @@ MOST_QUEUES = 10_000
 _long: ContextVar[bool] = ContextVar("long", default=False)
 
 
-class Mortal(Protocol):
+class HasAlive(Protocol):
     """What is taken in turns: a child."""
 
     @property
@@ -30,7 +30,7 @@ class Mortal(Protocol):
         """Whether it still runs."""
 
 
-Taken = TypeVar("Taken", bound=Mortal)
+Taken = TypeVar("Taken", bound=HasAlive)
 
 
 @contextmanager

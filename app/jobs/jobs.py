@@ -314,7 +314,7 @@ class Jobs:
             return []
         records = {record.workflow_id: record for record in await self._records(job_ids, load_output=False)}
         batches = [record.workflow_id for record in records.values() if (record.attributes or {}).get("kind") == BATCH]
-        # Results can be large; errors are short, and only failed jobs have one, and so are the counts of batches.
+        # Results can be large, so only errors and the counts of batches are loaded.
         failed = [record.workflow_id for record in records.values() if record.status == "ERROR"]
         if short := [*failed, *(one for one in batches if records[one].status == "SUCCESS")]:
             records |= {record.workflow_id: record for record in await self._records(short, load_output=True)}

@@ -43,7 +43,6 @@ from app.store.engine import database_url
 from app.store.keys import asking_id, may_read_scores, require_own_or
 from app.store.ledger import FILE as LEDGER
 from app.store.ledger import NewRecord
-from app.store.ledger import Record as LedgerRecord
 from app.store.recorder import Recorder
 from app.store.scopes import Scope
 from app.store.timestamps import timestamp
@@ -77,7 +76,7 @@ class Service:
         self.metrics = Metrics(
             lambda: {lane.name: lane.state() for lane in (self._lane, self._jobs_lane)}, self.quarantine.names
         )
-        self.ledger = Recorder(settings, self._forget)
+        self.ledger = Recorder(settings, lambda records: self.given.forget(records))
         self.budgets = DailyBudgets(settings.model_rows_per_day, self.ledger, self.metrics)
         self.models = Models(settings, store, self._lane, self.metrics, self.budgets, self.quarantine)
         self.jobs = Jobs(settings, self._jobs_lane, store, kinds, self._finish, self._fail, self._keep, self.metrics)
@@ -300,7 +299,10 @@ class Service:
     # --- what becomes of jobs ---
 
     async def _keep(self, job_id: str, payload: Json, lines: Sequence[str]) -> None:
-        """Count and record the answers among the lines of some rows. Idempotent. Raises `LedgerUnavailable`."""
+        """Record and count the answers among the lines of some rows. Raises `LedgerUnavailable`.
+
+        Repeated after a crash, it records nothing twice, but counts again.
+        """
         given = [(i, line, json.loads(line)) for i, line in enumerate(lines) if batch_lines.refusal(line) is None]
         if payload["store"]:
             await self.ledger.record(*self._entries(job_id, payload, given))
@@ -346,9 +348,6 @@ class Service:
         if job.kind == FUTURES and job.about is not None:
             self.rehearsals.ended(job.about, CANCELLED)
         return job
-
-    async def _forget(self, records: Sequence[LedgerRecord]) -> None:
-        await self.given.forget(records)
 
     # --- operations ---
 
