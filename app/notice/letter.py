@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from app.compute.answers import Json, Timestamp
+from app.compute.answers import Frame, Json, Timestamp
 from app.notice.language import Language
 from app.recourse.actions.sentences import change_text, months_text
 from app.recourse.answer_part import AnswerPart
@@ -48,6 +48,8 @@ class NoticeWay(AnswerPart):
     """In the order in which each helps most."""
     time: str | None
     """How long it takes; null where the model says nothing of it."""
+    late: bool
+    """Whether it takes longer than the answer is valid."""
     probability: str | None
     """The model's probability of the favourable outcome then; null for a model without one, or with points."""
     points: str | None
@@ -95,6 +97,10 @@ class Notice(AnswerPart):
     """Whether there is a way."""
     several: bool
     """Whether there is more than one."""
+    in_time: bool
+    """Whether there is one that takes no longer than the answer is valid."""
+    aged: bool
+    """Whether time itself changes something in the application until such a way ends."""
     valid_until: str
 
 
@@ -128,7 +134,8 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
     """The letter's parts in a language."""
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
-    ways = tuple(_way(facts, one, features, language) for one in answer["counterfactuals"])
+    valid_months = Frame.from_json(answer).valid_months
+    ways = tuple(_way(facts, one, features, language, valid_months) for one in answer["counterfactuals"])
     reasons = facts.reasons or {"reasons": (), "against": None}
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold)
@@ -155,6 +162,8 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
         ways=ways,
         found=bool(ways),
         several=len(ways) > 1,
+        in_time=not all(way.late for way in ways),
+        aged=any(_ages(facts, one) for one, way in zip(answer["counterfactuals"], ways, strict=True) if not way.late),
         valid_until=language.date_text(answer["expires_at"]),
     )
 
@@ -182,7 +191,15 @@ def _compared(against: Json, language: Language) -> str:
     return text.replace("{n}", language.count_text(against["records"]))
 
 
-def _way(facts: Facts, one: Json, features: Mapping[str, Feature], language: Language) -> NoticeWay:
+def _ages(facts: Facts, one: Json) -> bool:
+    """Whether the accepted record is one in which time has changed something."""
+    moving = [feature.name for feature in facts.features if feature.moves_with_time]
+    return any(one["applicant"][name] != facts.applicant[name] for name in moving)
+
+
+def _way(
+    facts: Facts, one: Json, features: Mapping[str, Feature], language: Language, valid_months: float
+) -> NoticeWay:
     # Answers of earlier releases lack some of these.
     current, future = one["validity"]["current"], one["validity"].get("future")
     names = [step["feature"] for step in one.get("steps") or ()]
@@ -198,6 +215,7 @@ def _way(facts: Facts, one: Json, features: Mapping[str, Feature], language: Lan
             for name in names
         ),
         time=language.takes.replace("{time}", months_text(months, language.phrases)) if months > 0.0 else None,
+        late=months > valid_months,
         probability=None
         if current["probability"] is None or points is not None
         else language.percent_text(current["probability"]),

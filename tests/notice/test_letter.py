@@ -10,7 +10,7 @@ import yaml
 from app.errors import TemplateFaulty
 from app.notice import Facts, Lender, Notice, Templates, notice_of
 from app.notice.regime import SHIPPED, preferred
-from app.recourse.features import Feature, FeatureType, Missing, ReasonWords, Sentence, Words
+from app.recourse.features import Feature, FeatureType, Missing, MovesWithTime, ReasonWords, Sentence, Words
 
 FEATURES = (
     Feature(name="amount", type=FeatureType.INTEGER, label="Loan amount", unit="EUR",
@@ -21,9 +21,10 @@ FEATURES = (
             words={"de": Words(label="Bürgschaft", sentence=Sentence(to={"true": "Jemanden finden, der bürgt"}))}),
     Feature(name="housing", type=FeatureType.CATEGORICAL, categories=("rented", "owned"), missing=Missing.NAN,
             label="Housing", words={"de": Words(label="Wohnen", levels={"rented": "Miete", "owned": "Eigentum"})}),
+    Feature(name="age", type=FeatureType.INTEGER, moves_with_time=MovesWithTime(per_year=1), protected=True),
 )  # fmt: skip
 
-APPLICANT = {"amount": 20800, "late": -9, "guarantor": False, "housing": None}
+APPLICANT = {"amount": 20800, "late": -9, "guarantor": False, "housing": None, "age": 30}
 LENDER = Lender(name="Bank & <Sons>", address=("1 Street", "Town"), contact="a@b.example", authority="The Agency")
 
 
@@ -47,7 +48,7 @@ def way(rank: int = 1, months: float = 0.0, share: float | None = None, **values
 
 def answered(**changes: Any) -> dict[str, Any]:
     return {
-        "id": "rec_1", "reference": "case <7>", "model": {"id": "loan", "version": "3"},
+        "id": "rec_1", "reference": "case <7>", "seed": 0, "model": {"id": "loan", "version": "3", "sha256": "0"},
         "factual": {"probability": 0.6486, "score": -0.7, "favourable": False},
         "counterfactuals": [way(amount=15700, guarantor=True, months=3.0, share=1.0)],
         "created_at": "2026-03-02T23:59:00.000Z", "expires_at": "2026-05-31T23:59:00.000Z", **changes,
@@ -132,6 +133,66 @@ def test_what_time_does_is_no_step() -> None:
     one = way(amount=15700)
     one["changes"].append(change("late", 0, by_time=True))
     assert "ate payments" not in written(reasons=None, counterfactuals=[one])
+
+
+LATE = {
+    ("en", "general"): (
+        "This takes longer than this letter holds. We will decide on your application anew then, perhaps with another "
+        "model, and may decide otherwise.",
+        "This letter holds until 31 May 2026. This way takes longer, so we do not promise a yes.",
+        "It accepts your application",
+    ),
+    ("de", "general"): (
+        "Das dauert länger, als dieses Schreiben gilt. Wir entscheiden dann neu über Ihren Antrag, vielleicht mit "
+        "einem anderen Modell und vielleicht anders.",
+        "Dieses Schreiben gilt bis zum 31. Mai 2026. Dieser Weg dauert länger; ein Ja sagen wir deshalb nicht zu.",
+        "Es nimmt Ihren Antrag",
+    ),
+}  # fmt: skip
+LATE["en", "us"] = LATE["en", "general"]
+
+
+def test_every_letter_that_ships_is_tried_with_a_way_that_takes_too_long() -> None:
+    ships = {(*reversed(one.name.split(".")[:2]),) for one in SHIPPED.iterdir() if one.name.endswith(".txt")}
+    assert ships == set(LATE)
+
+
+@pytest.mark.parametrize(("language", "regime"), LATE)
+def test_a_way_that_takes_longer_than_the_answer_is_valid_is_no_promise(language: str, regime: str) -> None:
+    anew, holds, accepts = LATE[language, regime]
+    late, soon = way(1, months=24.0, amount=15700), way(2, months=3.0, guarantor=True)
+
+    def letter(*ways: dict[str, Any]) -> str:
+        return " ".join(written(language, regime, counterfactuals=list(ways)).split())
+
+    for part, said in ((anew, True), (holds, True), (accepts, False)):
+        assert (part in letter(late)) == said
+        assert (part in letter(soon)) != said
+    both = letter(late, soon)
+    assert both.count(anew) == 1
+    assert both.index(anew) < both.index("Way 2" if language == "en" else "Weg 2")
+    assert accepts in both
+
+
+@pytest.mark.parametrize(
+    ("language", "apart"), [("en", "apart from what time itself changes"), ("de", "außer was die Zeit")]
+)
+def test_what_time_changes_is_no_other_change(language: str, apart: str) -> None:
+    for months, age, said in ((2.5, 31, True), (2.5, 30, False), (24.0, 32, False)):
+        one = way(months=months, amount=15700, age=age)
+        one["changes"] = one["changes"][:1]  # the age is protected, so that no change names it
+        assert (apart in " ".join(written(language, counterfactuals=[one]).split())) == said
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_letter_without_a_way_names_no_day(language: str) -> None:
+    """Nor does it say "as long as that" of a day that it does not name."""
+    favourable = {"probability": 0.9, "score": 1.0, "favourable": True}
+    for factual in (favourable, answered()["factual"]):
+        letter = " ".join(written(language, reasons=None, counterfactuals=[], factual=factual).split())
+        for part in ("as long", "so lange", "2026,", "until", "bis zum"):
+            assert part not in letter
+        assert ("go on using this model" if language == "en" else "weiter verwenden") in letter
 
 
 def test_nothing_found_promises_nothing() -> None:
