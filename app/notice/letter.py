@@ -98,9 +98,9 @@ class Notice(AnswerPart):
     several: bool
     """Whether there is more than one."""
     in_time: bool
-    """Whether there is one that takes no longer than the answer is valid."""
+    """Whether there is a way that takes no longer than the answer is valid."""
     aged: bool
-    """Whether time itself changes something in the application until such a way ends."""
+    """Whether time itself changes something in the application until a way ends that is not late."""
     valid_until: str
 
 
