@@ -137,14 +137,14 @@ def test_what_time_does_is_no_step() -> None:
 
 LATE = {
     ("en", "general"): (
-        "This takes longer than this letter holds. We will decide on your application anew then, perhaps with another "
-        "model, and may decide otherwise.",
+        "This way takes longer than this letter holds. We will decide on your application anew then, perhaps with "
+        "another model, and may decide otherwise.",
         "This letter holds until 31 May 2026. This way takes longer, so we do not promise a yes.",
         "It accepts your application",
     ),
     ("de", "general"): (
-        "Das dauert länger, als dieses Schreiben gilt. Wir entscheiden dann neu über Ihren Antrag, vielleicht mit "
-        "einem anderen Modell und vielleicht anders.",
+        "Dieser Weg dauert länger, als dieses Schreiben gilt. Wir entscheiden dann neu über Ihren Antrag, vielleicht "
+        "mit einem anderen Modell und vielleicht anders.",
         "Dieses Schreiben gilt bis zum 31. Mai 2026. Dieser Weg dauert länger; ein Ja sagen wir deshalb nicht zu.",
         "Es nimmt Ihren Antrag",
     ),
