@@ -59,8 +59,8 @@ def check_moments(params: CertificateParams, *, registered: bool, futures: bool)
     if params.moments != "registered" or registered:
         return []
     detail = (
-        "is registered, but the model was registered without true outcomes: register a linear model whose manifest "
-        "names a label, or use surrogate"
+        "is registered, but the model was registered without them: only a linear model whose manifest names a label "
+        "has any; use surrogate"
     )
     return [Fault("/moments", detail)]
 

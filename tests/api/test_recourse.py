@@ -330,7 +330,7 @@ def test_the_service_stays_responsive_while_all_children_are_busy(running: Runni
 )
 def test_moments_that_were_not_registered_are_refused(client: httpx.Client, path: str, body: dict[str, Any]) -> None:
     detail = faults(client.post(path, json=body))["/certificate/moments"]
-    assert "the model was registered without true outcomes" in detail
+    assert "only a linear model whose manifest names a label" in detail
 
 
 def test_noise_of_what_is_no_numeric_feature_is_refused(client: httpx.Client) -> None:

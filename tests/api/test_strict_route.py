@@ -395,7 +395,7 @@ def test_extreme_but_legal_numbers_are_answered(client: httpx.Client, feature: s
 @pytest.mark.parametrize("number", [1.7e308, -1e150, 1.1e16, 10**300])
 def test_numbers_that_drown_all_others_are_refused(client: httpx.Client, number: float) -> None:
     applicant, bounds = {**APPLICANT, "income": number}, {"bounds": {"income": {"max": number}}}
-    detail = "must be between -1e+16 and 1e+16"
+    detail = "must be at most 1e+16" if number > 0 else "must be at least -1e+16"
     for path, body in (
         ("/recourse", question(model="open", applicant=applicant)),
         ("/models/open/predict", {"records": [applicant]}),

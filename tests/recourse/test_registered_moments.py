@@ -109,4 +109,5 @@ def test_a_model_without_them_is_refused(tmp_path: Path) -> None:
         solve(problem(plain), METHOD, METHOD.params(), ASKED)
     (fault,) = caught.value.faults
     assert fault.pointer == "/certificate/moments"
+    assert "only a linear model whose manifest names a label" in fault.detail
     assert "register a linear model whose manifest names a label" in fault.detail

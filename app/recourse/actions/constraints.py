@@ -92,7 +92,7 @@ def constraint_faults(space: FeatureSpace, constraints: Constraints) -> tuple[li
     def look_up(name: str, pointer: str) -> Feature | None:
         j = space.index(name)
         if j is None:
-            invalid.append(unknown_feature(space, pointer))
+            invalid.append(unknown_feature(space, name, pointer))
             return None
         return space.features[j]
 
@@ -162,14 +162,17 @@ def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fau
     for name, weight in weights.items():
         pointer = f"/{escape(name)}"
         if space.index(name) is None:
-            faults.append(unknown_feature(space, pointer))
+            faults.append(unknown_feature(space, name, pointer))
         elif not CHEAPEST <= weight <= DEAREST:
             faults.append(Fault(pointer, f"must be a number from {CHEAPEST:g} to {DEAREST:g}"))
     return faults
 
 
-def unknown_feature(space: FeatureSpace, pointer: str) -> Fault:
-    """The fault of a name that is no feature."""
+def unknown_feature(space: FeatureSpace, name: str, pointer: str) -> Fault:
+    """The fault of a name that is no feature, or that of a derived one, which is never set by itself."""
+    formula = space.derived and space.derived.formulas.get(name)
+    if formula:
+        return Fault(pointer, f"is derived, from {' and '.join(formula.names)}: name these instead")
     return Fault(pointer, "is not a feature of this model; the features are " + ", ".join(space.names))
 
 

@@ -89,7 +89,7 @@ def check_wishes(space: FeatureSpace, wishes: Wishes, constraints: Constraints) 
 def _exclude_faults(space: FeatureSpace, exclude: Exclude) -> Iterator[Fault]:
     for i, name in enumerate(exclude.features):
         if space.index(name) is None:
-            yield unknown_feature(space, f"/exclude/features/{i}")
+            yield unknown_feature(space, name, f"/exclude/features/{i}")
     for i, change in enumerate(exclude.changes):
         yield from _change_faults(space, change, f"/exclude/changes/{i}")
     for i, names in enumerate(exclude.sets):
@@ -97,7 +97,7 @@ def _exclude_faults(space: FeatureSpace, exclude: Exclude) -> Iterator[Fault]:
             yield Fault(f"/exclude/sets/{i}", "must name at least one feature")
         for k, name in enumerate(names):
             if space.index(name) is None:
-                yield unknown_feature(space, f"/exclude/sets/{i}/{k}")
+                yield unknown_feature(space, name, f"/exclude/sets/{i}/{k}")
 
 
 def _include_faults(space: FeatureSpace, wishes: Wishes, constraints: Constraints) -> Iterator[Fault]:
@@ -109,7 +109,7 @@ def _include_faults(space: FeatureSpace, wishes: Wishes, constraints: Constraint
             yield from _change_faults(space, one, pointer)
             pointer += "/feature"
         elif j is None:
-            yield unknown_feature(space, pointer)
+            yield unknown_feature(space, name, pointer)
         if name in names:
             yield Fault(pointer, "is there already")
         names.append(name)
@@ -129,7 +129,7 @@ def _include_faults(space: FeatureSpace, wishes: Wishes, constraints: Constraint
 def _change_faults(space: FeatureSpace, change: ChangeTo, pointer: str) -> Iterator[Fault]:
     j = space.index(change.feature)
     if j is None:
-        yield unknown_feature(space, f"{pointer}/feature")
+        yield unknown_feature(space, change.feature, f"{pointer}/feature")
         return
     try:
         space.features[j].parse(change.to)

@@ -228,18 +228,17 @@ class Feature:
         try:
             number = float(value)
         except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
+            number = math.inf if value > 0 else -math.inf
+        if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"must be {expected}, and finite")
-        if self.type is FeatureType.INTEGER and (number != int(number) or abs(number) > 2**53):
+        largest = 2.0**53 if self.type is FeatureType.INTEGER else LARGEST
+        low, high = max(self.range_raw[0], -largest), min(self.range_raw[1], largest)
+        if not low <= number <= high:
+            limit = f"at least {low:.15g}" if number < low else f"at most {high:.15g}"
+            codes = ", ".join(f"{code:.15g} ({meaning})" for code, meaning in sorted(self.special.items()))
+            raise ValueError(f"must be {limit}" + (f", or a code: {codes}" if codes else ""))
+        if self.type is FeatureType.INTEGER and number != int(number):
             raise ValueError(f"must be {expected}")
-        if abs(number) > LARGEST:
-            raise ValueError(f"must be between {-LARGEST:g} and {LARGEST:g}")
-        low, high = self.range_raw
-        if number < low:
-            raise ValueError(f"must be at least {low:g}")
-        if number > high:
-            raise ValueError(f"must be at most {high:g}")
         return number
 
     def value(self, number_raw: float) -> RawValue:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from app.errors import ConstraintClash, InvalidRequest, RecourseError
 from app.recourse.actions.action_set import ActionSet, action_set
-from app.recourse.actions.constraints import Bounds, Constraints, Direction
+from app.recourse.actions.constraints import Bounds, Constraints, Direction, check_constraints
 from app.recourse.actions.rules import LinearRule
 from app.recourse.actions.timing import Timing
 from app.recourse.features import Advice, Change, Feature, FeatureSpace, FeatureType, MaxChange, Takes
@@ -90,6 +90,17 @@ def test_cost_is_weighted_l1_with_categories_counting_once(drawn: tuple[Question
 
 def without_cap(question: Question) -> ActionSet:
     return replace(question, constraints=replace(question.constraints, max_changes=None), rules=()).action_set
+
+
+def test_a_derived_feature_is_refused_with_what_it_is_derived_from() -> None:
+    space = FeatureSpace([INCOME, AMOUNT, Feature(name="share", type=FeatureType.CONTINUOUS, center=0.0, scale=1.0,
+                                                  derived="amount / (income + 1)")])  # fmt: skip
+    with pytest.raises(InvalidRequest) as caught:
+        check_constraints(space, Constraints(bounds={"share": Bounds(max=2)}, immutable=("none",)), {"share": 2.0})
+    found = {fault.pointer: fault.detail for fault in caught.value.faults}
+    expected = "is derived, from amount and income: name these instead"
+    assert found["/constraints/bounds/share"] == found["/cost_weights/share"] == expected
+    assert found["/constraints/immutable/0"].startswith("is not a feature of this model")
 
 
 @pytest.mark.parametrize(
