@@ -110,4 +110,3 @@ def test_a_model_without_them_is_refused(tmp_path: Path) -> None:
     (fault,) = caught.value.faults
     assert fault.pointer == "/certificate/moments"
     assert "only a linear model whose manifest names a label" in fault.detail
-    assert "register a linear model whose manifest names a label" in fault.detail
