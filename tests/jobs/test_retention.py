@@ -35,4 +35,4 @@ def test_jobs_are_forgotten_again_after_that_has_failed(
         await asyncio.wait([forgetting])
 
     asyncio.run(work())
-    assert capsys.readouterr().out.count("jobs-not-forgotten") == 1
+    assert "".join(capsys.readouterr()).count("jobs-not-forgotten") == 1

@@ -29,4 +29,4 @@ def test_a_look_that_fails_is_logged_and_is_not_the_last(
         await watching.close()
 
     asyncio.run(work())
-    assert capsys.readouterr().out.count("models-not-watched") == 1
+    assert "".join(capsys.readouterr()).count("models-not-watched") == 1
