@@ -35,8 +35,8 @@ from examples.training import standardised
 
 ASKED = (None, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Shares of future models; None for the default answer."""
-LENDERS, FEWER = 8, 16
-"""Lenders of one family that train on other records each, and applicants of each."""
+LENDERS, FEWER = {"logistic": 48, "boosting": 24, "network": 8}, 16
+"""Lenders of each family that train on other records each, as many as its training allows; applicants of each."""
 MANY = 30_000
 """Records of a large rehearsal."""
 
@@ -63,7 +63,7 @@ def reliability() -> None:
 def _reliability(data: Records, family: str, *, others: bool) -> Iterable[Sequence[str]]:
     """One row for each share; on other records over several lenders, as one model's own error moves all its answers."""
     runs: list[dict[float | None, Told]] = []
-    for seed in range(LENDERS if others else 1):
+    for seed in range(LENDERS[family] if others else 1):
         with lender(
             data, FAMILIES[family](EPOCHS[_key(data)]), drawn="fresh" if others else "same", others=others, seed=seed,
             applicants=FEWER if others else APPLICANTS,

@@ -22,11 +22,13 @@ export const reasonsPart = (reasons) =>
 function reasonItem({ feature: name, code, text, value, reference, share, contribution }) {
   const feature = featureNamed(name);
   const style = { "--share": `${100 * share}%` };
+  // A value may be usual and lower the score all the same.
+  const usual = value === reference ? "" : `; usual: ${feature && formatValue(feature, reference)}`;
   return h(
     "li",
     {},
     h("b", {}, text),
-    feature && h("p.hint", {}, `${formatValue(feature, value)}; usual: ${formatValue(feature, reference)}`),
+    feature && h("p.hint", {}, `${formatValue(feature, value)}${usual}`),
     h(
       "p.part-of",
       { title: specialists(code, contribution) },
