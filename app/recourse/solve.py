@@ -26,6 +26,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.robustness.future_validity import certify_future, reaches
 from app.recourse.steps import with_steps
+from app.recourse.verdict import SENTENCES, Reason, Verdict
 from app.recourse.verification import Draft
 from app.recourse.ways import Answer, Frozen, WaySearch
 
@@ -241,20 +242,25 @@ class _Question:
         """A counterfactual with the cost of all its changes, those that were made before the search among them."""
         return replace(one, cost=float(actions.cost(one.row_raw[None])[0]), changed=actions.changes(one.row_raw))
 
+    def _seen_from(self, score: float | None, result: RecourseResult) -> RecourseResult:
+        """An answer to an applicant whose own record has this score."""
+        probability = None if score is None else self.problem.black_box.probability_of(score)
+        return replace(result, factual_score=score, factual_probability=probability)
+
     def _provided(self, result: RecourseResult, shared: Shared, other: Answer | None) -> RecourseResult:
         """An answer in which missing values are provided, seen from the applicant who has not."""
         own = self.solver.own_score if other is None else other.result.factual_score
+        score, result = result.factual_score, self._seen_from(own, result)
         if own is not None and own >= 0.0:
             return replace(result, status=Status.ALREADY_FAVOURABLE, counterfactuals=(), verdict=None)
-        if result.status is Status.ALREADY_FAVOURABLE and result.factual_score is not None:
+        if result.status is Status.ALREADY_FAVOURABLE and score is not None:
             problem = shared.problem
-            stated = Draft(problem, shared.meter).counterfactual(problem.factual_raw, result.factual_score)
-            found = certify_future(problem, [stated])
-            wanted = problem.future_validity
-            if wanted is not None and not reaches(problem, found[0].future, wanted):
-                found = []
-            status = Status.FOUND if found else Status.NOT_FOUND
-            result = replace(result, status=status, counterfactuals=tuple(found))
-        probability = None if own is None else self.problem.black_box.probability_of(own)
-        result = replace(result, factual_score=own, factual_probability=probability)
+            stated = Draft(problem, shared.meter).counterfactual(problem.factual_raw, score)
+            (stated,) = certify_future(problem, [stated])
+            wanted, reason = problem.future_validity, Reason.TARGET_NOT_REACHED
+            if wanted is None or reaches(problem, stated.future, wanted):
+                result = replace(result, status=Status.FOUND, counterfactuals=(stated,))
+            else:
+                verdict = Verdict(reason=reason, sentence=SENTENCES[reason], nearest=stated, relax=None)
+                result = replace(result, status=Status.NOT_FOUND, verdict=verdict)
         return replace(result, warnings=(*result.warnings, PROVIDED_WARNING)) if result.counterfactuals else result

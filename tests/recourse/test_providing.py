@@ -16,10 +16,12 @@ from app.recourse.certificate_params import CertificateParams
 from app.recourse.correct import correct
 from app.recourse.features import MISSING, Feature, FeatureSpace, FeatureType
 from app.recourse.features.feature import Missing
+from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.plans.corrector import CorrectionParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import METHODS, WEIGHTS_WARNING, solve
+from app.recourse.verdict import Reason
 from tests.recourse.toys import Spy, ask
 
 Score = Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n"]]
@@ -134,18 +136,37 @@ def test_a_value_that_the_applicant_states_costs_what_providing_costs(stated: fl
 
 def test_an_applicant_is_judged_by_the_record_that_lacks_the_value() -> None:
     """Where stating the value is enough, and is wished for, the applicant is still one whom the model refuses."""
-    space = schema(numbers=1)
-    score = linear(np.array([0.0, 1.0]), intercept=-1.0)
-    factual = np.array([MISSING, 7.0])
-    problem, _ = ask(space, score, factual.tolist(), rows_raw=rows_of(space))
-    own = float(score(space.encode(factual[None]))[0])
-    assert own < 0.0
-    actions = action_set(space, factual, wishes=Wishes(must_include=("bureau",)))
-    result = answer(replace(problem, action_set=actions))
+    result = answer(accepted_once_stated())
     assert result.status is Status.FOUND
-    assert result.factual_score == pytest.approx(own)
+    assert result.factual_score == pytest.approx(7.0 - 5.0 - 4.0 - 1.0)
     (one,) = result.counterfactuals
     assert one.changed == (BUREAU,)
+
+
+def accepted_once_stated(intercept: float = -1.0) -> RecourseProblem:
+    """An applicant for whom stating the value is all that is missing, and who wishes to."""
+    space = schema(numbers=1)
+    score = linear(np.array([0.0, 1.0]), intercept=intercept)
+    factual = np.array([MISSING, 7.0])
+    problem, _ = ask(space, score, factual.tolist(), rows_raw=rows_of(space))
+    return replace(problem, action_set=action_set(space, factual, wishes=Wishes(must_include=("bureau",))))
+
+
+def test_where_too_few_future_models_accept_the_stated_record_the_verdict_names_it() -> None:
+    refusing = FutureModels(space=schema(numbers=1), count=20, score_all=lambda X: np.full((len(X), 20), -1.0))
+    futures = Futures(search=refusing, held_back=refusing, source="retrained")
+    result = answer(replace(accepted_once_stated(), futures=futures, future_validity=0.9))
+    assert result.status is Status.NOT_FOUND
+    assert result.verdict is not None
+    assert result.verdict.reason is Reason.TARGET_NOT_REACHED
+    assert result.verdict.nearest is not None
+    assert result.verdict.nearest.row_raw[BUREAU] != MISSING
+
+
+def test_an_applicant_whom_the_model_accepts_without_the_value_needs_nothing() -> None:
+    result = answer(accepted_once_stated(intercept=4.0))
+    assert result.status is Status.ALREADY_FAVOURABLE
+    assert result.factual_score == pytest.approx(7.0 - 5.0 - 4.0 + 4.0)
 
 
 # --- records that are brought ----------------------------------------------------------------------------------------
