@@ -146,10 +146,10 @@ export function checkApplicant() {
 export const applicant = () =>
   Object.fromEntries(baseFeatures().map((feature) => [feature.name, /** @type {Value} */ (valueOf(feature))]));
 
-/** @param {Applicant} record */
+/** @param {Applicant} record where it has no value, the field is empty */
 export function fillApplicant(record) {
   for (const feature of baseFeatures()) {
     setValue(feature, record[feature.name]);
-    showFault(feature, true);
+    showFault(feature, record[feature.name] !== undefined);
   }
 }

@@ -1,6 +1,7 @@
 // @ts-check
 /** The frontier: one question at several values of a knob, as a curve and as a table. */
 
+import { isAborted } from "./api.js";
 import { invalidationRate } from "./certificate.js";
 import { changeCount, wayParts } from "./counterfactual.js";
 import { curveDrawing } from "./curve.js";
@@ -20,21 +21,41 @@ const MEASURES = {
   noise: "accepted, of 100",
 };
 
+let pending = new AbortController();
+
 /** Ask at all values of the chosen knob, and draw the curve. */
 export async function askFrontier() {
+  const { signal } = (pending = new AbortController());
   $("draw").disabled = true;
   const knob = $("knob").value;
   try {
     const body = frontierRequest(knob, knobValues(knob));
     const frontier = await submit("recourse/frontier", body, $("frontier-job"), {
       background: $("background").checked,
+      signal,
     });
-    if (frontier !== null) showFrontier(frontier);
+    if (frontier !== null && !signal.aborted) showFrontier(frontier);
   } catch (problem) {
+    if (isAborted(problem)) return;
+    forgetCurve();
     fill("curve", problemNote(problem));
   } finally {
     $("draw").disabled = false;
   }
+}
+
+/** Mark the curve, and stop waiting for another one: the form has changed since. */
+export function markCurve() {
+  pending.abort();
+  if (state.curve) $("curve").classList.add("outdated");
+}
+
+/** Remove the curve, and stop waiting for another one. */
+export function forgetCurve() {
+  pending.abort();
+  state.curve = null;
+  $("curve").classList.remove("outdated");
+  fill("curve");
 }
 
 /** @param {any} frontier */

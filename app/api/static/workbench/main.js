@@ -6,7 +6,7 @@
  */
 
 import { Problem, fetchJson } from "./api.js";
-import { applicantField, fillApplicant } from "./applicant.js";
+import { applicant, applicantField, fillApplicant } from "./applicant.js";
 import { audit, offerVersions } from "./audit.js";
 import { listJobs, showFile, watchFile } from "./batch.js";
 import { drawCalibration, loadCalibration } from "./calibration.js";
@@ -19,10 +19,10 @@ import { findStored } from "./ledger.js";
 import { limitRow, markCurrent, showBounds } from "./limits.js";
 import { offerMethods, offerParameters } from "./method.js";
 import { problemNote } from "./problem.js";
-import { ask, askAgain, markOutdated } from "./question.js";
+import { ask, askAgain, forgetAnswer, markOutdated } from "./question.js";
 import { refreshModel, showFutures } from "./rehearsal.js";
 import { STANDARD_SHARE, followSlider, followTyped, offerKnobs } from "./slider.js";
-import { chosenModel, fullName, state } from "./state.js";
+import { baseFeatures, chosenModel, fullName, state } from "./state.js";
 import { watchTyped } from "./typed.js";
 import { followViews, shownView } from "./views.js";
 import { clearWishes } from "./wishes.js";
@@ -32,14 +32,15 @@ import { clearWishes } from "./wishes.js";
 /** Between two looks at a service that is not ready. */
 const RETRY_MS = 1500;
 
-/** Offer the form of the chosen model. */
+/** Offer the form of the chosen model; it keeps the applicant where it asks for nothing else. */
 async function chooseModel() {
   const name = $("model").value;
+  forgetAnswer();
   const path = `models/${encodeURIComponent(name)}/schema`;
   const [{ features, rules, samples }] = await Promise.all([fetchJson(path), refreshModel(name)]);
   if (name !== $("model").value) return;
-  Object.assign(state, { features, samples, answer: null, share: STANDARD_SHARE });
-  clearWishes();
+  const known = applicant();
+  Object.assign(state, { features, samples, share: STANDARD_SHARE });
   showAbout();
   $("rules").textContent = rules.length > 0 ? `Every answer keeps to: ${rules.join("; ")}.` : "";
   // The button lets the Enter key submit the form.
@@ -53,7 +54,7 @@ async function chooseModel() {
   chooseMethod();
   showFutures(() => (offerKnobs(), askAgain()));
   document.body.classList.remove("loading");
-  decide();
+  startWith(baseFeatures().every((feature) => feature.name in known) ? known : {});
   showFile();
   showView(shownView());
 }
@@ -92,12 +93,12 @@ function fillExample() {
   startWith(next);
 }
 
-/** Let another person be the applicant. @param {Applicant} applicant */
-function startWith(applicant) {
-  fillApplicant(applicant);
+/** Let another person be the applicant. @param {Applicant} record */
+function startWith(record) {
+  fillApplicant(record);
   clearWishes();
   state.features.forEach(markCurrent);
-  markOutdated();
+  forgetAnswer();
   decide();
 }
 

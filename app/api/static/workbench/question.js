@@ -1,10 +1,11 @@
 // @ts-check
-/** The question "what would change the answer?": ask it, ask it again, and mark answers that are outdated. */
+/** The question "what would change the answer?": ask it, ask it again, and mark or forget answers that are outdated. */
 
 import { isAborted } from "./api.js";
 import { showAnswer } from "./answer.js";
 import { checkApplicant, faultText, faultyFeatures } from "./applicant.js";
 import { $, debounce, fill } from "./dom.js";
+import { forgetCurve, markCurve } from "./frontier.js";
 import { submit } from "./jobs.js";
 import { removeLimit } from "./limits.js";
 import { problemNote } from "./problem.js";
@@ -17,6 +18,11 @@ import { addWish, removeWishes, showWishes } from "./wishes.js";
 /** @import { Relaxation, Wish } from "./types.d.ts" */
 
 let pending = new AbortController();
+
+/** What the place of the answer holds at first. */
+const START = [...$("answer-body").childNodes];
+
+const ASKING = "Asking";
 
 /**
  * Ask, unless fields are empty or wrong.
@@ -39,7 +45,6 @@ export async function ask(requested = true) {
   pending.abort();
   const mine = (pending = new AbortController());
   busy(true);
-  $("answer-status").textContent = "Asking";
   if (requested) bringUp($("answer"));
   try {
     await answer(mine.signal);
@@ -48,7 +53,7 @@ export async function ask(requested = true) {
   } finally {
     if (mine === pending) busy(false);
   }
-  if (requested) bringUp($("answer"));
+  if (requested && !mine.signal.aborted) bringUp($("answer"));
 }
 
 /** @param {boolean} asking */
@@ -56,6 +61,7 @@ function busy(asking) {
   $("answer").setAttribute("aria-busy", String(asking));
   $("answer").classList.add("asked");
   $("ask").classList.toggle("asking", asking);
+  if (asking || $("answer-status").textContent === ASKING) $("answer-status").textContent = asking ? ASKING : "";
 }
 
 /** @param {AbortSignal} signal */
@@ -81,6 +87,7 @@ function askWithout(relaxation) {
 /** Ask again after the wishes have changed. */
 function askAsWished() {
   showWishes(askAsWished);
+  markOutdated();
   ask();
 }
 
@@ -90,16 +97,30 @@ const ACTIONS = {
   wish: (/** @type {Wish} */ wish) => (addWish(wish), askAsWished()),
 };
 
-/** Mark the answer and the curve: the form has changed since. */
+/** Mark the answer and the curve, and stop waiting for others: the form has changed since. */
 export function markOutdated() {
+  pending.abort();
   if (state.answer) $("answer-body").classList.add("outdated");
-  if (state.curve) $("curve").classList.add("outdated");
+  markCurve();
+}
+
+/** Forget the answer and the curve: another applicant, or another model. */
+export function forgetAnswer() {
+  pending.abort();
+  askSoon.cancel();
+  state.answer = null;
+  $("answer").classList.remove("asked");
+  $("answer-body").classList.remove("outdated");
+  fill("answer-body", ...START);
+  fill("answer-job");
+  forgetCurve();
+  $("frontier").hidden = true;
 }
 
 const askSoon = debounce(() => ask(false), 300);
 
-/** After the first answer, the answer follows the slider and the limits. */
+/** Once it was asked for, the answer follows the slider and the limits. */
 export function askAgain() {
   markOutdated();
-  if (state.answer && faultyFeatures().length + faultyTyped().length === 0) askSoon();
+  if ($("answer").classList.contains("asked") && faultyFeatures().length + faultyTyped().length === 0) askSoon();
 }

@@ -1,0 +1,183 @@
+"""The workbench shows as current only what is about the applicant, the model and the limits on the page."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from app.registry.registry import Registry
+from app.settings import Settings
+from tests.browser import Open, Page, ask, text, workbench_of
+from tests.conftest import Running, run
+from tests.registry.loan import WEIGHTS, make_linear
+
+CHANGES: dict[str, Callable[[Page], Any]] = {
+    "another example": lambda page: page.click("#example"),
+    "a field": lambda page: page.fill("#f-age", "41"),
+    "a parameter": lambda page: page.locator("#parameters input").first.evaluate(
+        "(input) => { input.value = 0.2; input.dispatchEvent(new Event('input', { bubbles: true })); }"
+    ),
+    "the method": lambda page: (page.click("#how summary"), page.select_option("#method", "copa")),
+}
+
+
+@pytest.fixture(scope="module")
+def lender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A service with two versions of a model, and another model, which asks for pets too."""
+    folder = tmp_path_factory.mktemp("lender")
+    registry = Registry(folder / "store")
+    registry.register(make_linear(folder / "1").write(id="loan"))
+    registry.register(make_linear(folder / "2").write(id="loan", version="2"))
+    pets = make_linear(folder / "pets")
+    pets.manifest["features"].append({"name": "pets", "type": "integer", "min": 0, "max": 9})
+    pets.set_artifact(json.dumps({"space": "encoded", "intercept": 0.0, "weights": WEIGHTS | {"pets": 0.1}}).encode())
+    pets.columns.append("pets")
+    pets.records = [{**record, "pets": i % 5} for i, record in enumerate(pets.records)]
+    registry.register(pets.write(id="pets"))
+    yield from run(Settings(models_store=registry.root, lanes_sync=1))
+
+
+@pytest.fixture
+def desk(browser: Any, lender: Running) -> Iterator[Open]:
+    """The page of that service; `loan@2` is chosen at first."""
+    with workbench_of(browser, lender.url) as open_page:
+        yield open_page
+
+
+def hold(page: Page, path: str) -> list[Any]:
+    """Keep the next requests of an address waiting."""
+    held: list[Any] = []
+    page.route(re.compile(rf"/{path}$"), lambda route: held.append(route))
+    return held
+
+
+def switch(page: Page, model: str) -> None:
+    """Choose a model and wait for its form."""
+    with page.expect_response(f"**/models/{model.replace('@', '%40')}/schema"):
+        page.select_option("#model", model)
+    page.wait_for_function("(model) => document.querySelector('#about').textContent.includes(model)", arg=model)
+
+
+def values(page: Page) -> list[str]:
+    fields: list[str] = page.eval_on_selector_all("#fields input, #fields select", "(all) => all.map((f) => f.value)")
+    return fields
+
+
+def current(page: Page) -> list[str]:
+    """The answer and the curve, where nothing says that they are outdated."""
+    return [
+        kind
+        for kind, place in [("answer", "#answer-body:not(.outdated) h3"), ("curve", "#curve:not(.outdated) svg")]
+        if page.locator(place).count() > 0
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_answer_to_another_question_is_not_shown_as_current(workbench: Open, change: str) -> None:
+    page = workbench()
+    ask(page)
+    held = hold(page, "recourse")
+    with page.expect_request("**/recourse"):
+        page.click("#ask")
+    page.wait_for_selector("#answer[aria-busy=true]")
+    CHANGES[change](page)
+    for route in held:
+        route.continue_()
+    page.wait_for_selector("#answer[aria-busy=false]")
+    assert current(page) == []
+    assert text(page, "#answer-status") == ""
+    if change == "a field":
+        assert page.evaluate("() => document.activeElement.id") == "f-age", "nobody is taken away from what they type"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_curve_of_another_question_is_not_shown_as_current(workbench: Open, change: str) -> None:
+    page = workbench()
+    ask(page)
+    page.click("#draw")
+    page.wait_for_selector("#curve svg")
+    held = hold(page, "recourse/frontier")
+    with page.expect_request("**/recourse/frontier"):
+        page.click("#draw")
+    CHANGES[change](page)
+    for route in held:
+        route.continue_()
+    page.wait_for_selector("#draw:enabled", state="attached")
+    assert "curve" not in current(page)
+
+
+@pytest.mark.slow
+def test_a_first_answer_follows_the_limits_that_change_while_it_is_computed(workbench: Open) -> None:
+    page = workbench()
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    held = hold(page, "recourse")
+    with page.expect_request("**/recourse"):
+        page.click("#ask")
+    with page.expect_request("**/recourse") as asked:
+        page.fill("#count", "1")
+    assert asked.value.post_data_json["count"] == 1
+    for route in held:
+        route.continue_()
+    page.wait_for_selector(".card")
+    assert page.locator(".card").count() == 1
+    assert current(page) == ["answer"]
+
+
+@pytest.mark.slow
+def test_what_the_person_cannot_do_makes_the_curve_outdated(workbench: Open) -> None:
+    page = workbench()
+    ask(page)
+    page.click("#draw")
+    page.wait_for_selector("#curve svg")
+    page.get_by_role("button", name="Can’t do this").first.click()
+    page.wait_for_selector("#answer[aria-busy=false]")
+    assert current(page) == ["answer"]
+
+
+@pytest.mark.slow
+def test_another_model_has_no_answer_yet_and_the_same_applicant(desk: Open) -> None:
+    page = desk()
+    ask(page)
+    page.click("#draw")
+    page.wait_for_selector("#curve svg")
+    page.get_by_role("button", name="Can’t do this").first.click()
+    page.wait_for_selector("#answer[aria-busy=false]")
+    page.fill("#f-age", "41")
+    typed = values(page)
+    held = hold(page, "recourse")
+    with page.expect_request("**/recourse"):
+        page.click("#ask")
+    switch(page, "loan@1")
+    for route in held:
+        route.continue_()
+    page.wait_for_selector("#answer[aria-busy=false]")
+    assert current(page) == []
+    for part in ("#store", ".wish", ".chip", "#curve svg"):
+        assert page.locator(part).count() == 0, part
+    assert values(page) == typed
+    page.unroute_all()
+    page.wait_for_selector("#verdict b")
+    with page.expect_response("**/recourse") as answered:
+        page.click("#ask")
+    assert answered.value.request.post_data_json["model"] == "loan@1"
+    assert answered.value.request.post_data_json["applicant"]["age"] == 41
+    # A model that asks for more has a form of its own, without faults.
+    switch(page, "pets@1")
+    assert set(values(page)) == {""}
+    assert page.locator("#fields .fault").count() == 0
+
+
+@pytest.mark.slow
+def test_what_is_left_empty_is_empty_for_another_model_too(desk: Open) -> None:
+    page = desk()
+    page.wait_for_selector("#example:enabled")
+    page.fill("#f-age", "41")
+    typed = values(page)
+    switch(page, "loan@1")
+    assert values(page) == typed
+    assert page.locator("#fields .fault").count() == 0
