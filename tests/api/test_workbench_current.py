@@ -181,3 +181,25 @@ def test_what_is_left_empty_is_empty_for_another_model_too(desk: Open) -> None:
     switch(page, "loan@1")
     assert values(page) == typed
     assert page.locator("#fields .fault").count() == 0
+
+
+@pytest.mark.slow
+def test_the_limits_of_one_person_are_not_those_of_the_next(workbench: Open) -> None:
+    page = workbench()
+    ask(page)
+    page.click("#limits summary")
+    page.locator("input[name=way-card_utilisation][value=none]").check(force=True)
+    page.fill("#most", "0")
+    page.fill("#months", "6")
+    page.check("#sequential")
+    page.fill("#typed-min-monthly_income", "700")
+    page.fill("#largest-monthly_debt", "50")
+    page.click("#example")
+    assert page.locator("#limits .fault").count() == 0
+    page.wait_for_selector("#verdict b")
+    with page.expect_request("**/recourse") as asked:
+        page.click("#ask")
+    body = asked.value.post_data_json
+    assert not any(body["constraints"].values())
+    assert "horizon_months" not in body
+    assert body["sequential"] is False

@@ -2,10 +2,11 @@
 /** The limits of this person: what stays as it is, moves one way only, or keeps within a range. */
 
 import { faultOf, valueOf } from "./applicant.js";
-import { $, h } from "./dom.js";
+import { $, fill, h } from "./dom.js";
 import { along, changeText, isAdvice, schemaLimits, track } from "./feature.js";
 import { formatValue, readable } from "./format.js";
 import { featureNamed, state } from "./state.js";
+import { checkTyped } from "./typed.js";
 
 /** @import { Feature, Relaxation } from "./types.d.ts" */
 
@@ -21,8 +22,19 @@ function waysOf(feature) {
   return change === "any" ? WAYS : { any: WAYS[/** @type {"increase"} */ (change)], none: WAYS.none };
 }
 
+/** Offer the limits of another person: nothing is limited yet. @param {() => void} onChange */
+export function offerLimits(onChange) {
+  fill("limit-rows", ...state.features.map((feature) => limitRow(feature, onChange)));
+  for (const feature of state.features) showBounds(feature);
+  for (const field of [$("most"), $("months")]) {
+    field.value = "";
+    checkTyped(field);
+  }
+  $("sequential").checked = false;
+}
+
 /** @param {Feature} feature @param {() => void} onChange @returns {any} null for a feature that never changes */
-export function limitRow(feature, onChange) {
+function limitRow(feature, onChange) {
   if (!isAdvice(feature)) return null;
   const { name, label } = feature;
   const limits = schemaLimits(feature);
@@ -148,7 +160,7 @@ function followTyped(feature, end) {
  * Show the range of a feature in words, and keep its two ends in order.
  * @param {Feature} feature @param {"min" | "max"} [moved]
  */
-export function showBounds(feature, moved) {
+function showBounds(feature, moved) {
   const { name, categories } = feature;
   const row = $(`limit-${name}`);
   const ends = track(feature);

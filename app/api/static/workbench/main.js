@@ -16,7 +16,7 @@ import { formatDate } from "./format.js";
 import { askFrontier, drawFrontier } from "./frontier.js";
 import { forgetKey, storedKey } from "./key.js";
 import { findStored } from "./ledger.js";
-import { limitRow, markCurrent, showBounds } from "./limits.js";
+import { markCurrent, offerLimits } from "./limits.js";
 import { offerMethods, offerParameters } from "./method.js";
 import { problemNote } from "./problem.js";
 import { ask, askAgain, forgetAnswer, markOutdated } from "./question.js";
@@ -45,8 +45,6 @@ async function chooseModel() {
   $("rules").textContent = rules.length > 0 ? `Every answer keeps to: ${rules.join("; ")}.` : "";
   // The button lets the Enter key submit the form.
   fill("fields", ...features.map(fieldOf), h("button.unseen", { tabindex: -1 }, "Ask"));
-  fill("limit-rows", ...features.map((/** @type {Feature} */ feature) => limitRow(feature, askAgain)));
-  for (const feature of features) showBounds(feature);
   for (const id of ["limits", "how", "about-panel"]) $(id).hidden = false;
   $("example").disabled = samples.length === 0;
   $("example").textContent = "Fill in an example";
@@ -97,6 +95,7 @@ function fillExample() {
 function startWith(record) {
   fillApplicant(record);
   clearWishes();
+  offerLimits(askAgain);
   state.features.forEach(markCurrent);
   forgetAnswer();
   decide();
