@@ -794,6 +794,47 @@ def test_what_is_kept_is_what_was_asked(workbench: Open, demo: Running) -> None:
     assert asked[1] == asked[0] | {"store": True, "reference": "case-1"}
 
 
+@pytest.mark.slow
+def test_an_answer_is_stored_once_under_a_reference_that_can_be_found(workbench: Open) -> None:
+    asked: list[Any] = []
+
+    def answer(route: Any) -> None:
+        asked.append(route)
+        route.fulfill(status=503, json={"title": "Full", "detail": "The ledger is full."})
+
+    page = workbench()
+    ask(page)
+    stub(page, "/recourse", answer)
+    page.fill("#store-as", "  case 7 ")
+    page.dblclick("#store button")
+    page.get_by_text("The ledger is full.").wait_for()
+    assert len(asked) == 1
+    assert asked[0].request.post_data_json["reference"] == "case 7"
+    page.click("#store button:enabled")
+    page.wait_for_selector("#store button:enabled")
+    assert page.get_by_text("The ledger is full.").count() == 1
+    page.unroute_all()
+    page.click("#store button")
+    page.get_by_text("You can find it under").wait_for()
+    assert "Stored as" in page.evaluate("() => document.activeElement.innerText")
+
+
+@pytest.mark.slow
+def test_promises_are_checked_once_at_a_double_click(desk: Open) -> None:
+    asked: list[Any] = []
+
+    def answer(route: Any) -> None:
+        asked.append(route)
+        route.fulfill(status=503, json={"title": "Full", "detail": "The queue is full."})
+
+    page = desk(prepare=lambda page: page.route("**/audits", answer))
+    show(page, "Promises")
+    page.dblclick("#audit button")
+    page.get_by_text("The queue is full.").wait_for()
+    page.wait_for_selector("#audit button:enabled")
+    assert len(asked) == 1
+
+
 BINS = [
     {"told": [0.8, 0.9], "promises": 40, "mean_told": 0.86, "kept": 0.8, "interval": [0.64, 0.91]},
     {"told": [0.9, 1.0], "promises": 160, "mean_told": 0.95, "kept": 0.925, "interval": [0.87, 0.96]},

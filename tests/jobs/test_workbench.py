@@ -124,7 +124,7 @@ def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, 
             page.select_option("#candidate", version)
             page.click("#audit button")
             page.get_by_text(said).wait_for()
-            assert text(page, "#audited").startswith("Of 1 promise,")
+            assert text(page, "#audited").startswith("Of 1 stored answer,")
 
 
 def test_work_in_the_background_is_done_by_workers(browser: Any, cluster: tuple[Server, StartWorker]) -> None:

@@ -21,12 +21,16 @@ export function offerVersions() {
 export async function audit() {
   const version = $("candidate").value;
   const path = `models/${encodeURIComponent(version.split("@")[0])}/audits`;
+  const button = $("audit").querySelector("button");
+  button.disabled = true;
   try {
     const job = await fetchJson(path, { body: { model: version }, prefer: RESPOND_ASYNC });
     const result = await runJob(job, $("audit-job"), { shown: true });
     if (result) fill("audited", ...auditParts(result));
   } catch (problem) {
     fill("audited", problemNote(problem));
+  } finally {
+    button.disabled = false;
   }
 }
 
@@ -39,11 +43,11 @@ function auditParts({ promises, still_valid: kept, broken, promised_lower: lower
     h(
       "p",
       { role: "status" },
-      `Of ${counted(promises, "promise")}, `,
+      `Of ${counted(promises, "stored answer")}, `,
       h(kept > 0 ? "b.yes" : "b", {}, `${kept} kept`),
       " and ",
       h(broken > 0 ? "b.no" : "b", {}, `${broken} broken`),
-      ` by this version: ${inHundred(share)} kept.`,
+      ` by this version: ${inHundred(share)} kept. An answer is kept if all its ways are.`,
     ),
     list.length > 0 && h("ul", {}, ...list.map(brokenItem)),
     lower !== null &&

@@ -31,24 +31,30 @@ export function storeForm(answer, asked) {
     placeholder: "for example application-81723",
   });
   const place = h("div");
+  const button = h("button", {}, "Store");
   const form = h(
     "form.row",
     { id: "store" },
     h("h4", {}, "Store it, then send it as a letter"),
     h("div.field", {}, h("label", { for: "store-as" }, "Reference of the case"), reference),
-    h("button", {}, "Store"),
+    button,
     place,
   );
   form.onsubmit = async (/** @type {Event} */ event) => {
     event.preventDefault();
+    button.disabled = true;
     try {
-      const body = { ...asked.body, store: true, reference: reference.value || null };
+      const body = { ...asked.body, store: true, reference: reference.value.trim() || null };
       const stored = await submit("recourse", body, place, { background: asked.background });
       if (stored === null) return;
-      form.replaceWith(storedNote(stored, stored.status === answer.status));
+      const note = storedNote(stored, stored.status === answer.status);
+      form.replaceWith(note);
+      note.focus();
       findStored();
     } catch (problem) {
-      form.append(problemNote(problem));
+      place.replaceChildren(problemNote(problem));
+    } finally {
+      button.disabled = false;
     }
   };
   return form;
@@ -58,7 +64,7 @@ export function storeForm(answer, asked) {
 const storedNote = ({ id }, same) =>
   h(
     "div.note",
-    { role: "status" },
+    { role: "status", tabindex: -1 },
     h(
       "p",
       {},
