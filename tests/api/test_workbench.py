@@ -738,9 +738,9 @@ def test_reasons_stand_beside_the_ways_and_the_letter_says_the_same(workbench: O
 # --- many applicants -------------------------------------------------------------------------------------------------
 
 
-def give(page: Page, content: str) -> str:
+def give(page: Page, content: str, encoding: str = "utf-8") -> str:
     """Give the page a file, and read what it says about it."""
-    page.set_input_files("#file", {"name": "people.csv", "mimeType": "text/csv", "buffer": content.encode()})
+    page.set_input_files("#file", {"name": "people.csv", "mimeType": "text/csv", "buffer": content.encode(encoding)})
     page.wait_for_function("() => document.querySelector('#file-read').childElementCount > 0")
     return text(page, "#file-read")
 
@@ -767,6 +767,36 @@ def test_what_is_wrong_with_a_file_is_said_before_it_is_sent(workbench: Open, de
     assert "Line 4: Housing is “a tent”, and must be one of: rented, with family, mortgaged, owned." in said
     assert "Line 5: Repayment term needs a value." in said
     assert violations(page) == []
+
+
+@pytest.mark.slow
+def test_lines_have_the_numbers_that_an_editor_shows(workbench: Open, demo: Running) -> None:
+    page = workbench()
+    show(page, "Many applicants")
+    sample = httpx.get(f"{demo.url}/models/consumer-loan/schema").json()["sample"]
+    header = ",".join(["reference", *sample])
+    line = lambda case, **other: ",".join([case, *(f'"{one}"' for one in (sample | other).values())])  # noqa: E731
+    rows = [header, "", line('"two\nlines"'), " ", line("a", age=255), line("b" * 201), line("ü" * 200)]
+    said = give(page, "\r\n".join(["", *rows]))
+    assert "4 applicants" in said
+    assert "2 lines have values" in said
+    assert "Line 7: Age must be at most 80 years." in said
+    assert "Line 8: The reference has more than 200 characters." in said
+    assert "Line 4 has a quotation mark" in give(page, "\n".join([header, "", "", '"a"b']))
+
+
+@pytest.mark.slow
+def test_a_file_that_is_not_in_utf_8_is_read_and_said_to_be_guessed(workbench: Open, demo: Running) -> None:
+    page = workbench()
+    show(page, "Many applicants")
+    sample = httpx.get(f"{demo.url}/models/consumer-loan/schema").json()["sample"]
+    content = "\n".join([",".join([*sample, "Straße"]), ",".join([*(f'"{one}"' for one in sample.values()), "x"])])
+    guessed = "The file is not in UTF-8, so it was read as Windows-1252."
+    for encoding in ("utf-8", "utf-8-sig", "latin-1"):
+        said = give(page, content, encoding)
+        assert "Not used: Straße." in said
+        assert (guessed in said) == (encoding == "latin-1")
+    assert guessed in give(page, "Straße", "latin-1"), "also where the file cannot be read"
 
 
 # --- the ledger ------------------------------------------------------------------------------------------------------

@@ -94,6 +94,32 @@ def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Op
     assert text(page, "#batch-results p") == "3 applicants: 2 with a way to a yes, 1 not answered."
 
 
+def test_a_batch_without_any_answer_says_why(workbench: Open, odd_server: Server) -> None:
+    page = workbench()
+    choose(page, "loan")
+    schema = odd_server.client.get("/models/loan/schema").json()
+    cells = [str(value) for value in (schema["sample"] | {"age": "none"}).values()]
+    page.click(".tabs >> text=Many applicants")
+    content = "\n".join([",".join(schema["sample"]), "", ",".join(cells), "", ",".join(cells)])
+    page.set_input_files("#file", {"name": "people.csv", "mimeType": "text/csv", "buffer": content.encode()})
+    page.get_by_role("button", name="Answer 2 applicants").click()
+    page.wait_for_selector("#batch-results table")
+    assert text(page, "#batch-results p") == "2 applicants: 2 not answered."
+    rows = lambda: [" ".join(row.inner_text().split()) for row in page.locator("#batch-results tbody tr").all()]  # noqa: E731
+    label = next(feature["label"] for feature in schema["features"] if feature["name"] == "age")
+    assert rows() == [f"Line {line} {label} must be a whole number." for line in (3, 5)]
+    with page.expect_download() as taken:
+        page.get_by_role("button", name="Take the results as CSV").click()
+    table = list(csv.DictReader(taken.value.path().read_text(encoding="utf-8").splitlines()))
+    assert [row["line"] for row in table] == ["3", "5"]
+    # Later, nothing is known of the file.
+    page.reload()
+    page.get_by_text("Failed").first.wait_for()
+    page.get_by_role("button", name="Results: Many applicants").first.click()
+    page.wait_for_selector("#batch-results table")
+    assert [row.split(f" {label}")[0] for row in rows()] == ["Applicant 1", "Applicant 2"]
+
+
 def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, start: Start, tmp_path: Path) -> None:
     registry = Registry(tmp_path / "versions")
     registry.register(make_linear(tmp_path / "1").write())

@@ -20,8 +20,11 @@ import { bringUp } from "./views.js";
 /** Faults and jobs that are listed. */
 const [MOST_FAULTS, MOST_JOBS] = [5, 10];
 
-/** @type {{name: string, text: string} | null} the file that was chosen last */
+/** @type {{name: string, text: string, guessed: boolean} | null} the file that was chosen last */
 let chosen = null;
+
+/** @type {Map<string, number[]>} by the batches that were started here, the line of each applicant */
+const linesOf = new Map();
 
 /** Follow the file field, and files that are dropped on it. */
 export function watchFile() {
@@ -39,19 +42,30 @@ export function watchFile() {
 /** @param {File | undefined} file */
 async function take(file) {
   if (!file) return;
-  chosen = { name: file.name, text: await file.text() };
+  chosen = { name: file.name, ...textOf(await file.arrayBuffer()) };
   showFile();
+}
+
+/** A text in UTF-8, else in the encoding of Windows in western Europe and America. @param {ArrayBuffer} bytes */
+function textOf(bytes) {
+  try {
+    return { text: new TextDecoder("utf-8", { fatal: true }).decode(bytes), guessed: false };
+  } catch {
+    return { text: new TextDecoder("windows-1252").decode(bytes), guessed: true };
+  }
 }
 
 /** Show what the chosen file holds, for the chosen model. */
 export function showFile() {
   fill("columns", h("dl.columns", {}, ...baseFeatures().flatMap(columnEntry)), referenceHint());
   if (!chosen) return;
+  const guessed = chosen.guessed && h("p.note.warn", {}, GUESSED);
   try {
-    fill("file-read", ...fileParts(chosen.name, readRecords(chosen.text)));
+    fill("file-read", ...fileParts(chosen.name, readRecords(chosen.text)), guessed);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    fill("file-read", h("p.note.bad", { role: "alert" }, h("b", {}, chosen.name), ` cannot be read. ${error.message}`));
+    const fault = h("p.note.bad", { role: "alert" }, h("b", {}, chosen.name), ` cannot be read. ${error.message}`);
+    fill("file-read", fault, guessed);
   }
 }
 
@@ -70,8 +84,11 @@ const referenceHint = () =>
     " is returned as it is.",
   );
 
+const GUESSED =
+  "The file is not in UTF-8, so it was read as Windows-1252. If letters such as “ü” are wrong, save it as UTF-8.";
+
 /** @param {string} name @param {FileRecords} read */
-function fileParts(name, { rows, faults, unused }) {
+function fileParts(name, { rows, lines: numbers, faults, unused }) {
   const lines = new Set(faults.map(({ line }) => line)).size;
   const store = h("input", { type: "checkbox" });
   const start = h(
@@ -79,7 +96,7 @@ function fileParts(name, { rows, faults, unused }) {
     { type: "button", id: "start-batch" },
     `Answer ${counted(rows.length, "applicant")}`,
   );
-  start.onclick = () => run(name, rows, store.checked, start);
+  start.onclick = () => run(name, rows, numbers, store.checked, start);
   const more = faults.length - MOST_FAULTS;
   return [
     h(
@@ -115,13 +132,15 @@ function askedText() {
   return `For each: up to ${ways}${sure}, as set under “One applicant”.`;
 }
 
-/** @param {string} name @param {any[]} rows @param {boolean} store @param {any} start */
-async function run(name, rows, store, start) {
+/** @param {string} name @param {any[]} rows @param {number[]} numbers @param {boolean} store @param {any} start */
+async function run(name, rows, numbers, store, start) {
   start.disabled = true;
   const lines = [batchRequest(store), ...rows].map((line) => JSON.stringify(line)).join("\n");
   try {
     const body = new Blob([lines], { type: "application/x-ndjson" });
-    await watch(await fetchJson("recourse/batch", { body }), name.replace(/\.\w+$/, ""));
+    const job = await fetchJson("recourse/batch", { body });
+    linesOf.set(job.id, numbers);
+    await watch(job, name.replace(/\.\w+$/, ""));
   } catch (problem) {
     if (!isAborted(problem)) fill("batch-job", problemNote(problem));
   } finally {
@@ -134,15 +153,15 @@ async function watch(job, name) {
   $("batch-answers").hidden = true;
   const text = await runJob(job, $("batch-job"), { shown: true, read: readText });
   listJobs();
-  if (text !== null) showResults(text, name);
+  if (text !== null) showResults(text, name, job);
 }
 
 /** @param {string} path */
 const readText = async (path) => (await send(path, { headers: { Accept: "application/x-ndjson" } })).text();
 
-/** @param {string} text @param {string} name */
-function showResults(text, name) {
-  fill("batch-results", ...batchResults(text, name));
+/** @param {string} text @param {string} name @param {Job} job */
+function showResults(text, name, job) {
+  fill("batch-results", ...batchResults(text, name, linesOf.get(job.id)));
   $("batch-answers").hidden = false;
   bringUp($("batch-answers"));
 }
@@ -175,7 +194,7 @@ function jobItem(job) {
   const name = `batch-${id.slice(-6)}`;
   const guarded = (/** @type {() => Promise<void>} */ work) => () =>
     work().catch((problem) => fill("batch-job", problemNote(problem)));
-  const show = guarded(async () => showResults(await readText(/** @type {string} */ (job.result)), name));
+  const show = guarded(async () => showResults(await readText(/** @type {string} */ (job.result)), name, job));
   const follow = guarded(() => watch(job, name));
   const open = ["queued", "running"].includes(status);
   const button = (/** @type {string} */ words, /** @type {() => void} */ act) =>
@@ -185,7 +204,7 @@ function jobItem(job) {
     {},
     h("span", {}, h("b", {}, KINDS[kind] ?? kind), progress.total > 1 && `, ${progress.total}`),
     h("span.hint", {}, `${open ? progressText(job) : STATUSES[status]} · ${formatDate(created)}`),
-    kind === "batch" && status === "succeeded" && button("Results", show),
+    kind === "batch" && job.result !== null && button("Results", show),
     kind === "batch" && open && button("Watch", follow),
   );
 }

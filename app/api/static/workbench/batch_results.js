@@ -10,8 +10,13 @@ import { featureNamed } from "./state.js";
 /** Applicants in the table; the files have all. */
 const MOST_SHOWN = 200;
 
-/** @param {string} text the lines of a job's result @param {string} name of the files, without ending @returns {Node[]} */
-export function batchResults(text, name) {
+/**
+ * @param {string} text the lines of a job's result @param {string} name of the files, without ending
+ * @param {number[] | undefined} lines of the file, for each applicant; undefined where the file is no longer known
+ * @returns {Node[]}
+ */
+export function batchResults(text, name, lines) {
+  const place = { word: lines ? "Line" : "Applicant", of: (/** @type {number} */ i) => lines?.[i] ?? i + 1 };
   const answers = text
     .trim()
     .split("\n")
@@ -21,10 +26,10 @@ export function batchResults(text, name) {
     h(
       "div.row",
       {},
-      download(`${name}-ways.csv`, "text/csv", csvOf(answers), "Take the results as CSV"),
+      download(`${name}-ways.csv`, "text/csv", csvOf(answers, place), "Take the results as CSV"),
       download(`${name}-answers.jsonl`, "application/x-ndjson", text, "Everything as JSON lines"),
     ),
-    table(answers.slice(0, MOST_SHOWN)),
+    table(answers.slice(0, MOST_SHOWN), place),
     answers.length > MOST_SHOWN && h("p.hint", {}, `The first ${MOST_SHOWN} of ${answers.length}; the files have all.`),
   ].filter(Boolean);
 }
@@ -59,8 +64,10 @@ function download(name, type, text, words) {
   return h("button", { type: "button", onclick: take }, words);
 }
 
-/** @param {any[]} answers */
-function table(answers) {
+/** @typedef {{word: string, of: (i: number) => number}} Place where an applicant stands in the file */
+
+/** @param {any[]} answers @param {Place} place */
+function table(answers, place) {
   const heads = ["Applicant", "The model says", "What to change", "Then", "Retrained models that still say yes"];
   return h(
     "div.scroll",
@@ -70,20 +77,20 @@ function table(answers) {
       {},
       h("caption.unseen", {}, "What each applicant can change"),
       h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, ...answers.map(row)),
+      h("tbody", {}, ...answers.map((answer, i) => row(answer, `${place.word} ${place.of(i)}`))),
     ),
   );
 }
 
-/** @param {any} answer @param {number} i */
-function row(answer, i) {
+/** @param {any} answer @param {string} place of an applicant without a reference */
+function row(answer, place) {
   const { reference, factual, counterfactuals: [way, ...others] = [] } = answer;
   const then = way?.validity.current;
   const future = way?.validity.future;
   return h(
     "tr",
     {},
-    h("th", { scope: "row" }, reference ?? `Line ${i + 2}`),
+    h("th", { scope: "row" }, reference ?? place),
     h(
       "td",
       {},
@@ -115,7 +122,6 @@ function withoutWay(answer) {
 }
 
 const COLUMNS = [
-  "line",
   "reference",
   "result",
   "probability_now",
@@ -130,11 +136,11 @@ const COLUMNS = [
   "detail",
 ];
 
-/** One line for each way, and for each applicant without one. @param {any[]} answers */
-function csvOf(answers) {
+/** One line for each way, and for each applicant without one. @param {any[]} answers @param {Place} place */
+function csvOf(answers, place) {
   const lines = answers.flatMap((answer, i) => {
     const now = answer.factual;
-    const start = [i + 2, answer.reference ?? "", resultOf(answer), now?.probability ?? "", now?.points ?? ""];
+    const start = [place.of(i), answer.reference ?? "", resultOf(answer), now?.probability ?? "", now?.points ?? ""];
     const ways = (answer.counterfactuals ?? []).map((/** @type {any} */ way) => [
       ...start,
       way.rank,
@@ -148,7 +154,7 @@ function csvOf(answers) {
     ]);
     return ways.length > 0 ? ways : [[...start, "", "", "", "", "", "", "", withoutWay(answer)]];
   });
-  return [COLUMNS, ...lines].map((cells) => `${cells.map(quoted).join(",")}\r\n`).join("");
+  return [[place.word.toLowerCase(), ...COLUMNS], ...lines].map((cells) => `${cells.map(quoted).join(",")}\r\n`).join("");
 }
 
 /** A cell; one that a spreadsheet would compute is text. @param {string | number} value */

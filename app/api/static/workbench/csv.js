@@ -10,6 +10,10 @@ import { baseFeatures, derivedFeatures } from "./state.js";
 /** Columns that hold the lender's own name of a case. */
 const REFERENCES = ["reference", "case", "id"];
 
+/** Characters of such a name. */
+const LONGEST_REFERENCE = 200;
+const TOO_LONG = `The reference has more than ${LONGEST_REFERENCE} characters`;
+
 /** A cell: quoted, with doubled quotes inside, or up to the next separator or end of line. @param {string} separator */
 const cellPattern = (separator) =>
   new RegExp(`(?:"((?:[^"]|"")*)"|([^"${separator}\\r\\n][^${separator}\\r\\n]*)?)(${separator}|\\r?\\n|\\r|$)`, "y");
@@ -21,24 +25,28 @@ function separatorOf(text) {
   return [",", ";", "\t"].reduce((best, one) => (count(one) > count(best) ? one : best));
 }
 
-/** The lines of a text as cells, without those that are empty. @param {string} text @returns {string[][]} */
+/**
+ * The lines of a text as cells, without those that are empty, each with its number in the file.
+ * @param {string} text @returns {{cells: string[], line: number}[]}
+ */
 export function parseCells(text) {
   const source = text.replace(/^\uFEFF/, "");
   const pattern = cellPattern(separatorOf(source));
   const lines = [];
-  let line = /** @type {string[]} */ ([]);
+  let cells = /** @type {string[]} */ ([]);
+  let [line, next] = [1, 1];
   while (pattern.lastIndex < source.length) {
-    const [, quoted, plain, end] = /** @type {RegExpExecArray} */ (
-      pattern.exec(source) ?? unreadable(lines.length + 1)
-    );
-    line.push((quoted?.replaceAll('""', '"') ?? plain ?? "").trim());
+    const [all, quoted, plain, end] = /** @type {RegExpExecArray} */ (pattern.exec(source) ?? unreadable(next));
+    cells.push((quoted?.replaceAll('""', '"') ?? plain ?? "").trim());
+    // A quoted cell may hold several lines.
+    next += all.split(/\r\n|\r|\n/).length - 1;
     if (/^[\r\n]|^$/.test(end)) {
-      lines.push(line);
-      line = [];
+      lines.push({ cells, line });
+      [cells, line] = [[], next];
     }
   }
-  if (line.length > 0) lines.push([...line, ""]);
-  return lines.filter((cells) => cells.some((cell) => cell !== ""));
+  if (cells.length > 0) lines.push({ cells: [...cells, ""], line });
+  return lines.filter((one) => one.cells.some((cell) => cell !== ""));
 }
 
 /** @param {number} line @returns {never} */
@@ -55,8 +63,9 @@ const key = (text) => text.trim().toLowerCase();
  * @throws {SyntaxError} what the file lacks as a whole
  */
 export function readRecords(text) {
-  const [header, ...lines] = parseCells(text);
-  if (!header) throw new SyntaxError("The file is empty.");
+  const [first, ...lines] = parseCells(text);
+  if (!first) throw new SyntaxError("The file is empty.");
+  const header = first.cells;
   const names = header.map(key);
   const place = (/** @type {Feature} */ { name, label }) =>
     names.findIndex((one) => one === key(name) || one === key(label));
@@ -66,17 +75,19 @@ export function readRecords(text) {
   if (lines.length === 0) throw new SyntaxError("The file has names of columns, but no applicants below them.");
   const reference = names.findIndex((name) => REFERENCES.includes(name));
   const used = new Set([...features.map(({ at }) => at), reference, ...derivedFeatures().map(place)]);
-  const rows = lines.map((cells) => ({
+  const rows = lines.map(({ cells }) => ({
     ...(reference >= 0 && cells[reference] && { reference: cells[reference] }),
     applicant: Object.fromEntries(features.map(({ feature, at }) => [feature.name, valueOf(feature, cells[at] ?? "")])),
   }));
-  const faults = rows.flatMap(({ applicant }, i) =>
-    features.flatMap(({ feature }) => {
-      const fault = faultOf(feature, applicant[feature.name]);
-      return fault ? [{ line: i + 2, text: `${feature.label} ${fault}` }] : [];
-    }),
-  );
-  return { rows, faults, unused: header.filter((_, i) => !used.has(i)) };
+  const faults = rows.flatMap((row, i) => {
+    const texts = features.map(({ feature }) => {
+      const fault = faultOf(feature, row.applicant[feature.name]);
+      return fault && `${feature.label} ${fault}`;
+    });
+    if ([...(row.reference ?? "")].length > LONGEST_REFERENCE) texts.push(TOO_LONG);
+    return texts.filter(Boolean).map((fault) => ({ line: lines[i].line, text: fault }));
+  });
+  return { rows, lines: lines.map(({ line }) => line), faults, unused: header.filter((_, i) => !used.has(i)) };
 }
 
 /** What a cell holds; its text where that is no value of the feature. @param {Feature} feature @param {string} text */

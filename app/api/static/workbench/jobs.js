@@ -43,7 +43,8 @@ export async function runJob(job, place, { signal, shown = false, read = fetchJs
   if (shown) element.scrollIntoView({ block: "nearest" });
   try {
     const ended = await follow(job, show, watching.signal);
-    if (ended.status === "failed") throw new Problem(ended.error);
+    // A batch without any answer has failed, and its result says why.
+    if (ended.status === "failed" && !ended.result) throw new Problem(ended.error);
     if (ended.status === "cancelled") {
       element.replaceWith(h("p.note", { role: "status" }, "Cancelled. Nothing was changed."));
       return null;

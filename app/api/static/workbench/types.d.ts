@@ -112,7 +112,9 @@ export interface Job {
 /** What a file of applicants holds. */
 export interface FileRecords {
   rows: { reference?: string; applicant: Applicant }[];
-  /** Values that do not fit; the line as an editor numbers it, where no cell has several lines. */
+  /** The line of each row, as an editor numbers it. */
+  lines: number[];
+  /** Values that do not fit. */
   faults: { line: number; text: string }[];
   /** Names of columns that are no features. */
   unused: string[];
