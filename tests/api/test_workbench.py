@@ -165,6 +165,16 @@ def test_the_decision_follows_what_is_typed(workbench: Open) -> None:
 
 
 @pytest.mark.slow
+def test_a_chance_that_is_put_in_words_begins_a_sentence(workbench: Open) -> None:
+    page = workbench()
+    prediction = {"favourable": True, "probability": 0.999, "points": None}
+    page.route("**/predict", lambda route: route.fulfill(json={"predictions": [prediction], "derived": [{}]}))
+    page.click("#example")
+    page.wait_for_selector("#verdict b")
+    assert text(page, "#verdict").startswith("The model says yes. More than 99 in 100 is the predicted chance")
+
+
+@pytest.mark.slow
 def test_the_form_says_what_may_be_entered(workbench: Open) -> None:
     page = workbench()
     page.wait_for_selector("#example:enabled")

@@ -203,3 +203,48 @@ def test_the_limits_of_one_person_are_not_those_of_the_next(workbench: Open) -> 
     assert not any(body["constraints"].values())
     assert "horizon_months" not in body
     assert body["sequential"] is False
+
+
+@pytest.mark.slow
+def test_an_error_is_no_outdated_answer(workbench: Open) -> None:
+    page = workbench()
+    ask(page)
+    page.click("#draw")
+    page.wait_for_selector("#curve svg")
+    problem = {"title": "Full", "detail": "The service has no room.", "status": 503}
+    for path in ("recourse", "recourse/frontier"):
+        page.route(re.compile(rf"/{path}$"), lambda route: route.fulfill(status=503, json=problem))
+    with page.expect_response("**/recourse"):
+        page.fill("#count", "1")
+    page.locator("#answer-body").get_by_text("The service has no room.").wait_for()
+    page.wait_for_selector("#answer[aria-busy=false]")
+    assert text(page, "#answer-status") == ""
+    page.click("#draw")
+    page.locator("#curve").get_by_text("The service has no room.").wait_for()
+    assert page.locator(".outdated").count() == 0
+    page.unroute_all()
+    page.fill("#count", "2")
+    page.wait_for_selector(".card")
+    assert current(page) == ["answer"], "the answer still follows"
+
+
+@pytest.mark.slow
+def test_the_measure_of_a_curve_outlives_another_method(workbench: Open) -> None:
+    page = workbench()
+    ask(page)
+    page.click("#frontier .specialists summary")
+    page.select_option("#knob", "radius_unfavourable")
+    page.click("#draw")
+    page.wait_for_selector("#curve svg")
+    assert page.input_value("#against") == "shift"
+    page.click("#how summary")
+    page.select_option("#method", "probe")
+    page.click("#point-1")
+    assert page.input_value("#against") == "shift"
+    assert "worst-case bound" in page.text_content("#curve svg")
+    # The axis and the table count of a hundred.
+    head = [" ".join(cell.inner_text().split()) for cell in page.locator("#curve thead > tr > *").all()]
+    column = head.index("Worst-case bound under shift, of 100")
+    bounds = page.eval_on_selector_all("#curve tbody tr", "(rows, i) => rows.map((r) => r.children[i].innerText)", column)
+    assert all(re.fullmatch(r"\d+|", bound) for bound in bounds)
+    assert max(int(bound or 0) for bound in bounds) > 1

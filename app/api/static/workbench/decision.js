@@ -4,7 +4,7 @@
 import { fetchJson, isAborted } from "./api.js";
 import { applicant, faultText, faultyFeatures } from "./applicant.js";
 import { $, debounce, fill, h } from "./dom.js";
-import { counted, formatValue, inHundred, rating } from "./format.js";
+import { counted, formatValue, inHundred, rating, readable } from "./format.js";
 import { problemNote } from "./problem.js";
 import { baseFeatures, derivedFeatures, pointsNeeded, state, threshold } from "./state.js";
 
@@ -52,7 +52,7 @@ function verdict({ favourable, probability, points }) {
   const at = threshold();
   const needed = at === null ? "" : `; a yes needs ${Math.round(100 * at)}`;
   const predicted =
-    probability !== null && `${inHundred(probability)} is the predicted chance of a good outcome${needed}.`;
+    probability !== null && `${readable(inHundred(probability))} is the predicted chance of a good outcome${needed}.`;
   const given = points !== null && `It gives ${counted(points, "point")}; a yes needs ${pointsNeeded()}. `;
   return ["The model says ", outcome(favourable), ". ", h("span.hint", {}, given, predicted)];
 }

@@ -6,7 +6,7 @@ import { invalidationRate } from "./certificate.js";
 import { changeCount, wayParts } from "./counterfactual.js";
 import { curveDrawing } from "./curve.js";
 import { $, fill, h } from "./dom.js";
-import { formatNumber, formatShort, lowerBound, outOfHundred, readable } from "./format.js";
+import { formatNumber, formatShort, outOfHundred, readable } from "./format.js";
 import { FUTURE_VALIDITY, countOf, futureNoun } from "./future.js";
 import { submit } from "./jobs.js";
 import { problemNote } from "./problem.js";
@@ -148,7 +148,7 @@ function table({ points, parameter, chosen }) {
   const future = points.map((point) => point.counterfactual?.validity.future).find(Boolean);
   const titles = {
     future: `${readable(futureNoun(future?.source ?? null))} that say yes`,
-    shift: "Worst-case bound under shift",
+    shift: "Worst-case bound under shift, of 100",
     noise: "Accepted under noise, of 100",
   };
   const title = (/** @type {string} */ text) => h("th", { scope: "col" }, text);
@@ -186,7 +186,7 @@ function acceptedOfHundred(noise) {
 
 const CELLS = /** @type {Record<string, (validity: any) => any>} */ ({
   future: ({ future }) => future && countOf(future.probability, future.models),
-  shift: ({ shift }) => shift && lowerBound(shift.gelbrich.lower),
+  shift: ({ shift }) => shift && `${Math.floor(100 * shift.gelbrich.lower + 1e-9)}`,
   noise: ({ noise }) => acceptedOfHundred(noise),
 });
 

@@ -49,11 +49,18 @@ export async function ask(requested = true) {
   try {
     await answer(mine.signal);
   } catch (problem) {
-    if (!isAborted(problem)) fill("answer-body", problemNote(problem));
+    if (!isAborted(problem)) showProblem(problem);
   } finally {
     if (mine === pending) busy(false);
   }
   if (requested && !mine.signal.aborted) bringUp($("answer"));
+}
+
+/** Show a problem in place of the answer. @param {any} problem */
+function showProblem(problem) {
+  state.answer = null;
+  $("answer-body").classList.remove("outdated");
+  fill("answer-body", problemNote(problem));
 }
 
 /** @param {boolean} asking */

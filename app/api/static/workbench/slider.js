@@ -52,7 +52,10 @@ export function offerKnobs() {
   const noun = futureNoun(readyFutures()?.source ?? null);
   const measures = { ...(readyFutures() && { future: `share of ${noun} that say yes` }), ...MEASURES };
   fill("knob", ...all.map((knob) => h("option", { value: knob }, knobName(knob))));
+  const measure = $("against").value;
   fill("against", ...Object.entries(measures).map(([value, text]) => h("option", { value }, text)));
+  // The curve on the page is drawn by it.
+  if (measure in measures) $("against").value = measure;
   $("slider-panel").hidden = all.length === 0;
   // Nothing can be varied, so there is no curve.
   if (all.length === 0) $("frontier").hidden = true;
