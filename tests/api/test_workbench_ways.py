@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.browser import Open, Page, ask, text, violations
+from tests.conftest import Running
 
 TWO_WAYS, THREE_WAYS = 2, 5
 """Examples of the demo: applicants with so many ways."""
@@ -152,6 +154,55 @@ def test_the_wishes_of_one_person_are_not_those_of_the_next(workbench: Open) -> 
 
 
 @pytest.mark.slow
+def test_a_wish_that_no_longer_fits_is_named_as_on_the_page(workbench: Open, demo: Running) -> None:
+    page, first = example(workbench)
+    features = httpx.get(f"{demo.url}/models/consumer-loan/schema").json()["features"]
+    change = first_change(first["counterfactuals"][0])
+    (feature,) = (one for one in features if one["name"] == change["feature"])
+    asked: list[str] = []
+    press(page, "Can’t do this")
+    page.on("request", lambda request: asked.append(request.url))
+    for value in (feature["min"] - 1, feature["max"] + 1):
+        page.fill(".chip input", str(value))
+        page.press(".chip input", "Tab")
+        assert text(page, ".chip .fault") == f"Type a number from {feature['min']:,.0f} to {feature['max']:,.0f}."
+    assert asked == []
+    page.fill(".chip input", "")
+    page.press(".chip input", "Tab")
+    assert page.locator(".chip .fault").count() == 0
+    press(page, "Remove: ")
+    pinned = press(page, "Will do it")["body"]["must_include"][0]
+    assert pinned["feature"] == feature["name"]
+    page.fill(f"#f-{feature['name']}", str(pinned["to"]))
+    # A refusal of 422 would be in the console.
+    page.route("**/recourse", lambda route: route.fulfill(status=403, body=route.fetch().body()))
+    page.click("#ask")
+    page.wait_for_selector("#answer-body .bad")
+    said = text(page, "#answer-body .bad li")
+    assert said == f"“{feature['label']}” is the applicant's own value, so nothing changes"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pointer", "detail", "said"),
+    [
+        ("/must_include/0/to", 'cannot be proposed of "{name}" here; possible: 0 to 4', "cannot be proposed here; possible: 0 to 4"),
+        ("/must_include/0", '"{name}" cannot change for this applicant: it is fixed', "cannot change for this applicant: it is fixed"),
+    ],
+)  # fmt: skip
+def test_what_the_service_says_of_a_wish_has_the_label(workbench: Open, pointer: str, detail: str, said: str) -> None:
+    page, _ = example(workbench)
+    name = press(page, "Will do it")["body"]["must_include"][0]["feature"]
+    errors = [{"pointer": pointer, "detail": detail.format(name=name)}]
+    # A refusal of 422 would be in the console.
+    problem = {"title": "Invalid", "detail": "It is wrong.", "errors": errors}
+    page.route("**/recourse", lambda route: route.fulfill(status=403, json=problem))
+    page.click("#ask")
+    label = page.locator(f"label[for=f-{name}]").inner_text()
+    assert text(page, "#answer-body .bad li") == f"“{label}” {said}"
+
+
+@pytest.mark.slow
 def test_how_far_a_number_moves_is_typed(workbench: Open) -> None:
     page, first = example(workbench)
     page.click("#limits summary")
@@ -197,7 +248,7 @@ def test_wrong_numbers_are_explained_at_their_fields_and_not_sent(workbench: Ope
     wrong = {
         "#count": ("9", "Type a number from 1 to 4."),
         "#slider-value": ("777", "Type a number from 1 to 100."),
-        "#months": ("-3", "Type a number that is at least 0."),
+        "#months": ("0", "Type a number from 0.1 to 1,200."),
         "#most": ("1.5", "Type a whole number."),
         "#typed-max-monthly_income": ("20000", "Type a number from 500 to 15,000."),
         "#largest-monthly_debt": ("-1", "Type a number that is at least 0."),
@@ -212,6 +263,8 @@ def test_wrong_numbers_are_explained_at_their_fields_and_not_sent(workbench: Ope
     page.click("#ask")
     assert page.evaluate("() => document.activeElement.getAttribute('aria-invalid')") == "true"
     assert asked == []
+    page.fill("#count", "")
+    assert page.locator(".field:has(#count) .fault").inner_text() == "Type a number from 1 to 4."
     for field in wrong:
         page.fill(field, "3" if field in ("#count", "#slider-value") else "")
     assert page.locator(".fault").count() == 0

@@ -4,6 +4,7 @@
 import { Problem } from "./api.js";
 import { $, h } from "./dom.js";
 import { readable } from "./format.js";
+import { featureNamed, state } from "./state.js";
 
 /** @param {any} problem @throws everything that is not a problem document */
 export function problemNote(problem) {
@@ -43,8 +44,25 @@ function fieldOf(pointer) {
   return part ? $(PREFIXES[part] + path.slice(part.length + 1).split("/")[0]) : null;
 }
 
+/** Kinds of wishes, by the part of the request that holds them. */
+const WISHES = /** @type {Record<string, string>} */ ({
+  must_include: "must",
+  "exclude/changes": "change",
+  "exclude/features": "feature",
+});
+
+/** The feature of the wish that a pointer is about. @param {string} pointer */
+function wishedFeature(pointer) {
+  const [, part, place] = /^\/(must_include|exclude\/\w+)\/(\d+)/.exec(pointer) ?? [];
+  const wish = state.wishes.filter(({ kind }) => kind === WISHES[part])[Number(place)];
+  return wish && featureNamed(wish.feature);
+}
+
 /** @param {{pointer: string, detail: string}} error */
 function errorItem({ pointer, detail }) {
+  const wished = wishedFeature(pointer);
+  // The service names the feature by the name of its column.
+  if (wished) return h("li", {}, `“${wished.label}” ${detail.replace(` of "${wished.name}"`, "").replace(`"${wished.name}" `, "")}`);
   const name = readable(pointer.split("/").slice(-1)[0] || "request");
   const field = fieldOf(pointer);
   const label = field?.labels?.[0]?.textContent || name;

@@ -7,7 +7,7 @@ import { formatNumber } from "./format.js";
 /** @param {any} input @returns {string} empty if nothing is wrong */
 function faultOf({ validity, min, max, step }) {
   if (validity.badInput) return "Type a number.";
-  if (validity.rangeUnderflow || validity.rangeOverflow) return `Type a number ${rangeText(min, max)}.`;
+  if (validity.valueMissing || validity.rangeUnderflow || validity.rangeOverflow) return `Type a number ${rangeText(min, max)}.`;
   return validity.stepMismatch && step === "1" ? "Type a whole number." : "";
 }
 

@@ -5,6 +5,7 @@ import { $, fill, h } from "./dom.js";
 import { track } from "./feature.js";
 import { formatValue } from "./format.js";
 import { featureNamed, state } from "./state.js";
+import { checkTyped } from "./typed.js";
 
 /** @import { Feature, Value, Wish } from "./types.d.ts" */
 
@@ -107,6 +108,8 @@ function chip(wish, onChange) {
 function limitInput(feature, wish, onChange) {
   const input = h("input", {
     type: "number",
+    min: feature.min,
+    max: feature.max,
     step: "any",
     inputmode: "decimal",
     value: wish.to,
@@ -116,7 +119,7 @@ function limitInput(feature, wish, onChange) {
   });
   input.onchange = () => {
     if (input.value === "" || input.validity.badInput) input.value = wish.to;
-    else ((wish.to = Number(input.value)), onChange());
+    if (checkTyped(input) && Number(input.value) !== wish.to) ((wish.to = Number(input.value)), onChange());
   };
   return input;
 }
