@@ -129,6 +129,21 @@ def test_a_first_answer_follows_the_limits_that_change_while_it_is_computed(work
 
 
 @pytest.mark.slow
+def test_the_next_person_is_asked_about_at_a_click_only(workbench: Open) -> None:
+    page = workbench(prepare=lambda page: page.clock.install())
+    ask(page)
+    held = hold(page, "recourse")
+    with page.expect_request("**/recourse"):
+        page.click("#ask")
+    page.click("#example")
+    page.wait_for_selector("#answer[aria-busy=false]")
+    page.fill("#count", "1")
+    page.clock.run_for(1_000)
+    page.wait_for_selector("#answer[aria-busy=false]")
+    assert len(held) == 1
+
+
+@pytest.mark.slow
 def test_what_the_person_cannot_do_makes_the_curve_outdated(workbench: Open) -> None:
     page = workbench()
     ask(page)
@@ -245,6 +260,8 @@ def test_the_measure_of_a_curve_outlives_another_method(workbench: Open) -> None
     # The axis and the table count of a hundred.
     head = [" ".join(cell.inner_text().split()) for cell in page.locator("#curve thead > tr > *").all()]
     column = head.index("Worst-case bound under shift, of 100")
-    bounds = page.eval_on_selector_all("#curve tbody tr", "(rows, i) => rows.map((r) => r.children[i].innerText)", column)
+    bounds = page.eval_on_selector_all(
+        "#curve tbody tr", "(rows, i) => rows.map((r) => r.children[i].innerText)", column
+    )
     assert all(re.fullmatch(r"\d+|", bound) for bound in bounds)
     assert max(int(bound or 0) for bound in bounds) > 1

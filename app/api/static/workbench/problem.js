@@ -61,8 +61,11 @@ function wishedFeature(pointer) {
 /** @param {{pointer: string, detail: string}} error */
 function errorItem({ pointer, detail }) {
   const wished = wishedFeature(pointer);
-  // The service names the feature by the name of its column.
-  if (wished) return h("li", {}, `“${wished.label}” ${detail.replace(` of "${wished.name}"`, "").replace(`"${wished.name}" `, "")}`);
+  if (wished) {
+    // The label takes the place of the name that the service knows.
+    const rest = detail.replace(` of "${wished.name}"`, "").replace(`"${wished.name}" `, "");
+    return h("li", {}, `“${wished.label}” ${rest}`);
+  }
   const name = readable(pointer.split("/").slice(-1)[0] || "request");
   const field = fieldOf(pointer);
   const label = field?.labels?.[0]?.textContent || name;

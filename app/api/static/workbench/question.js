@@ -66,8 +66,8 @@ function showProblem(problem) {
 /** @param {boolean} asking */
 function busy(asking) {
   $("answer").setAttribute("aria-busy", String(asking));
-  $("answer").classList.add("asked");
   $("ask").classList.toggle("asking", asking);
+  if (asking) $("answer").classList.add("asked");
   if (asking || $("answer-status").textContent === ASKING) $("answer-status").textContent = asking ? ASKING : "";
 }
 
@@ -120,6 +120,7 @@ export function forgetAnswer() {
   $("answer-body").classList.remove("outdated");
   fill("answer-body", ...START);
   fill("answer-job");
+  $("answer-status").textContent = "";
   forgetCurve();
   $("frontier").hidden = true;
 }
