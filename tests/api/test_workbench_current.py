@@ -98,6 +98,8 @@ def test_an_answer_to_another_question_is_not_shown_as_current(workbench: Open, 
 def test_a_curve_of_another_question_is_not_shown_as_current(workbench: Open, change: str) -> None:
     page = workbench()
     ask(page)
+    page.click("#frontier .specialists summary")
+    page.select_option("#knob", "radius_unfavourable")
     page.click("#draw")
     page.wait_for_selector("#curve svg")
     held = hold(page, "recourse/frontier")
