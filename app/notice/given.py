@@ -21,11 +21,6 @@ def lender_of(settings: Settings) -> Lender:
     )
 
 
-def version_of(answer: Json) -> str:
-    """The name of the version that answered; it may no longer be active."""
-    return f"{answer['model']['id']}@{answer['model']['version']}"
-
-
 def missing_reasons(
     answer: Json, request: Json, model: RegisteredModel
 ) -> tuple[str, ReasonsQuestion, Frame, float] | None:

@@ -130,6 +130,11 @@ class Facts:
     """Of a model that gives points."""
 
 
+def version_of(answer: Json) -> str:
+    """The name of the version that answered; it may no longer be active."""
+    return f"{answer['model']['id']}@{answer['model']['version']}"
+
+
 def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> Notice:
     """The letter's parts in a language."""
     answer, factual = facts.answer, facts.answer["factual"]
@@ -148,7 +153,7 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
         date=language.date_text(answer["created_at"]),
         created_at=answer["created_at"],
         title=facts.title,
-        model=f"{answer['model']['id']}@{answer['model']['version']}",
+        model=version_of(answer),
         lender=lender,
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],

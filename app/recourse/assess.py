@@ -14,7 +14,7 @@ from jaxtyping import Float
 from app.errors import BoundaryNotFound, BudgetExceeded, DeadlineExceeded, DegenerateSurrogate
 from app.recourse.actions.impossible import impossible
 from app.recourse.actions.providing import providing
-from app.recourse.certificate import certify, certify_plan, judged
+from app.recourse.certificate import certify, certify_plan, judged, mistaken
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import AssessedCounterfactual, Certificate
 from app.recourse.models.meter import Meter
@@ -97,6 +97,7 @@ def assess(
                 plan = certify_plan(about, shift, rows_raw, plan_s)
     except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded, BudgetExceeded) as error:
         warnings.append(f"There is no certificate. {error.detail}")
+    warnings += mistaken(scores, certificates)
     return Assessment(
         factual_score=None if math.isnan(factual_score) else factual_score,
         factual_probability=problem.black_box.probability_of(factual_score),

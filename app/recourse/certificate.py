@@ -71,9 +71,6 @@ def certify(
     noise, warnings = _noise(problem, meter, X, std, factual_score, scores, params)
     points = homogeneous(X)
     lower, upper, exact = shift.bounds(rows_raw)
-    # Future models may well accept what today's refuses; a local surrogate of today's is mistaken there.
-    if (mistaken := ~favourable(scores) & (lower > 0.0)).any() and not shift.measured:
-        warnings.append(MISTAKEN_WARNING.format(", ".join(str(i + 1) for i in np.flatnonzero(mistaken).tolist())))
     radii = linf_radius(points, shift.centre)
     shares = _siblings_share(problem, rows_raw) if params.asks_siblings else None
     certificates = []
@@ -107,6 +104,19 @@ def certify(
             )
         )
     return tuple(certificates), warnings
+
+
+def mistaken(scores: Float[np.ndarray, "n"], certificates: Sequence[Certificate | None]) -> list[str]:
+    """A warning of records that the model refuses and whose certificate takes them for accepted, if there are any.
+
+    None under moments `future`: future models may well accept what today's refuses.
+    """
+    wrong = [
+        str(i + 1)
+        for i, (accepted, one) in enumerate(zip(favourable(scores).tolist(), certificates, strict=True))
+        if one and not accepted and one.shift.gelbrich.lower > 0.0 and one.shift.gelbrich.moments != "future"
+    ]
+    return [MISTAKEN_WARNING.format(", ".join(wrong))] if wrong else []
 
 
 def certify_plan(

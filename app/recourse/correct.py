@@ -23,7 +23,7 @@ from app.errors import (
 )
 from app.recourse.actions.impossible import impossible
 from app.recourse.actions.providing import providing
-from app.recourse.certificate import certify, judged, plan_certificate
+from app.recourse.certificate import certify, judged, mistaken, plan_certificate
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import AssessedCounterfactual, Certificate
 from app.recourse.models.linear import homogeneous
@@ -170,9 +170,9 @@ class _Correcting:
         shift = shift_of(problem, sample, self.certificate)
         self._change(shift, 0.5 * sample.deviation)
         self.certificates, warnings = certify(
-            problem, self.meter, shift, self.factual_score, self.plan_raw, self.scores
+            problem, self.meter, shift, seen.factual_score, self.plan_raw, self.scores
         )
-        self.warnings += warnings
+        self.warnings += [*warnings, *mistaken(self.scores, self.certificates)]
         if MemberOutcome.INFEASIBLE in self.outcomes:
             return Reason.INFEASIBLE_CONSTRAINTS
         return Reason.TARGET_NOT_REACHED if MemberOutcome.REFUSED in self.outcomes else None

@@ -9,7 +9,7 @@ without these (`app.recourse.actions.providing`). All of these questions share s
 import math
 import time
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from app.errors import BudgetExceeded, DeadlineExceeded
@@ -190,13 +190,8 @@ class _Question:
     ) -> None:
         self.solver, self.problem, self.method = solver, problem, solver.method
         self.params, self.certificate = params, certificate
-        self._known_shared: dict[Shared, Shared] = {}
-
-    def _asking(self, shared: Shared) -> Shared:
-        """The same with the share of future models that this question asks for; always the same object."""
-        if shared not in self._known_shared:
-            self._known_shared[shared] = shared.asking(self.problem.future_validity)
-        return self._known_shared[shared]
+        self._asking = cache(partial(Shared.asking, future_validity=problem.future_validity))
+        """The same with the share of future models that this question asks for; answers are compared by it."""
 
     def ask(self, frozen: Frozen, most_changes: int | None = None) -> Answer | None:
         """The better of the answers with and without missing values provided; None where nothing can be asked."""

@@ -22,7 +22,7 @@ import numpy as np
 from app.errors import ModelOutputInvalid, RecourseError
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.method import Method, MethodParams
-from app.recourse.models.black_box import Predict, Remote
+from app.recourse.models.black_box import Predict, Wrapped
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult
 from app.recourse.solve import solve
@@ -69,23 +69,11 @@ def solve_many(
     return [_outcome(partial(answer, problem, deadline_s)) for problem in problems]
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
+@dataclass(frozen=True)
+class _Shared(Wrapped):
     """A remote model for one of several applicants, who shares calls with the others and is charged as if alone."""
 
-    remote: Remote
     ask: Predict
-
-    @property
-    def max_calls(self) -> int:
-        return self.remote.max_calls
-
-    @property
-    def max_rows(self) -> int:
-        return self.remote.max_rows
-
-    def price(self, rows: int) -> tuple[int, int]:
-        return self.remote.price(rows)
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:  # noqa: ARG002 - all have the same
         return self.ask(rows)

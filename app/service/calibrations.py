@@ -9,7 +9,7 @@ from app.compute.calibration_report import calibration
 from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.compute.turns import long_calls
-from app.errors import RecourseError, UnknownModel
+from app.errors import RecourseError
 from app.futures.store import read_record
 from app.observability import log
 from app.service.models import Models
@@ -56,8 +56,7 @@ class Calibrations:
         LedgerUnavailable : the ledger cannot be read
         Overloaded, LaneCrashed, LaneTimeout : as `Lane.run`
         """
-        if not self._models.known(model_id):
-            raise UnknownModel(f'No version of "{model_id[:100]}" is registered.')
+        self._models.require_known(model_id)
         with long_calls():
             found: Json = await self._lane.run(calibration, self._store, model_id, timeout_s=CALIBRATION_S)
         return found

@@ -60,6 +60,13 @@ def switch(page: Page, model: str) -> None:
     page.wait_for_function("(model) => document.querySelector('#about').textContent.includes(model)", arg=model)
 
 
+def ask_and_draw(page: Page) -> None:
+    """An answer, and its curve."""
+    ask(page)
+    page.click("#draw")
+    page.wait_for_selector("#curve svg")
+
+
 def values(page: Page) -> list[str]:
     fields: list[str] = page.eval_on_selector_all("#fields input, #fields select", "(all) => all.map((f) => f.value)")
     return fields
@@ -148,9 +155,7 @@ def test_the_next_person_is_asked_about_at_a_click_only(workbench: Open) -> None
 @pytest.mark.slow
 def test_what_the_person_cannot_do_makes_the_curve_outdated(workbench: Open) -> None:
     page = workbench()
-    ask(page)
-    page.click("#draw")
-    page.wait_for_selector("#curve svg")
+    ask_and_draw(page)
     page.get_by_role("button", name="Can’t do this").first.click()
     page.wait_for_selector("#answer[aria-busy=false]")
     assert current(page) == ["answer"]
@@ -159,9 +164,7 @@ def test_what_the_person_cannot_do_makes_the_curve_outdated(workbench: Open) -> 
 @pytest.mark.slow
 def test_another_model_has_no_answer_yet_and_the_same_applicant(desk: Open) -> None:
     page = desk()
-    ask(page)
-    page.click("#draw")
-    page.wait_for_selector("#curve svg")
+    ask_and_draw(page)
     page.get_by_role("button", name="Can’t do this").first.click()
     page.wait_for_selector("#answer[aria-busy=false]")
     page.fill("#f-age", "41")
@@ -225,9 +228,7 @@ def test_the_limits_of_one_person_are_not_those_of_the_next(workbench: Open) -> 
 @pytest.mark.slow
 def test_an_error_is_no_outdated_answer(workbench: Open) -> None:
     page = workbench()
-    ask(page)
-    page.click("#draw")
-    page.wait_for_selector("#curve svg")
+    ask_and_draw(page)
     problem = {"title": "Full", "detail": "The service has no room.", "status": 503}
     for path in ("recourse", "recourse/frontier"):
         page.route(re.compile(rf"/{path}$"), lambda route: route.fulfill(status=503, json=problem))

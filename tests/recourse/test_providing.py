@@ -1,7 +1,7 @@
 """Missing values: answers for applicants who lack them, with and without providing them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.wishes import ChangeTo, Exclude, Wishes
 from app.recourse.assess import assess
+from app.recourse.certificate import mistaken
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.correct import correct
 from app.recourse.features import MISSING, Feature, FeatureSpace, FeatureType
@@ -22,6 +23,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import METHODS, WEIGHTS_WARNING, solve
 from app.recourse.verdict import Reason
+from tests.recourse.test_solve_many import Far
 from tests.recourse.toys import Spy, ask
 
 Score = Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n"]]
@@ -100,22 +102,10 @@ def test_what_has_to_stay_missing_stays_missing(asked: dict[str, Any]) -> None:
 
 
 def test_the_budget_of_a_remote_model_is_that_of_the_whole_answer() -> None:
-    @dataclass
-    class Far:
-        ask: Spy
-        max_calls: int = 6
-        max_rows: int = 10**9
-
-        def price(self, rows: int) -> tuple[int, int]:
-            return 1, rows
-
-        def predict_by(self, rows: Float[np.ndarray, "n d"], deadline: float) -> Float[np.ndarray, "n"]:
-            return self.ask(rows)
-
     for case in range(4):
         problem, spy = question(case)
-        answer(replace(problem, black_box=replace(problem.black_box, remote=Far(spy))))
-        assert len(spy.asked) <= Far.max_calls
+        answer(replace(problem, black_box=replace(problem.black_box, remote=Far(spy, max_calls=6))))
+        assert len(spy.asked) <= 6
 
 
 # --- a value that is stated ------------------------------------------------------------------------------------------
@@ -194,6 +184,20 @@ def test_rows_with_and_without_the_value_are_each_judged_by_themselves() -> None
     found = assess(problem, np.array([one.row_raw, other.row_raw]), CertificateParams())
     assert [each.cost for each in found.judged] == pytest.approx([one.cost, other.cost])
     assert all(each.certificate is not None for each in found.judged)
+
+
+def test_a_warning_of_a_mistaken_surrogate_counts_all_records() -> None:
+    """Those with the value, and those without, are certified apart."""
+    problem, _ = question(0)
+    (one,) = answer(problem).counterfactuals
+    (other,) = answer(question(0, constraints=Constraints(immutable=("bureau",)))[0]).counterfactuals
+    found = assess(problem, np.array([other.row_raw, one.row_raw]), CertificateParams())
+    certificates = [each.certificate for each in found.judged]
+    assert certificates[1] is not None
+    assert certificates[1].shift.gelbrich.lower > 0.0
+    (warning,) = mistaken(np.array([1.0, -1.0]), certificates)
+    assert "(counterfactual 2)" in warning
+    assert mistaken(np.array([1.0, 1.0]), certificates) == []
 
 
 def test_a_correction_keeps_the_value_that_was_provided() -> None:

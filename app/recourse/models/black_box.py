@@ -52,6 +52,31 @@ class Remote(Protocol):
         """As `BlackBox.predict`, but raises DeadlineExceeded at a `time.monotonic()`."""
 
 
+@dataclass(frozen=True)
+class Wrapped(Remote):
+    """A remote model that is asked as it is; the base of those that are asked in another way."""
+
+    remote: Remote
+
+    @property
+    def max_calls(self) -> int:
+        """As `Remote`."""
+        return self.remote.max_calls
+
+    @property
+    def max_rows(self) -> int:
+        """As `Remote`."""
+        return self.remote.max_rows
+
+    def price(self, rows: int) -> tuple[int, int]:
+        """As `Remote`."""
+        return self.remote.price(rows)
+
+    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
+        """As `Remote`."""
+        return self.remote.predict_by(rows, deadline)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlackBox:
     """A model behind one function, in the units of the core.

@@ -1,35 +1,29 @@
 """Calls and records that an answer asks of a black box: counted, and bounded by a deadline and a budget."""
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from app.errors import BudgetExceeded, DeadlineExceeded
-from app.recourse.models.black_box import BlackBox, Predict, Remote
+from app.recourse.models.black_box import BlackBox, Predict, Wrapped
 
 
-class _Spent(Remote):
+@dataclass(frozen=True)
+class _Spent(Wrapped):
     """A remote model of whose budget a part is spent."""
 
-    def __init__(self, remote: Remote, *, calls: int, rows: int) -> None:
-        self._remote = remote
-        self._calls, self._rows = calls, rows
+    calls: int
+    rows: int
 
     @property
     def max_calls(self) -> int:
-        return self._remote.max_calls - self._calls
+        return self.remote.max_calls - self.calls
 
     @property
     def max_rows(self) -> int:
-        return self._remote.max_rows - self._rows
-
-    def price(self, rows: int) -> tuple[int, int]:
-        return self._remote.price(rows)
-
-    def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        return self._remote.predict_by(rows, deadline)
+        return self.remote.max_rows - self.rows
 
 
 class Meter:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 
 from app.errors import DegenerateSurrogate
-from app.recourse.models.black_box import BlackBox, Remote, input_of_points
+from app.recourse.models.black_box import BlackBox, Wrapped, input_of_points
 from app.recourse.models.linear import LinearModel
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import LOGIT_LIMIT, Output, favourable
@@ -116,23 +116,11 @@ def in_space(other: BlackBox, problem: RecourseProblem) -> BlackBox:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Recoded:
+@dataclass(frozen=True)
+class _Recoded(Wrapped):
     """A remote model that is given points of another space."""
 
-    remote: Remote
     model_input: Callable[[np.ndarray], np.ndarray]
-
-    @property
-    def max_calls(self) -> int:
-        return self.remote.max_calls
-
-    @property
-    def max_rows(self) -> int:
-        return self.remote.max_rows
-
-    def price(self, rows: int) -> tuple[int, int]:
-        return self.remote.price(rows)
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
         return self.remote.predict_by(self.model_input(rows), deadline)

@@ -1,21 +1,20 @@
 """Kinds of surrogates, against scikit-learn where it has them, and their scale against the model's own."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
 import pytest
-from jaxtyping import Float
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
-from app.recourse.models.black_box import Predict
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import Output
 from app.recourse.surrogate.boundary import SamplerParams, sample_boundary, survey
 from app.recourse.surrogate.linear_fits import SurrogateKind, ridge, svm
 from app.recourse.surrogate.local import in_space, local_linear, logit_model, other_logit_model
+from tests.recourse.test_solve_many import Far
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score, plane
 
 W = np.array([0.8, -0.5, 0.3])
@@ -80,21 +79,6 @@ def test_a_linear_model_keeps_its_own_weights() -> None:
     np.testing.assert_allclose(found.model.w, 3.0 * W)
     assert found.model.c == pytest.approx(-3.0)
     np.testing.assert_allclose(local_linear(problem, sample).w, W / np.linalg.norm(W))
-
-
-@dataclass
-class Far:
-    """A model that answers over a network."""
-
-    ask: Predict
-    max_calls: int = 100
-    max_rows: int = 10**6
-
-    def price(self, rows: int) -> tuple[int, int]:
-        return 1, rows
-
-    def predict_by(self, rows: Float[np.ndarray, "n d"], deadline: float) -> Float[np.ndarray, "n"]:
-        return self.ask(rows)
 
 
 def test_another_model_is_seen_in_this_space() -> None:
