@@ -13,10 +13,7 @@ from app.recourse.features import Change, FeatureSpace
 
 def amounts(space: FeatureSpace, distance_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
     """Raw distances of each feature in spreads; 1 for a change of category."""
-    found = distance_raw / space.spread_raw
-    if space.groups.size:
-        found[:, space.groups] = found[:, space.groups] > 0.0
-    return found
+    return np.asarray(np.minimum(distance_raw / space.spread_raw, space.most_spreads))
 
 
 def cost(moved: Float[np.ndarray, "n p"], weights: Float[np.ndarray, "p"], paid: float = 0.0) -> Float[np.ndarray, "n"]:

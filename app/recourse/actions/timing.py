@@ -89,13 +89,11 @@ class Clock:
         """Of any change of a feature."""
         self.months_per_unit: Float[np.ndarray, p] = np.where(self.passive, 0.0, per)
         """Of each raw unit, or level, besides."""
-        self.is_shared = sequential and math.isfinite(months) and bool((self.months_once + self.months_per_unit).any())
-        """Whether changes compete for the time, so that ranges of single features do not say what is possible."""
-
-    @property
-    def stands_still(self) -> bool:
+        takes_time = bool(self.months_once.any() or self.months_per_unit.any())
+        self.stands_still = not (self._passive.size or takes_time)
         """Whether time changes nothing and nothing takes time."""
-        return not (self._passive.size or self.months_once.any() or self.months_per_unit.any())
+        self.is_shared = sequential and math.isfinite(months) and takes_time
+        """Whether changes compete for the time, so that ranges of single features do not say what is possible."""
 
     def each(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """How long each change takes, in months; of what moves by itself, until it has, and 0 where it never will."""

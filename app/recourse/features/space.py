@@ -93,6 +93,13 @@ class FeatureSpace:
         return spread
 
     @cached_property
+    def most_spreads(self) -> Float[np.ndarray, "p"]:
+        """1 for features with a column for each category, which are another one or not; infinite for the others."""
+        most = np.full(self.p, np.inf)
+        most[self.groups] = 1.0
+        return most
+
+    @cached_property
     def holds_values(self) -> Bool[np.ndarray, "d"]:
         """Which encoded columns hold a number or a category, and not a state such as missing."""
         values = np.ones(self.d, dtype=bool)

@@ -194,17 +194,20 @@ class BlackBox:
         ------
         ModelOutputInvalid : a probability is outside [0, 1]
         """
-        finite = np.isfinite(output)
-        silent = not finite.all()
-        if silent:
+        low, high = (float(output.min()), float(output.max())) if output.size else (0.5, 0.5)
+        finite = None if math.isfinite(low) and math.isfinite(high) else np.isfinite(output)
+        if finite is not None:
             output = np.where(finite, output, 0.5)
+            low, high = float(output.min()), float(output.max())
         if self.output is Output.LABEL:
             score = np.where(output > 0.5, 1.0, -1.0)
         else:
             if self.output is Output.PROBABILITY:
-                if output.size and (output.min() < -ROUNDING or output.max() > 1.0 + ROUNDING):
+                if low < -ROUNDING or high > 1.0 + ROUNDING:
                     raise ModelOutputInvalid("the model gave a probability outside [0, 1]")
-                score = logit(np.minimum(np.maximum(output, 0.0), 1.0)) - self.offset
+                within = output if low >= 0.0 and high <= 1.0 else np.minimum(np.maximum(output, 0.0), 1.0)
+                score = logit(within)
+                score -= self.offset
             else:
                 with np.errstate(over="ignore"):
                     beyond = (output - self.threshold) * (1.0 if self.points is None else self.points.slope)
@@ -215,7 +218,7 @@ class BlackBox:
             turned = (score >= 0.0) != accepted
             if turned.any():
                 score[turned] = np.where(accepted[turned], 0.0, -np.finfo(float).tiny)
-        if silent:
+        if finite is not None:
             score[~finite] = np.nan
         return score
 

@@ -89,16 +89,16 @@ class Movable:
         self.singles, self.lattices = len(singles), len(singles) + len(lattices)
         """The level after the last single move, and the one after the last lattice."""
         self.dominated = dominated(items, singles)
-        level = {k: t for t, k in enumerate(self.order)}
-        self.open = [[k for k in dearer if level[k] >= t] for t in range(self.lattices + 1)]
+        self.open = [dearer]
         """Items from a level on, in order of cost per gain; nothing is decided after the last lattice."""
-        self.gains = [list(accumulate((self.most[k] for k in left), initial=0.0)) for left in self.open]
-        self.costs = [list(accumulate((self.most_cost[k] for k in left), initial=0.0)) for left in self.open]
-        rank = {k: r for r, k in enumerate(dearer)}
-        self.ahead = [
-            self.gains[t + 1][bisect_left(self.open[t + 1], rank[k], key=rank.__getitem__)]
-            for t, k in enumerate(self.order[: self.lattices])
-        ]
+        for k in self.order[: self.lattices]:
+            left = self.open[-1].copy()
+            left.remove(k)
+            self.open.append(left)
+        self.gains = [list(accumulate(map(self.most.__getitem__, left), initial=0.0)) for left in self.open]
+        self.costs = [list(accumulate(map(self.most_cost.__getitem__, left), initial=0.0)) for left in self.open]
+        places = [left.index(k) for left, k in zip(self.open, self.order[: self.lattices], strict=False)]
+        self.ahead = [self.gains[t + 1][place] for t, place in enumerate(places)]
         """Gain of all that is decided later than a level and costs less per gain."""
 
     def bound(self, level: int, rest: float) -> float:
@@ -114,13 +114,9 @@ class Movable:
 
 def dominated(items: Sequence[Item], singles: Sequence[int]) -> dict[int, list[int]]:
     """For each single move the later ones among them that gain no more and cost no less."""
+    gains, costs = [item.most_gain for item in items], [item.most_cost for item in items]
     return {
-        i: [
-            k
-            for k in singles[t + 1 :]
-            if items[k].most_gain <= items[i].most_gain and items[k].most_cost >= items[i].most_cost
-        ]
-        for t, i in enumerate(singles)
+        i: [k for k in singles[t + 1 :] if gains[k] <= gains[i] and costs[k] >= costs[i]] for t, i in enumerate(singles)
     }
 
 

@@ -43,19 +43,18 @@ def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]
     """
     if not 2 <= np.count_nonzero(favourable) <= len(X) - 2:
         raise DegenerateSurrogate("Almost all samples around the decision boundary have the same decision.")
-    n, k = len(X), int(np.count_nonzero(favourable))
-    centre = np.ones(n) @ X / n
-    X = X - centre
-    fewer = favourable if 2 * k <= n else ~favourable
-    members = X.take(np.flatnonzero(fewer), axis=0)
-    total, scatter, whole = fewer.astype(float) @ X, members.T @ members, X.T @ X
-    # The centred points sum to zero, so the other class needs no pass of its own.
-    sums = ((min(k, n - k), total, scatter), (max(k, n - k), -total, whole - scatter))
-    found = [Moments(centre + s / m, (S - s[:, None] * (s / m)) / (m - 1.0)) for m, s, S in sums]
-    plus, minus = found if fewer is favourable else found[::-1]
+    plus, minus = (_moments(X.take(np.flatnonzero(members), axis=0)) for members in (favourable, ~favourable))
     within = max(float(plus.covariance.trace()), float(minus.covariance.trace()))
     # Where each class is a single point, the variance within is rounding and must not count.
-    ridge = max(RIDGE * within, ROUNDING * float(whole.trace()) / n) / X.shape[1]
+    between = plus.mean - minus.mean
+    ridge = max(RIDGE * within, ROUNDING * (within + float(between @ between))) / X.shape[1]
     for moments in (plus, minus):
         np.einsum("ii->i", moments.covariance)[:] += ridge
     return Classes(favourable=plus, unfavourable=minus)
+
+
+def _moments(X: Float[np.ndarray, "m d"]) -> Moments:
+    """Sample moments of one class, whose points are centred in place."""
+    mean = np.ones(len(X)) @ X / len(X)
+    X -= mean
+    return Moments(mean, X.T @ X / (len(X) - 1.0))
