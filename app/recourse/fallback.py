@@ -14,6 +14,7 @@ from app.errors import DegenerateSurrogate, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import HAIR
 from app.recourse.models.score import favourable
+from app.recourse.numerics.equal_rows import unique_rows
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.cheapest import Search
 from app.recourse.search.legal_rows import every_row, nearest_legal
@@ -67,7 +68,7 @@ def fallback_rows(
     if sample is not None:
         accepted = actions.snap(actions.space.decode(sample.X[sample.favourable]))
         parts.append(accepted[actions.cost(accepted).argsort(kind="stable")[:SAMPLES]])
-    rows_raw = np.unique(np.concatenate(parts), axis=0)
+    rows_raw = unique_rows(np.concatenate(parts))
     return np.concatenate([actions.clock.settled(rows_raw), actions.clock.waiting()]), None
 
 

@@ -19,6 +19,7 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.models.linear import WeightMoments
 from app.recourse.models.score import favourable
+from app.recourse.numerics.equal_rows import unique_rows
 
 MOST_NEIGHBOURS = 1500
 """Reference records whose distances to each other give `Reference.median_distances`."""
@@ -96,7 +97,7 @@ class Reference:
         """
         n = len(self.rows_raw)
         drawn = np.random.default_rng(0).choice(n, size=min(n, MOST_NEIGHBOURS), replace=False)
-        X = np.unique(self.X[np.sort(drawn)], axis=0)
+        X = unique_rows(self.X[np.sort(drawn)])
         if len(X) < 2:
             return 0.0, 0.0
         distance = cdist(X, X)

@@ -17,6 +17,7 @@ from app.recourse.actions.rules import Rule
 from app.recourse.features import RawValue
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import WeightMoments
+from app.recourse.numerics.equal_rows import unique_rows
 from app.recourse.problem import Reference
 from app.recourse.surrogate.refits import LEAST, refit_moments
 from app.registry.oddities import broken_rules, odd, odd_weights
@@ -162,7 +163,7 @@ def largest_distance(X: Float[np.ndarray, "n d"]) -> tuple[float, bool]:
     """
     from scipy.spatial.distance import cdist
 
-    points = np.unique(X, axis=0)
+    points = unique_rows(X)
     exact = len(points) <= EXACT_RECORDS
     if not exact:
         chosen = np.random.default_rng(SUBSET_SEED).choice(len(points), EXACT_RECORDS, replace=False)

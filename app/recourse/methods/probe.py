@@ -38,6 +38,7 @@ from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import LinearModel
 from app.recourse.models.meter import Meter
 from app.recourse.models.tree_boxes import Boxes
+from app.recourse.numerics.equal_rows import unique_rows
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.invalidation import NoiseLaw, linear_margin, noise_cdf, noise_faults
 from app.recourse.robustness.measured_invalidation import Estimator, MeasuredInvalidation, Rates
@@ -294,7 +295,7 @@ class _Probe(MeasuredInvalidation):
                     break
                 pool.extend(rows_raw)
                 row_raw = self._best(rows_raw)
-        rows_raw = np.unique(np.array(pool).reshape(-1, self.space.p), axis=0)
+        rows_raw = unique_rows(np.array(pool).reshape(-1, self.space.p))
         return rows_raw[self.actions.contains(rows_raw) & (rows_raw != self.actions.factual_raw).any(axis=1)]
 
     def _search_at(self, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:

@@ -30,6 +30,7 @@ from scipy.special import logsumexp
 
 from app.recourse.candidates import Candidates
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
+from app.recourse.numerics.equal_rows import unique_rows
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.legal_rows import nearest_legal
 from app.recourse.surrogate.boundary import SamplerParams
@@ -119,7 +120,7 @@ def generate(problem: RecourseProblem, params: RobustBayesianParams, context: Me
     if A.rules and not A.contains(rows).any():
         rows = np.concatenate([rows, nearest_legal(A, rows[:: len(rows) // PROPOSED + 1], deadline=problem.deadline)])
     cheaper = A.round(rows, toward_raw=np.broadcast_to(A.factual_raw, rows.shape))
-    rows = np.unique(np.concatenate([rows, cheaper]), axis=0)
+    rows = unique_rows(np.concatenate([rows, cheaper]))
     rows = rows[A.contains(rows) & (rows != A.factual_raw).any(axis=1) & meets(rows)]
     values = odds(space.encode(rows))[0] if len(rows) else np.empty(0)
     best = rows[values.argsort(kind="stable")[:PROPOSED]]

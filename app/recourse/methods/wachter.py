@@ -22,6 +22,7 @@ from app.recourse.candidates import Candidates
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.methods.loss_and_cost import minimising
 from app.recourse.models.linear import LinearModel
+from app.recourse.numerics.equal_rows import unique_rows
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss
 from app.recourse.search.branching import EXACT
@@ -86,7 +87,7 @@ def _descend(
             for radius in RADII
             if (one := TradeOff(_near(A, row_raw, radius), replace(objective, model=model)).best(None, EXACT))
         ]
-        rows = np.unique(np.array(tries).reshape(len(tries), A.space.p), axis=0)
+        rows = unique_rows(np.array(tries).reshape(len(tries), A.space.p))
         rows = rows[A.contains(rows)]
         if not len(rows):
             break

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.linear import LinearModel, homogeneous
+from app.recourse.numerics.equal_rows import first_of_equal
 from app.recourse.plans.members import STEPS, SWEEPS, chosen, improved_in_turn
 from app.recourse.plans.objective import Joint, Members, PeopleObjective
 from app.recourse.plans.overlap import MOST_OVERLAP, overlaps
@@ -191,7 +192,7 @@ class PeopleSearch:
         rows = A.clock.settled(np.concatenate(found))
         changes = (rows != A.factual_raw).any(axis=1)
         rows = rows[A.contains(rows) & (changes | bool(A.begun))]
-        return rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
+        return rows[first_of_equal(rows)]
 
     def _cheapest(self, model: LinearModel, margins: Float[np.ndarray, "k"]) -> list[Float[np.ndarray, "m p"]]:
         """The cheapest records for each margin without some of the features: those that earlier ones change."""

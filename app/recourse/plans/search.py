@@ -29,6 +29,7 @@ from jaxtyping import Bool, Float, Int
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import PlanCandidates
 from app.recourse.models.linear import LinearModel, homogeneous
+from app.recourse.numerics.equal_rows import first_of_equal
 from app.recourse.numerics.linalg import project
 from app.recourse.plans.members import STEPS, SWEEPS, chosen, improved_in_turn
 from app.recourse.plans.objective import PeopleObjective, PlanObjective
@@ -89,7 +90,7 @@ def propose(
         wanted = adjust(plan, plans.until) if len(plan) else plan
         rows_raw = np.concatenate([wanted, plan, plans.further(wanted, extra_margins)])
         wanted, rows_raw = (problem.action_set.clock.settled(rows) for rows in (wanted, rows_raw))
-        rows_raw = rows_raw[np.sort(np.unique(rows_raw, axis=0, return_index=True)[1])]
+        rows_raw = rows_raw[first_of_equal(rows_raw)]
     return PlanCandidates(
         count=count,
         rows_raw=rows_raw,

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.committee import models_needed
+from app.recourse.numerics.equal_rows import unique_rows
 from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 
 ScoreRows = Callable[[np.ndarray], np.ndarray]
@@ -143,7 +144,7 @@ class CommitteeSearch:
         one = self._tidiest() if self._tidy else None
         while one is not None and self.best is not None:
             undone, moves = further_instead(self.actions, one.row_raw, self._enough(self.best))
-            rows = np.unique(partly(self.actions, undone, moves, FURTHER), axis=0)
+            rows = unique_rows(partly(self.actions, undone, moves, FURTHER))
             rows = rows[self.actions.contains(rows)] if len(rows) else rows
             if not len(rows):
                 return
@@ -255,7 +256,7 @@ class CommitteeSearch:
         rows = np.tile(base, (len(chosen), 1))
         rows[np.arange(len(chosen)), chosen] = self._single_moves.snapped(np.array(value, dtype=float), chosen)
         rows = np.concatenate([rows, *self._single_moves.balanced(rows)]) if A.rules else rows
-        rows = np.unique(rows, axis=0)
+        rows = unique_rows(rows)
         return rows[(rows != base).any(axis=1) & self._keeps_rules(rows)]
 
     def _keeps_rules(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.tree_boxes import Boxes
+from app.recourse.numerics.equal_rows import unique_rows
 
 DEPTHS = np.arange(0.0, 3.01, 0.25)
 """Distances from the sides of a box that are tried, in standard deviations of the noise."""
@@ -31,7 +32,7 @@ def rows_in_boxes(
     levels, open_to_person = _levels(lower, upper, action_set)
     lower, upper, levels = lower[open_to_person], upper[open_to_person], levels[open_to_person]
     rows_raw = np.concatenate([_at_depth(lower, upper, levels, action_set, depth * std) for depth in DEPTHS])
-    rows_raw = np.unique(rows_raw, axis=0)
+    rows_raw = unique_rows(rows_raw)
     rows_raw = rows_raw[action_set.contains(rows_raw)]
     rows_raw = rows_raw[(rows_raw != action_set.factual_raw).any(axis=1)]
     if len(rows_raw):

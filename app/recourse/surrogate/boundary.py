@@ -32,6 +32,7 @@ from app.errors import BoundaryNotFound, DegenerateSurrogate
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import favourable
+from app.recourse.numerics.equal_rows import unique_rows
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.surrogate.class_moments import Classes, class_moments
 
@@ -260,7 +261,7 @@ def _crossings(problem: RecourseProblem, meter: Meter, params: SamplerParams, se
 def _rays(problem: RecourseProblem, k: int) -> Float[np.ndarray, "k g d"]:
     """Legal points towards up to `k` accepted records as this person can reach them, near and far, and beyond them."""
     actions, space = problem.action_set, problem.reference.space
-    ends_raw = np.unique(actions.snap(problem.reference.rows_favourable_raw), axis=0)
+    ends_raw = unique_rows(actions.snap(problem.reference.rows_favourable_raw))
     ends_raw = ends_raw[(ends_raw != actions.factual_raw).any(axis=1)]
     if not len(ends_raw):
         return np.empty((0, GRID, space.d))

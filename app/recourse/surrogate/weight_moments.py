@@ -91,12 +91,20 @@ def fitted(sample: BoundarySample) -> LinearModel:
 
     Raises
     ------
-    DegenerateSurrogate : all samples have the score 0
+    DegenerateSurrogate : no column has a weight
     """
-    (theta,) = _fits(sample.X, sample.free, sample.scores[:, None])
-    if not theta.any():
+    classes, level = sample.classes, float(sample.scores.mean())
+    n, k = len(sample.X), int(np.count_nonzero(sample.favourable))
+    plus, minus, between = classes.favourable, classes.unfavourable, classes.between
+    # The scatter of all samples is that within the classes and that between them; their ridge is the ridge of the fit.
+    scatter = (k - 1.0) * plus.covariance + (n - k - 1.0) * minus.covariance
+    scatter += k * (n - k) / n * np.outer(between, between)
+    own = np.linalg.solve(scatter, (sample.scores - level) @ sample.X_free)
+    if not own.any():
         raise DegenerateSurrogate
-    return LinearModel(theta[:-1], float(theta[-1]))
+    w = np.zeros(sample.X.shape[1])
+    w[sample.free] = own
+    return LinearModel(w, level - float(own @ (minus.mean + k / n * between)))
 
 
 def _fits(

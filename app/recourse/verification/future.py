@@ -12,6 +12,7 @@ from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import LAST_BITS
 from app.recourse.models.committee import ROUNDING, Futures, models_needed
+from app.recourse.numerics.equal_rows import unique_rows
 from app.recourse.search.committee import CommitteeSearch, Reached
 from app.recourse.verification.draft import Draft
 
@@ -139,7 +140,7 @@ class _Committee:
                 return
             found = [one]
         scores = {one.row_raw.tobytes(): one.own_score for one in found}
-        rows_raw = np.unique(np.array([one.row_raw for one in found]), axis=0)
+        rows_raw = unique_rows(np.array([one.row_raw for one in found]))
         rows_raw = rows_raw[candidates.choose(rows_raw)]
         draft.found = [draft.counterfactual(row_raw, scores[row_raw.tobytes()]) for row_raw in rows_raw]
 

@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.candidates import PlanCandidates
+from app.recourse.numerics.equal_rows import first_of_equal
 from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
 
@@ -56,7 +57,7 @@ def _choose(
     """Keep the best plan among the different accepted rows; which rows those are."""
     accepted = np.flatnonzero(draft.problem.black_box.accepts(scores))
     if accepted.size:
-        accepted = accepted[np.sort(np.unique(rows_raw[accepted], axis=0, return_index=True)[1])]
+        accepted = accepted[first_of_equal(rows_raw[accepted])]
         accepted = accepted[candidates.choose(rows_raw[accepted])]
         draft.found = [draft.counterfactual(rows_raw[k], scores[k]) for k in accepted]
     return accepted

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import HAIR, Candidates
 from app.recourse.counterfactual import Counterfactual
+from app.recourse.numerics.equal_rows import unique_rows, unique_rows_and_places
 from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
@@ -146,7 +147,7 @@ def _cheaper(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.nd
     def some(rows_raw: Float[np.ndarray, "n p"], count: int) -> Float[np.ndarray, "m p"]:
         costs = actions.cost(rows_raw)
         order = costs.argsort(kind="stable")[: np.count_nonzero(costs < most)]
-        return np.unique(rows_raw[order[np.linspace(0, len(order) - 1, min(count, len(order)), dtype=int)]], axis=0)
+        return unique_rows(rows_raw[order[np.linspace(0, len(order) - 1, min(count, len(order)), dtype=int)]])
 
     once = some(SingleMoves(actions, swaps=True).of(row_raw), MOST_CHEAPER)
     moves = SingleMoves(actions)
@@ -214,8 +215,7 @@ class _Best:
         short = (finished != proposals).any(axis=1)
         if not short.any():
             return proposals[:0], which
-        rows, index = np.unique(finished[short], axis=0, return_inverse=True)
-        which[short] = index.reshape(-1)
+        rows, which[short] = unique_rows_and_places(finished[short])
         return rows, which
 
     def keep(

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from app.recourse.models.linear import LinearModel
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.surrogate.mpm import fit_sample
-from app.recourse.surrogate.weight_moments import isotropic, nominal, surrogate
+from app.recourse.surrogate.weight_moments import fitted, isotropic, nominal, surrogate
 
 REFITS = 400
 
@@ -156,3 +156,15 @@ def test_isotropic_is_the_same_in_every_direction() -> None:
     mean, deviation = moments.project(points)
     np.testing.assert_allclose(mean, points @ moments.mean)
     np.testing.assert_allclose(deviation, np.sqrt(0.05) * np.linalg.norm(points, axis=1))
+
+
+@pytest.mark.parametrize(("d", "frozen"), [(1, ()), (4, ()), (8, (1, 6))])
+def test_the_linear_fit_of_scores_is_that_of_least_squares(d: int, frozen: tuple[int, ...]) -> None:
+    taken = sample(d, frozen=frozen)
+    rng = np.random.default_rng(1)
+    shifted = replace(taken, X=taken.X + 20.0, scores=np.where(taken.favourable, 1.0, -1.0) * rng.random(len(taken.X)))
+    model = fitted(shifted)
+    A = np.column_stack([shifted.X[:, taken.free], np.ones(len(taken.X))])
+    expected = np.linalg.lstsq(A, shifted.scores, rcond=None)[0]
+    np.testing.assert_allclose(np.append(model.w[taken.free], model.c), expected, rtol=1e-4, atol=1e-5)
+    assert not model.w[list(frozen)].any()
