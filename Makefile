@@ -14,14 +14,15 @@ GENERATORS := .venv/generators/.installed
 LIGHT := .venv/.installed-light
 TORCH := torch==2.13.0
 
-.PHONY: help setup run test check linters run-time-types generators openapi screenshots bench test-image lock clean
+.PHONY: help setup run test check release-check linters run-time-types generators openapi screenshots bench test-image lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make setup       install all model formats and the tools for development into .venv"
 	@echo "make run         install what the demo needs, start the service and ask it one recourse"
 	@echo "make test        install and run the tests; what takes long is left out"
-	@echo "make check       linters, types, import floors, then all tests, as in continuous integration"
+	@echo "make check       linters, types, import floors, then the tests of continuous integration"
+	@echo "make release-check   every test with all its cases, before a release"
 	@echo "make generators  install what makes clients of openapi.json, for their tests"
 	@echo "make openapi     write openapi.json"
 	@echo "make screenshots write docs/workbench*.png"
@@ -80,14 +81,17 @@ PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
-# Every test; thousands of more cases of the same tests are for `--seeds 0 --hypothesis-profile all`.
-EVERYTHING := -m ""
+# Every test but those that run before a release, as `make release-check` runs them, with all cases of all tests.
+EVERYTHING := -m "not release"
 
 # Linters and types at once: mypy takes one processor only. Four processes then, since tests wait for servers.
 # What fails while they compete for a busy machine runs once more alone; what fails again is wrong.
 check: $(STAMP) $(GENERATORS)
 	$(MAKE) --jobs 2 linters run-time-types
 	$(MAKE) test ARGS='$(EVERYTHING)' PROCESSES=4 || $(BIN)/pytest --last-failed --last-failed-no-failures none $(EVERYTHING)
+
+release-check: $(STAMP) $(GENERATORS)
+	$(MAKE) test ARGS='-m "" --seeds 0 --hypothesis-profile all' PROCESSES=4
 
 linters: $(STAMP)
 	$(BIN)/ruff check .

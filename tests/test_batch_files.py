@@ -145,6 +145,8 @@ def test_what_was_stopped_goes_on_with_the_same_answers(environment: dict[str, s
     process = subprocess.Popen(
         [*COMMAND, *command(folder, "in.ndjson", "out.ndjson")], cwd=ROOT, stdout=subprocess.PIPE,
         env=environment | {"RECOURSE_LANES_BOUNDS": "1"}, stderr=subprocess.PIPE, text=True,
+        # A shell without job control ignores the signal for what is in its background, and so may these tests.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     until(lambda: part.exists() and part.stat().st_size > 0)
     process.send_signal(signal.SIGINT)

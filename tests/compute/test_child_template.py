@@ -22,6 +22,8 @@ from tests.compute import chores
 from tests.conftest import until
 from tests.processes import children, gone
 
+pytestmark = pytest.mark.slow
+
 
 def run(work: Awaitable[None]) -> None:
     async def bounded() -> None:

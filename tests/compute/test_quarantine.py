@@ -20,6 +20,8 @@ from tests.compute.test_lane import lane, run, until
 
 GOOD = Need("good@1", chores.load, ("good",))
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_initial_weights_are_drawn_as_pytorch_draws_them() -> None:
     assert biases.std() == pytest.approx(float(linear.bias.detach().std()), rel=0.2)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_future_networks_decide_as_those_of_the_lenders_own_training(tmp_path: Path) -> None:
     """Told and true: the share of networks that accept, by this recipe and by PyTorch for the lender's 60 epochs."""
     torch = library("torch")

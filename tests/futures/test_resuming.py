@@ -20,7 +20,7 @@ def made(ledger: Path) -> list[str]:
     return ledger.read_text().split() if ledger.exists() else []
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_killed_rehearsals_go_on(tmp_path: Path) -> None:
     model = registered(tmp_path, "linear")
     ledger = tmp_path / "ledger"

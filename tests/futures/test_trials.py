@@ -43,7 +43,7 @@ def overfitted(directory: ModelDirectory, X: np.ndarray, y: np.ndarray, columns:
     directory.set_artifact(bytes(booster.save_raw("json")), format="xgboost")
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_model_that_learns_by_heart_promises_less(tmp_path: Path) -> None:
     model = registered(tmp_path, overfitted, records=600)
     record = rehearse(model, ENOUGH)

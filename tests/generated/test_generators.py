@@ -72,7 +72,7 @@ def test_no_operation_is_left_out(tmp_path: Path) -> None:
     assert operations <= {path.stem for path in tmp_path.glob("recourse_client/api/*/*.py")}
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(("language", "suffix"), [("java", "java"), ("typescript-fetch", "ts")])
 def test_other_languages_are_generated(language: str, suffix: str, tmp_path: Path) -> None:
     """The generator validates the description first, as no flag turns that off."""

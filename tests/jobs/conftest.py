@@ -35,8 +35,8 @@ def starting(kind: str, models_store: Path, directory: Path) -> Iterator[Start]:
         yield started
 
 
-DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
-"""The tables' own tests (`tests/store`) try both each time."""
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.release)]
+"""Both are tried more often by the tables' own tests (`tests/store`), and by tests with servers of their own (`start`)."""
 
 on_sqlite = pytest.mark.parametrize("start", ["sqlite"], indirect=True)
 """For servers of a test's own, where another test shows that PostgreSQL does the same."""
@@ -49,7 +49,8 @@ OWN_SERVERS = {"start", "cluster", "odd_server"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests with servers of their own as slow."""
     for item in items:
-        if isinstance(item, pytest.Function) and OWN_SERVERS & set(item.fixturenames):
+        own_servers = isinstance(item, pytest.Function) and OWN_SERVERS & set(item.fixturenames)
+        if own_servers and not item.get_closest_marker("release"):
             item.add_marker(pytest.mark.slow)
 
 

@@ -18,7 +18,7 @@ from app.jobs.jobs import Jobs
 from app.settings import Settings
 from tests.jobs.serving import database, postgres_missing
 
-REPEATS = {"sqlite": 10, "postgresql": 50}
+REPEATS = {"sqlite": 4, "postgresql": 10}
 
 ROWS = 700
 """More chunks than a process takes at once."""

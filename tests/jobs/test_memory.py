@@ -36,6 +36,7 @@ def peak_bytes(server: Server) -> int:
     return 1024 * int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0])
 
 
+@pytest.mark.release
 @linux
 @on_sqlite
 def test_bodies_that_are_large_in_memory_cost_little(start: Start) -> None:

@@ -171,7 +171,7 @@ def test_answers_agree_with_their_formulas(lender: tuple[Lender, LoadedModel], m
     assert found >= len(refused)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     "asked", [("robust_mpm", {"divergence": "none"}), ("growing_spheres", {})], ids=lambda asked: asked[0]
 )

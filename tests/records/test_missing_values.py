@@ -66,7 +66,7 @@ QUICK = {"linear", "xgboost"}
 """With every method: a format with columns that say what is missing, and one that takes NaN. Others with the first."""
 
 CASES = [
-    pytest.param(name, method, marks=[] if name in QUICK or method == next(iter(METHODS)) else [pytest.mark.slow])
+    pytest.param(name, method, marks=[] if name in QUICK or method == next(iter(METHODS)) else [pytest.mark.release])
     for name, method in product(FORMATS, METHODS)
 ]
 

@@ -143,7 +143,7 @@ SLOW = {
 CASES = [
     pytest.param(
         name, knob, toy, {"max_changes": 2} if limited else {}, id=f"{name}-{knob}-{toy.__name__}-{limited}",
-        marks=[pytest.mark.slow] if (name, knob, toy, limited) in SLOW else [],
+        marks=[pytest.mark.release] if (name, knob, toy, limited) in SLOW else [],
     )
     for (name, knob), toy, limited in product(VALUES, (linear_toy, loans, steps), (False, True))
 ]  # fmt: skip
@@ -217,7 +217,7 @@ def test_a_frontier_ends_where_the_margin_is_out_of_reach() -> None:
 # --- on data ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_no_applicant_of_german_credit_is_given_less_for_a_larger_margin() -> None:
     tasks = pytest.importorskip("benchmarks.tasks")
     from app.recourse.actions.action_set import action_set

@@ -85,7 +85,7 @@ SLOW = {
 """Hundreds of programs each; the programs of these methods are those of `loss_and_cost`."""
 
 LIMITS = [
-    pytest.param(name, timing, id=f"{name}-{k}", marks=[pytest.mark.slow] if (name, timing) in SLOW else [])
+    pytest.param(name, timing, id=f"{name}-{k}", marks=[pytest.mark.release] if (name, timing) in SLOW else [])
     for name, (k, timing) in product(METHODS, enumerate(TIMINGS))
 ]
 

@@ -62,7 +62,7 @@ def comparable(outcome: Outcome) -> object:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if method.yields is Yields.PLAN else [])
+        pytest.param(name, marks=[pytest.mark.release] if method.yields is Yields.PLAN else [])
         for name, method in METHODS.items()
     ],
 )

@@ -79,7 +79,7 @@ def printed(
     return x
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_conic_solver_finds_nothing_better_in_a_thousand_problems() -> None:
     for x0, objective in problems(PROBLEMS):
         assert reached(optimum(x0, objective), x0, objective) == pytest.approx(conic(x0, objective), abs=1e-6)

@@ -1,7 +1,7 @@
 """Damaged artifacts of every format, in processes of their own: each is refused or scores finitely.
 
-`RECOURSE_MUTANTS=1000 pytest -m slow tests/registry/adapters/test_damaged_artifacts.py -s` tries about 1,000 of each
-format and prints the counts; a run without it tries a few dozen.
+`RECOURSE_MUTANTS=1000 pytest -m "" tests/registry/adapters/test_damaged_artifacts.py -s` tries about 1,000 of each format
+and prints the counts; a run without it tries a few dozen.
 """
 
 import json
@@ -25,12 +25,16 @@ DAMAGED = (
 )  # fmt: skip
 """One case of each kind of file. Pickles can run any code, so trusting them includes their damage."""
 
+OFTEN = {"linear", "torch, safetensors", "xgboost", "sklearn, table, forest"}
+"""Tried each time, the others before a release."""
+
+NAMES = [pytest.param(name, marks=[pytest.mark.slow if name in OFTEN else pytest.mark.release]) for name in DAMAGED]
+
 MOST_DEATHS = 0
 """Processes that damaged files may end: registration and serving load models in children, but none is needed yet."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_damaged_artifact_is_refused_or_scores_finitely(name: str, tmp_path: Path) -> None:
     directory = CASES[name](tmp_path / "model").model.write()
     intact = tmp_path / "intact"

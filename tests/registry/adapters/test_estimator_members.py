@@ -171,7 +171,7 @@ def test_a_pickle_needs_explicit_trust(path: Path, refusal: Refusal) -> None:
     assert "pass --trust-pickle" in refusal(model.write())["/artifact/path"]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
 def test_damaged_files_never_end_the_process(path: Path, name: str) -> None:
     last = LASTS[name]()

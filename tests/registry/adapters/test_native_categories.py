@@ -194,7 +194,7 @@ def test_ubjson_that_is_none_is_refused(path: Path, refusal: Refusal, content: b
     assert all(pointer.startswith("/artifact") for pointer in refusal(model.write()))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("kind", ["json", "ubj", "lightgbm"])
 def test_damaged_files_never_end_the_process(path: Path, kind: str) -> None:
     if kind == "lightgbm":
