@@ -82,13 +82,13 @@ test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
 # Every test but those that run before a release, as `make release-check` runs them, with all cases of all tests.
-EVERYTHING := -m "not release"
+CHECKED := -m "not release"
 
 # Linters and types at once: mypy takes one processor only. Four processes then, since tests wait for servers.
 # What fails while they compete for a busy machine runs once more alone; what fails again is wrong.
 check: $(STAMP) $(GENERATORS)
 	$(MAKE) --jobs 2 linters run-time-types
-	$(MAKE) test ARGS='$(EVERYTHING)' PROCESSES=4 || $(BIN)/pytest --last-failed --last-failed-no-failures none $(EVERYTHING)
+	$(MAKE) test ARGS='$(CHECKED)' PROCESSES=4 || $(BIN)/pytest --last-failed --last-failed-no-failures none $(CHECKED)
 
 release-check: $(STAMP) $(GENERATORS)
 	$(MAKE) test ARGS='-m "" --seeds 0 --hypothesis-profile all' PROCESSES=4

@@ -241,11 +241,14 @@ def test_setup_does_nothing_the_second_time(bare: Path) -> None:
 def test_continuous_integration_runs_the_readme_test_command() -> None:
     assert re.search(r"^make check$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text()
-    assert re.search(r"^EVERYTHING := -m \"\"$", makefile, re.MULTILINE)  # nothing is deselected
+    assert re.search(r'^CHECKED := -m "not release"$', makefile, re.MULTILINE)
+    assert re.search(
+        r"^release-check:.*\n\t\$\(MAKE\) test ARGS='-m \"\" ", makefile, re.MULTILINE
+    )  # nothing is left out
     recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     assert recipe
     last = recipe[1].splitlines()[-1]
-    assert last.startswith("\t$(MAKE) test ARGS='$(EVERYTHING)'")  # last, so that its closing line ends the log
+    assert last.startswith("\t$(MAKE) test ARGS='$(CHECKED)'")  # last, so that its closing line ends the log
 
 
 # --- versions --------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def starting(kind: str, models_store: Path, directory: Path) -> Iterator[Start]:
 
 
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.release)]
-"""Both are tried more often by the tables' own tests (`tests/store`), and by tests with servers of their own (`start`)."""
+"""The tables' own tests (`tests/store`) and tests with servers of their own (`start`) try both more often."""
 
 on_sqlite = pytest.mark.parametrize("start", ["sqlite"], indirect=True)
 """For servers of a test's own, where another test shows that PostgreSQL does the same."""

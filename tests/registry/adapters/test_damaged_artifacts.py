@@ -1,7 +1,7 @@
 """Damaged artifacts of every format, in processes of their own: each is refused or scores finitely.
 
-`RECOURSE_MUTANTS=1000 pytest -m "" tests/registry/adapters/test_damaged_artifacts.py -s` tries about 1,000 of each format
-and prints the counts; a run without it tries a few dozen.
+`RECOURSE_MUTANTS=1000 pytest -m "" tests/registry/adapters/test_damaged_artifacts.py -s` tries about 1,000 of each
+format and prints the counts; a run without it tries a few dozen.
 """
 
 import json
