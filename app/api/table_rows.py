@@ -8,7 +8,7 @@ from typing import IO, Any
 from app.api.schemas.batch import to_row
 from app.compute.answers import Json
 from app.errors import InvalidRequest
-from app.recourse.features import Feature
+from app.recourse.features import Feature, number_of_text
 
 UNNAMED = "(without a heading)"
 """Name for the cells beyond the last column; such a row is refused."""
@@ -40,7 +40,7 @@ class Reader:
             return value
         if feature.is_number:
             try:
-                return value if "_" in value else float(value)  # for Python, 1_2 is 12
+                return number_of_text(value)
             except ValueError:
                 return value
         truths = {str(level).lower(): level for level in feature.levels if isinstance(level, bool)}

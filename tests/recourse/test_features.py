@@ -227,6 +227,7 @@ def test_many_records_are_read_as_rows() -> None:
     [
         (LOAN[0], ["30", "41.0", "x", "17"], [30.0, 41.0, None, None]),
         (LOAN[1], ["2.5e3", "0", "nan", ""], [2500.0, 0.0, None, None]),
+        (LOAN[0], ["41", "4_1"], [41.0, None]),
         (LOAN[2], ["none", "much", "plenty"], [0.0, 2.0, None]),
         (LOAN[3], ["true", "False", "1", "0", "yes"], [1.0, 0.0, 1.0, 0.0, None]),
         (LOAN[4], ["owns", "rents", "Owns"], [1.0, 0.0, None]),

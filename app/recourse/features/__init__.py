@@ -18,6 +18,7 @@ from app.recourse.features.feature import (
     FeatureType,
     RawValue,
     Record,
+    number_of_text,
     parse_column,
 )
 from app.recourse.features.feature_options import (
@@ -61,6 +62,7 @@ __all__ = [
     "escape",
     "fit_encoding",
     "fit_spread",
+    "number_of_text",
     "own_faults",
     "parse_column",
     "schema_faults",

@@ -250,6 +250,13 @@ class Feature:
         return int(number_raw) if self.type is FeatureType.INTEGER else float(number_raw)
 
 
+def number_of_text(text: str) -> float:
+    """A number in a table of text. Raises ValueError, also for what only Python takes for one: 1_2 is not 12."""
+    if "_" in text:
+        raise ValueError
+    return float(text)
+
+
 def parse_column(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.ndarray, "n"], list[tuple[int, str]]]:
     """Raw numbers of a column of text (a CSV), and the rows that do not parse with the reason."""
     values, unclear = _plain_numbers(feature, texts)
@@ -274,7 +281,7 @@ def _plain_numbers(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.nda
     if not feature.is_number or not all(isinstance(text, str) for text in texts):
         return np.zeros(len(texts)), everything
     try:
-        values = np.array([float(text) if text else math.nan for text in texts])
+        values = np.array([number_of_text(text) if text else math.nan for text in texts])
     except ValueError:
         return np.zeros(len(texts)), everything
     low, high = feature.range_raw
@@ -292,7 +299,7 @@ def _from_text(feature: Feature, text: Any) -> object:
         return None
     if feature.is_number:
         try:
-            return float(text)
+            return number_of_text(text)
         except ValueError:
             return text
     if feature.type is FeatureType.BINARY and not feature.categories:
