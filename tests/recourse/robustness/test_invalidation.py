@@ -422,3 +422,9 @@ def test_names_that_are_no_numeric_feature_are_faults_of_their_own() -> None:
     faults = noise_faults(SPACE, {"age": 0.1, "housing": 0.1, "a/b~c": 0.1})
     assert [fault.pointer for fault in faults] == ["/housing", "/a~1b~0c"]
     assert noise_faults(SPACE, 0.1) == []
+
+
+def test_noise_of_a_derived_feature_is_that_of_what_it_is_derived_from() -> None:
+    share = Feature(name="share", type=FeatureType.CONTINUOUS, center=0.0, scale=1.0, derived="f0 / (f1 + 1)")
+    (fault,) = noise_faults(FeatureSpace([*numbers(2).features, share]), {"f0": 0.1, "share": 0.1})
+    assert (fault.pointer, fault.detail) == ("/share", "is derived, from f0 and f1: name these instead")
