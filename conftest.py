@@ -5,7 +5,6 @@ It has to happen here: `tests/conftest.py` imports the core, and a hook on impor
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,13 +31,6 @@ settings.register_profile("types", settings.get_profile("all"), max_examples=5)
 settings.load_profile("dev")  # unless --hypothesis-profile names another one
 
 
-COMPUTING = {"recourse", "registry", "records", "futures"}
-"""Folders whose tests compute all the time; the others mostly have servers to wait for."""
-
-WHOLE = {"recourse", "methods"}
-"""Folders of the core whose tests are about whole answers."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--seeds`` and ``--variants``."""
     parser.addoption(
@@ -54,8 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the seeds after the first ones, and variants; a test that is named with its seed is run.
 
-    Files whose tests wait for servers take turns with those whose tests compute, so that no processor is idle. Those of
-    the parts of an answer come last: many short ones share out evenly at the end.
+    Files with servers go first, then those of whole answers, which take longer than those of their parts: many short
+    ones share out evenly at the end.
     """
     count: int = config.getoption("seeds")
     named = {arg.rpartition("::")[2] for arg in config.args if arg.endswith("]")}
@@ -63,15 +55,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _leave_out(config, items, left_out)
     if variants := config.getoption("variants"):
         _leave_out(config, items, _further_variants(items, variants))
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    tests = config.rootpath / "tests"
-    parts = [path for path in files if tests / "recourse" in path.parents and path.parent.name not in WHOLE]
-    computing = [path for path in files if path not in parts and {tests / name for name in COMPUTING} & {*path.parents}]
-    waiting = [path for path in files if path not in parts and path not in computing]
-    places = {path: k / len(group) for group in (waiting, computing) for k, path in enumerate(group)}
-    items[:] = [item for path in (*sorted(places, key=places.__getitem__), *parts) for item in files[path]]
+    core = config.rootpath / "tests" / "recourse"
+    turns = {core: 1, core / "methods": 1}
+    items.sort(key=lambda item: turns.get(item.path.parent, 2) if item.path.is_relative_to(core) else 0)
 
 
 def _further_variants(items: list[pytest.Item], count: int) -> list[pytest.Item]:
