@@ -170,10 +170,14 @@ def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fau
 
 def unknown_feature(space: FeatureSpace, name: str, pointer: str) -> Fault:
     """The fault of a name that is no feature, or that of a derived one, which is never set by itself."""
+    others = "is not a feature of this model; the features are " + ", ".join(space.names)
+    return derived_feature(space, name, pointer) or Fault(pointer, others)
+
+
+def derived_feature(space: FeatureSpace, name: str, pointer: str) -> Fault | None:
+    """The fault of the name of a derived feature; None where it is none."""
     formula = space.derived and space.derived.formulas.get(name)
-    if formula:
-        return Fault(pointer, f"is derived, from {' and '.join(formula.names)}: name these instead")
-    return Fault(pointer, "is not a feature of this model; the features are " + ", ".join(space.names))
+    return Fault(pointer, f"is derived, from {' and '.join(formula.names)}: name these instead") if formula else None
 
 
 def _bound_number(feature: Feature, value: float | str) -> float:

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from scipy.special import betaincinv, ndtr, ndtri
 
 from app.errors import Fault
-from app.recourse.actions.constraints import unknown_feature
+from app.recourse.actions.constraints import derived_feature
 from app.recourse.features import FeatureSpace, escape
 from app.recourse.models.meter import Meter
 
@@ -42,13 +42,9 @@ def noise_faults(space: FeatureSpace, noise_std: float | Mapping[str, float]) ->
     if not isinstance(noise_std, Mapping):
         return []
     numeric = [space.names[j] for j in space.numeric.tolist()]
-    derived = space.derived.formulas if space.derived else {}
     expected = f"is not a numeric feature of this model: {', '.join(numeric)}"
-    return [
-        unknown_feature(space, name, pointer) if name in derived else Fault(pointer, expected)
-        for name, pointer in ((name, f"/{escape(name)}") for name in noise_std)
-        if name not in numeric
-    ]
+    pointers = {name: f"/{escape(name)}" for name in noise_std if name not in numeric}
+    return [derived_feature(space, name, at) or Fault(at, expected) for name, at in pointers.items()]
 
 
 def noise_columns(

@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import BoundaryNotFound, DegenerateSurrogate
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.models.linear import LinearModel
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import favourable
 from app.recourse.numerics.equal_rows import unique_rows
@@ -117,6 +118,12 @@ class BoundarySample:
     def X_free(self) -> Float[np.ndarray, "n k"]:
         """The free columns of `X`."""
         return self.X if len(self.free) == self.X.shape[1] else self.X.take(self.free, axis=1)
+
+    def in_all_columns(self, model: LinearModel) -> LinearModel:
+        """A model of the free columns, with weight 0 in those that the person cannot change."""
+        w = np.zeros(self.X.shape[1])
+        w[self.free] = model.w
+        return LinearModel(w, model.c)
 
     @cached_property
     def machines(self) -> dict[object, object]:

@@ -45,12 +45,13 @@ def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]
         raise DegenerateSurrogate("Almost all samples around the decision boundary have the same decision.")
     plus, minus = (_moments(X.take(np.flatnonzero(members), axis=0)) for members in (favourable, ~favourable))
     within = max(float(plus.covariance.trace()), float(minus.covariance.trace()))
+    found = Classes(favourable=plus, unfavourable=minus)
+    between = found.between
     # Where each class is a single point, the variance within is rounding and must not count.
-    between = plus.mean - minus.mean
     ridge = max(RIDGE * within, ROUNDING * (within + float(between @ between))) / X.shape[1]
     for moments in (plus, minus):
         np.einsum("ii->i", moments.covariance)[:] += ridge
-    return Classes(favourable=plus, unfavourable=minus)
+    return found
 
 
 def _moments(X: Float[np.ndarray, "m d"]) -> Moments:

@@ -212,8 +212,6 @@ def fit_sample(
     machine = fit(
         sample.classes, divergence, radius_favourable=radius_favourable, radius_unfavourable=radius_unfavourable
     )
-    w = np.zeros(sample.X.shape[1])
-    w[sample.free] = machine.model.w
-    found = MinimaxMachine(LinearModel(w, machine.model.c), machine.worst_case_accuracy)
+    found = MinimaxMachine(sample.in_all_columns(machine.model), machine.worst_case_accuracy)
     sample.machines[key] = found
     return found

@@ -99,12 +99,10 @@ def fitted(sample: BoundarySample) -> LinearModel:
     # The scatter of all samples is that within the classes and that between them; their ridge is the ridge of the fit.
     scatter = (k - 1.0) * plus.covariance + (n - k - 1.0) * minus.covariance
     scatter += k * (n - k) / n * np.outer(between, between)
-    own = np.linalg.solve(scatter, (sample.scores - level) @ sample.X_free)
-    if not own.any():
+    w = np.linalg.solve(scatter, (sample.scores - level) @ sample.X_free)
+    if not w.any():
         raise DegenerateSurrogate
-    w = np.zeros(sample.X.shape[1])
-    w[sample.free] = own
-    return LinearModel(w, level - float(own @ (minus.mean + k / n * between)))
+    return sample.in_all_columns(LinearModel(w, level - float(w @ (minus.mean + k / n * between))))
 
 
 def _fits(
@@ -172,10 +170,7 @@ def _moments_of(thetas: Float[np.ndarray, "k m"], kind: str) -> WeightMoments:
 
 def _machine(sample: BoundarySample, classes: Classes) -> LinearModel:
     """The nominal machine of these decisions about the samples, in all columns."""
-    machine = fit(classes, "none").model
-    w = np.zeros(sample.X.shape[1])
-    w[sample.free] = machine.w
-    return LinearModel(w, machine.c)
+    return sample.in_all_columns(fit(classes, "none").model)
 
 
 def _influence(sample: BoundarySample, model: LinearModel) -> Float[np.ndarray, "m n"]:
