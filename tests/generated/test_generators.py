@@ -31,12 +31,14 @@ TO_PYTHON = {
     ),
 }  # fmt: skip
 
+NEEDS_JAVA = ("openapi-generator-cli",)
+
 
 def generate(tool: str, *arguments: str | Path) -> str:
     """What a generator says that has ended well."""
     if not (TOOLS / tool).exists():
         pytest.skip(f"{tool} is not installed; `make generators` installs it")
-    if tool == "openapi-generator-cli" and shutil.which("java") is None:
+    if tool in NEEDS_JAVA and shutil.which("java") is None:
         pytest.skip(f"{tool} needs Java")
     return run(TOOLS / tool, *arguments)
 
@@ -50,7 +52,9 @@ def run(*command: str | Path, generated: Path | None = None) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", TO_PYTHON)
+@pytest.mark.parametrize(
+    "tool", [pytest.param(tool, marks=pytest.mark.release if tool in NEEDS_JAVA else ()) for tool in TO_PYTHON]
+)
 def test_a_generated_client_asks_for_recourse(tool: str, demo: Running, tmp_path: Path) -> None:
     arguments, output, script = TO_PYTHON[tool]
     generate(tool, *arguments, tmp_path / output)
