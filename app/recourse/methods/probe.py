@@ -40,7 +40,7 @@ from app.recourse.models.meter import Meter
 from app.recourse.models.tree_boxes import Boxes
 from app.recourse.numerics.equal_rows import unique_rows
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.invalidation import NoiseLaw, linear_margin, noise_cdf, noise_faults
+from app.recourse.robustness.invalidation import NOISE_LAWS, NoiseLaw, linear_margin, noise_faults
 from app.recourse.robustness.measured_invalidation import Estimator, MeasuredInvalidation, Rates
 from app.recourse.search.cheapest import Search
 from app.recourse.search.gradient import Relaxed, descend
@@ -326,7 +326,7 @@ class _Probe(MeasuredInvalidation):
         return tree.boxes
 
     def _rates_in(self, boxes: Boxes) -> Rates:
-        return lambda rows_raw: boxes.rate(self.space.encode(rows_raw), self.std, noise_cdf(self.law))
+        return lambda rows_raw: boxes.rate(self.space.encode(rows_raw), self.std, NOISE_LAWS[self.law].cdf)
 
     def _in_boxes(self, boxes: Boxes) -> Iterator[Float[np.ndarray, "n p"]]:
         """Records, cheapest first, until some lie well beyond the target."""

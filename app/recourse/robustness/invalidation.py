@@ -11,6 +11,7 @@ Pawelczyk, Datta, van den Heuvel, Kasneci, Lakkaraju, "Probabilistically Robust 
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -68,11 +69,6 @@ def noise_columns(
     return std
 
 
-def noise_cdf(law: NoiseLaw) -> Callable[[Float[np.ndarray, "*n"]], Float[np.ndarray, "*n"]]:
-    """Distribution function of one column's noise, with standard deviation 1."""
-    return {"gaussian": ndtr, "laplace": _laplace_cdf, "uniform": _uniform_cdf}[law]
-
-
 def _laplace_cdf(x: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     tail = 0.5 * np.exp(-math.sqrt(2.0) * np.abs(x))
     return np.where(x < 0.0, tail, 1.0 - tail)
@@ -82,11 +78,36 @@ def _uniform_cdf(x: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     return np.clip(0.5 + x / math.sqrt(12.0), 0.0, 1.0)
 
 
-def _characteristic(law: NoiseLaw, t: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    """Characteristic function of noise with standard deviation 1, which is real."""
-    if law == "laplace":
-        return 1.0 / (1.0 + 0.5 * t * t)
-    return np.sinc(math.sqrt(3.0) / math.pi * t)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Law:
+    """Noise of one column: symmetric, with mean 0 and standard deviation 1."""
+
+    cdf: Callable[[Float[np.ndarray, "*n"]], Float[np.ndarray, "*n"]]
+    """Distribution function."""
+    characteristic: Callable[[Float[np.ndarray, "*n"]], Float[np.ndarray, "*n"]]
+    """Characteristic function, which is real."""
+    draw: Callable[[np.random.Generator, tuple[int, int]], Float[np.ndarray, "n k"]]
+    """Independent draws."""
+
+
+NOISE_LAWS: Mapping[NoiseLaw, _Law] = {
+    "gaussian": _Law(
+        cdf=ndtr,
+        characteristic=lambda t: np.exp(-0.5 * t * t),
+        draw=lambda rng, shape: rng.standard_normal(shape),
+    ),
+    "laplace": _Law(
+        cdf=_laplace_cdf,
+        characteristic=lambda t: 1.0 / (1.0 + 0.5 * t * t),
+        draw=lambda rng, shape: rng.laplace(scale=math.sqrt(0.5), size=shape),
+    ),
+    "uniform": _Law(
+        cdf=_uniform_cdf,
+        characteristic=lambda t: np.sinc(math.sqrt(3.0) / math.pi * t),
+        draw=lambda rng, shape: rng.uniform(-math.sqrt(3.0), math.sqrt(3.0), shape),
+    ),
+}
+"""Each law of `NoiseLaw`."""
 
 
 def standard_noise(law: NoiseLaw, seed: int, n: int, k: int) -> Float[np.ndarray, "n k"]:
@@ -104,15 +125,8 @@ def _kept_noise(law: NoiseLaw, seed: int, n: int, k: int) -> Float[np.ndarray, "
 def _noise_parts(law: NoiseLaw, seed: int, n: int, k: int, *, size: int) -> Iterator[Float[np.ndarray, "m k"]]:
     """The draws of `standard_noise`, the same numbers, at most `size` rows at a time."""
     rng = np.random.default_rng(seed)
-    half = math.sqrt(3.0)
     for start in range(0, n, size):
-        shape = (min(size, n - start), k)
-        if law == "gaussian":
-            yield rng.standard_normal(shape)
-        elif law == "laplace":
-            yield rng.laplace(scale=math.sqrt(0.5), size=shape)
-        else:
-            yield rng.uniform(-half, half, shape)
+        yield NOISE_LAWS[law].draw(rng, (min(size, n - start), k))
 
 
 def invalidation_rate_linear(
@@ -148,14 +162,14 @@ def lower_tail(z: Float[np.ndarray, "n"], shares: Float[np.ndarray, "n d"], law:
         return np.asarray(ndtr(z))
     # A single column has its own distribution function, whose kinks the inversion would smooth.
     alone = np.abs(shares).max(axis=1, initial=0.0) > 1.0 - 1e-9
-    return np.where(alone, noise_cdf(law)(z), _inverted(z, _spectrum(shares, law)))
+    return np.where(alone, NOISE_LAWS[law].cdf(z), _inverted(z, _spectrum(shares, law)))
 
 
 def _spectrum(shares: Float[np.ndarray, "n d"], law: NoiseLaw) -> Float[np.ndarray, "n k"]:
     """Characteristic function of each sum at `FREQUENCIES`, divided by pi times their index."""
     product = np.ones((len(shares), len(FREQUENCIES)))
     for share in shares.T[(shares != 0.0).any(axis=0)]:
-        product *= _characteristic(law, share[:, None] * FREQUENCIES)
+        product *= NOISE_LAWS[law].characteristic(share[:, None] * FREQUENCIES)
     return product / (math.pi * (np.arange(len(FREQUENCIES)) + 0.5))
 
 
@@ -182,7 +196,7 @@ def linear_margin(gradient: Float[np.ndarray, "d"], std: Float[np.ndarray, "d"],
     while high - low > 1e-9:
         middle = 0.5 * (low + high)
         z = np.array([-middle])
-        tail = noise_cdf(law)(z) if alone else _inverted(z, spectrum)
+        tail = NOISE_LAWS[law].cdf(z) if alone else _inverted(z, spectrum)
         low, high = (middle, high) if tail[0] > rate else (low, middle)
     return spread * high
 

@@ -28,7 +28,7 @@ from app.recourse.models.tree_boxes import Boxes
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import InvalidationReport
 from app.recourse.result import RecourseResult, Status
-from app.recourse.robustness.invalidation import NoiseLaw, linear_margin, noise_columns, noise_faults
+from app.recourse.robustness.invalidation import NOISE_LAWS, NoiseLaw, linear_margin, noise_columns, noise_faults
 from app.recourse.solve import solve
 from app.recourse.surrogate.boundary import sample_boundary, survey
 from app.recourse.surrogate.tree import distil
@@ -218,7 +218,7 @@ def test_where_the_samples_decide_alike_an_answer_is_measured_all_the_same() -> 
     assert not kept.warnings
 
 
-@pytest.mark.parametrize("law", ["gaussian", "laplace", "uniform"])
+@pytest.mark.parametrize("law", NOISE_LAWS)
 @pytest.mark.parametrize("r", [0.35, 0.05])
 def test_every_law_has_its_own_margin(law: NoiseLaw, r: float) -> None:
     problem, _ = certified.linear()

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from app.recourse.models.meter import Meter
 from app.recourse.models.score import Output
 from app.recourse.robustness import invalidation
 from app.recourse.robustness.invalidation import (
+    NOISE_LAWS,
     NoiseLaw,
     clopper_pearson,
     invalidation_bound,
@@ -21,7 +23,6 @@ from app.recourse.robustness.invalidation import (
     invalidation_rate_linear,
     linear_margin,
     lower_tail,
-    noise_cdf,
     noise_columns,
     noise_faults,
     standard_noise,
@@ -203,7 +204,7 @@ def test_all_points_get_the_same_noise() -> None:
     np.testing.assert_array_equal(rates[:1], invalidation_rate(Meter(ball(numbers(2))), X[:1], std, 500, 1)[0])
 
 
-@pytest.mark.parametrize("law", ["gaussian", "laplace", "uniform"])
+@pytest.mark.parametrize("law", NOISE_LAWS)
 def test_copies_in_parts_are_the_same_copies_in_one_call_of_the_budget(
     monkeypatch: pytest.MonkeyPatch, law: NoiseLaw
 ) -> None:
@@ -311,7 +312,7 @@ def test_a_copy_without_a_score_counts_as_refused() -> None:
 
 LAWS = {"gaussian": norm(), "laplace": laplace(scale=math.sqrt(0.5)), "uniform": uniform(-math.sqrt(3), math.sqrt(12))}
 """Each with standard deviation 1, as scipy has them."""
-OTHERS = ["laplace", "uniform"]
+OTHERS = sorted(LAWS.keys() - {"gaussian"})
 GRID = np.linspace(-40.0, 40.0, 80_001)
 
 
@@ -325,14 +326,26 @@ def convolved(law: NoiseLaw, shares: list[float]) -> np.ndarray:
     return np.cumsum(total) - 0.5 * total
 
 
+def test_every_law_that_a_request_may_name_is_tried_here() -> None:
+    assert set(NOISE_LAWS) == set(get_args(NoiseLaw)) == set(LAWS)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_characteristic_functions_are_those_of_the_densities(law: NoiseLaw) -> None:
+    density = LAWS[law].pdf(GRID)
+    for t in (0.0, 0.3, 1.0, 2.5, 6.0):
+        expected = (density * np.cos(t * GRID)).sum() * (GRID[1] - GRID[0])
+        assert NOISE_LAWS[law].characteristic(np.array([t]))[0] == pytest.approx(expected, abs=1e-3)
+
+
 @pytest.mark.parametrize("law", LAWS)
 def test_one_column_alone_has_its_own_law(law: NoiseLaw) -> None:
     z = np.linspace(-6.0, 6.0, 241)
     for shares in ([1.0], [0.0, -1.0, 0.0]):
         found = lower_tail(z, np.tile(shares, (len(z), 1)), law)
         np.testing.assert_allclose(found, LAWS[law].cdf(z), atol=1e-12)
-    np.testing.assert_allclose(noise_cdf(law)(z), LAWS[law].cdf(z), atol=1e-12)
-    assert noise_cdf(law)(np.array([-math.inf, math.inf])).tolist() == [0.0, 1.0]
+    np.testing.assert_allclose(NOISE_LAWS[law].cdf(z), LAWS[law].cdf(z), atol=1e-12)
+    assert NOISE_LAWS[law].cdf(np.array([-math.inf, math.inf])).tolist() == [0.0, 1.0]
     assert LAWS[law].std() == pytest.approx(1.0)
 
 
