@@ -67,14 +67,12 @@ def direction(
         X, scores, weights = _lime_points(problem, meter, len(sample.X), around=kind == "clime")
         model = ridge(X, *_probabilities(meter.black_box, scores), weights)
     else:
-        X = sample.X[:, sample.free]
+        X = sample.X_free
         if kind == "ridge":
             fitted = ridge(X, *_probabilities(meter.black_box, sample.scores), np.ones(len(X)))
         else:
             fitted = svm(X, sample.favourable)
-        w = np.zeros(sample.X.shape[1])
-        w[sample.free] = fitted.w
-        model = LinearModel(w, fitted.c)
+        model = sample.in_all_columns(fitted)
     if not np.linalg.norm(model.w[sample.free]) > 1e-12:
         raise DegenerateSurrogate("The model's outputs around this record determine no direction of change.")
     return model, None
