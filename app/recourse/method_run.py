@@ -45,10 +45,10 @@ from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, Surve
 from app.recourse.verdict import NOTHING_PROPOSED, PROMISE_NOT_KEPT, SENTENCES, Reason, Verdict, all_refused
 from app.recourse.verification import Draft, verify_committee, verify_fallback, verify_one, verify_plan
 
-MOST_ROUNDS = 2
-"""Calls of one answer that verify proposals."""
 SEARCH_CALLS = 5
 """Model calls of the search for one record."""
+VERIFY_CALLS = 2
+"""How many of these, at most, verify proposals."""
 MAX_CALLS = SEARCH_CALLS + 1
 """Model calls of an answer with one record, the order of its changes included; a remote model is paid per call."""
 WEIGHTS_WARNING = "Cost weights affect the reported cost but not this method's search, which minimises distance."
@@ -203,7 +203,7 @@ def _derive(
     failed: SolverFailed | None = None
     try:
         draft.sample = shared.sample(sampler)
-        draft.rounds = min(SEARCH_CALLS - draft.calls, MOST_ROUNDS)
+        draft.calls_left = min(SEARCH_CALLS - draft.calls, VERIFY_CALLS)
         context = MethodContext(
             sample=draft.sample,
             factual_score=seen.factual_score,
@@ -223,7 +223,7 @@ def _derive(
         failed = error if isinstance(error, SolverFailed) else None
         if draft.candidates is None and method.promise is not None:
             draft.candidates = method.promise(problem, params, meter)
-    if not draft.found and draft.rounds > 0:
+    if not draft.found and draft.calls_left > 0:
         verify_fallback(draft)
     refused = None if draft.found or draft.missed else draft.all_changes
     if problem.future_validity is not None:

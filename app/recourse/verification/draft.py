@@ -25,10 +25,10 @@ class Draft:
     def __init__(self, problem: RecourseProblem, meter: Meter) -> None:
         self.problem, self.meter, self.actions = problem, meter, problem.action_set
         self._calls_before, self._rows_before = meter.calls, meter.rows
-        self.rounds = 1
-        """Calls left for verification; a method's own calls do not count."""
+        self.calls_left = 1
+        """Calls that verification may still make; a method's own calls do not count."""
         self._asked = False
-        """Whether the last of these calls has been made, and not only counted."""
+        """Whether the latest of them reached the model; without legal records it counts but is not made."""
         self.factual_score = math.nan
         self.sample: BoundarySample | None = None
         self.candidates: Candidates | PlanCandidates | None = None
@@ -73,7 +73,7 @@ class Draft:
         further : whether these records continue the previous call; for models that are not remote
         """
         if not further:
-            self.rounds -= 1
+            self.calls_left -= 1
             self._asked = False
         legal = self.actions.contains(rows_raw)
         if not self.actions.begun:

@@ -20,7 +20,7 @@ def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
         draft.relax = candidates.relax()
         return Reason.INFEASIBLE_CONSTRAINTS
     proposed = len(candidates.rows_raw)
-    more = draft.fallback_rows() if draft.rounds <= 1 else candidates.rows_raw[:0]
+    more = draft.fallback_rows() if draft.calls_left <= 1 else candidates.rows_raw[:0]
     all_scores = draft.scores(np.concatenate([candidates.rows_raw, more]))
     rows_raw, scores = candidates.rows_raw, all_scores[:proposed]
     _choose(draft, candidates, rows_raw, scores)
@@ -30,7 +30,7 @@ def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
             f"The model refused {refused} of the {candidates.count} members that the method proposed; accepted members "
             "with a larger margin replace them where there are any."
         )
-    if len(draft.found) < candidates.count and (len(more) or draft.rounds > 0):
+    if len(draft.found) < candidates.count and (len(more) or draft.calls_left > 0):
         if not len(more):
             more = draft.fallback_rows()
             all_scores = np.concatenate([scores, draft.scores(more)])

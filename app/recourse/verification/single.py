@@ -73,7 +73,7 @@ def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
         draft.relax = candidates.relax()
         draft.gave_up = not candidates.proves_infeasible
         return Reason.INFEASIBLE_CONSTRAINTS if candidates.proves_infeasible else Reason.TARGET_NOT_REACHED
-    last_call = draft.rounds <= 1
+    last_call = draft.calls_left <= 1
     accepted = best.verify(rungs, fallback=draft.fallback_rows() if last_call and not in_parts else None)
     if in_parts and not accepted.any():
         others = candidates.propose(ladder)[len(rungs) - len(begun) :]

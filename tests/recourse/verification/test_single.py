@@ -51,9 +51,9 @@ def candidates(
     )
 
 
-def verified(problem: RecourseProblem, proposals: Candidates, rounds: int = MOST_CALLS) -> Draft:
+def verified(problem: RecourseProblem, proposals: Candidates, calls: int = MOST_CALLS) -> Draft:
     draft = Draft(problem, Meter(problem.black_box))
-    draft.candidates, draft.rounds = proposals, rounds
+    draft.candidates, draft.calls_left = proposals, calls
     verify_one(draft, proposals, [])
     return draft
 
@@ -72,20 +72,20 @@ def test_the_rest_of_the_ladder_is_not_even_proposed_where_the_model_accepts_one
 
 
 @pytest.mark.parametrize("accepted_from", [1.2, 1.6, 3.0, 4.5, 20.0, 32.9, 45.0])
-@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("calls", [1, 2])
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_refused_beginning_continues_in_the_same_call_to_the_same_end(
-    accepted_from: float, rounds: int, begun: bool
+    accepted_from: float, calls: int, begun: bool
 ) -> None:
     """The last rung is 33; beyond it, fallback records are what remains."""
     local, spy = question(accepted_from, begun=begun)
-    in_parts = verified(local, candidates([]), rounds)
+    in_parts = verified(local, candidates([]), calls)
     asked = len(spy.asked)
-    at_once = verified(far(local, spy), candidates([]), rounds)
+    at_once = verified(far(local, spy), candidates([]), calls)
     assert [one.row_raw.tolist() for one in in_parts.found] == [one.row_raw.tolist() for one in at_once.found]
     assert in_parts.fallback == at_once.fallback
-    assert in_parts.rounds == at_once.rounds
-    assert in_parts.calls == at_once.calls == len(spy.asked) - asked <= rounds
+    assert in_parts.calls_left == at_once.calls_left
+    assert in_parts.calls == at_once.calls == len(spy.asked) - asked <= calls
     assert asked <= in_parts.calls + (accepted_from > 1.5)
 
 
@@ -106,7 +106,7 @@ def test_a_ladder_whose_first_rung_need_not_be_the_best_is_verified_whole() -> N
 
 def test_a_ladder_that_ends_among_the_first_rungs_has_no_rest() -> None:
     problem, spy = question(accepted_from=3.0)
-    draft = verified(problem, candidates([], reach=1.2), rounds=MOST_CALLS)
+    draft = verified(problem, candidates([], reach=1.2), calls=MOST_CALLS)
     assert not draft.found
     assert (draft.calls, len(spy.asked)) == (1, 1)
 
