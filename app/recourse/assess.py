@@ -80,21 +80,22 @@ def assess(
             factual_score = float(meter.score_raw(problem.factual_raw[None])[0])
         for given in dict.fromkeys(actions.given for actions in own):
             which = [i for i, actions in enumerate(own) if actions.given == given]
-            about = replace(problem, action_set=own[which[0]])
-            seen = survey(asked := about.about(rows_raw[which]), meter, SAMPLER)
+            provided = replace(problem, action_set=own[which[0]])
+            opened = provided.opened(rows_raw[which])
+            seen = survey(opened, meter, SAMPLER)
             if not given:
                 factual_score = seen.factual_score
             if seen.factual_score >= 0.0:
                 warnings.append(PROVIDED_WARNING if given else ACCEPTED_WARNING)
                 continue
-            sample = sample_boundary(asked, meter, SAMPLER, seen)
-            shift = shift_of(about, sample, certificate)
-            found, doubts = certify(about, meter, shift, seen.factual_score, rows_raw[which], scores[which])
+            sample = sample_boundary(opened, meter, SAMPLER, seen)
+            shift = shift_of(provided, sample, certificate)
+            found, doubts = certify(provided, meter, shift, seen.factual_score, rows_raw[which], scores[which])
             for i, one in zip(which, found, strict=True):
                 certificates[i] = one
             warnings += doubts
             if plan is None:
-                plan = certify_plan(about, shift, rows_raw, plan_s)
+                plan = certify_plan(provided, shift, rows_raw, plan_s)
     except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded, BudgetExceeded) as error:
         warnings.append(f"There is no certificate. {error.detail}")
     warnings += mistaken(scores, certificates)

@@ -158,15 +158,15 @@ class _Correcting:
 
     def _work(self) -> Reason | None:
         problem, sampler = self.problem, SamplerParams()
-        asked = problem.about(self.rows_raw)
-        seen = survey(asked, self.meter, sampler)
+        opened = problem.opened(self.rows_raw)
+        seen = survey(opened, self.meter, sampler)
         self.factual_score = seen.factual_score
         if problem.action_set.given:
             self.factual_score = float(self.meter.score_raw(self.applicant.factual_raw[None])[0])
         if seen.factual_score >= 0.0:
             self.warnings.append("The model already accepts the factual record, so there is nothing to correct.")
             return None
-        sample = sample_boundary(asked, self.meter, sampler, seen)
+        sample = sample_boundary(opened, self.meter, sampler, seen)
         shift = shift_of(problem, sample, self.certificate)
         self._change(shift, 0.5 * sample.deviation)
         self.certificates, warnings = certify(

@@ -1,8 +1,8 @@
 """A recourse method: a frozen record with one pure function.
 
-`app.recourse.solve` samples the boundary within the budget of model calls and asks the method for candidates; only
+`app.recourse.method_run` samples the boundary within the budget of model calls and asks the method for candidates; only
 `app.recourse.verification` asks the black box about them. So unproven and proven are different types: `Candidates`
-here, `RecourseResult` there.
+and `RecourseResult`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Yields(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodContext:
-    """What `solve` computes before it calls a method."""
+    """What is computed before a method is called."""
 
     sample: BoundarySample
     factual_score: float

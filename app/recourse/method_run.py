@@ -142,13 +142,17 @@ def answer_with(
     params: MethodParams,
     certificate: CertificateParams | None = None,
 ) -> RecourseResult:
-    """As `solve`, for another question about the same applicant; the diagnostics count this answer's own calls.
+    """The answer of one method to one question, without certificates, which `certified` adds.
 
-    There are no certificates yet: `certified` adds them.
+    The diagnostics count this answer's own calls.
 
     Parameters
     ----------
     certificate : chooses the moments of retrained models for methods that use them
+
+    Raises
+    ------
+    InvalidRequest, ModelOutputInvalid, ModelUnavailable, SolverFailed : as `app.recourse.solve.solve`
     """
     started = time.perf_counter()
     problem = shared.problem

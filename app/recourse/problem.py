@@ -176,10 +176,10 @@ class RecourseProblem:
         """The applicant's raw row."""
         return self.action_set.factual_raw
 
-    def about(self, rows_raw: Float[np.ndarray, "n p"]) -> "RecourseProblem":
-        """The question where decisions are sampled about these rows, legal or not.
+    def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "RecourseProblem":
+        """The question with the action set `opened` for these rows, for sampling decisions around them.
 
-        A sample with these features fixed would show no effect of their changes.
+        A sample in which a feature is fixed would show no effect of its change in a row.
         """
         return replace(self, action_set=self.action_set.opened(rows_raw))
 
