@@ -45,8 +45,7 @@ class Lane:
     ----------
     name : for the log
     size : number of children
-    prepare, args : called once in each new child; imports libraries, and returns the reason for each model that it
-        could not load
+    prepare, args : called once in each new child, for the libraries that this imports
     needs : what each new child meets before its first call, each within `load_s`
     nice : increment of the niceness of the children, 0 to 19
     memory_mb : most address space of a child; 0 for no limit
@@ -58,7 +57,7 @@ class Lane:
         self,
         name: str,
         size: int,
-        prepare: Callable[..., Any],
+        prepare: Callable[..., None],
         args: tuple[Any, ...] = (),
         *,
         needs: Callable[[], Sequence[Need]] = tuple,
@@ -247,7 +246,7 @@ class Lane:
             return None
         self._children.add(child)
         try:
-            child.problems = await child.call(self._preparation, WARM_UP_S)
+            await child.call(self._preparation, WARM_UP_S)
             for need in self._needs():
                 # The next child does not try what has ended this one: a request for it does.
                 if not self._quarantine.doubts(need.name):

@@ -34,7 +34,6 @@ MOST_SAMPLES = 5
 MODELS_IN_MEMORY = 8
 """Models that one child keeps loaded; the least recently used makes room."""
 
-
 SIBLINGS_IN_MEMORY = 100
 """Other versions of models that one child keeps, without their reference records."""
 
@@ -51,9 +50,8 @@ def load_sibling(ref: ModelRef) -> BlackBox:
     return ref.store.open().find(ref.name, include_inactive=True).load().black_box
 
 
-def prepare() -> dict[str, str]:
-    """Import what answers need; there is no problem with that."""
-    return {}
+def prepare() -> None:
+    """Do nothing: a child that has read this name has imported this module, and with it what asks a model."""
 
 
 def needs(store: Store) -> list[Need]:

@@ -111,9 +111,8 @@ def method_of(question: Question) -> Json:
     return {"name": question.method, **asdict(question.params)}
 
 
-def prepare() -> dict[str, str]:
-    """As `tasks.prepare`; a child that is told to do this has imported the use cases before the first request."""
-    return tasks.prepare()
+def prepare() -> None:
+    """As `tasks.prepare`: the use cases are imported before the first request."""
 
 
 def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem:

@@ -17,20 +17,14 @@ from app.errors import Fault, InvalidRecord, ModelUnusable
 prepared: list[str] = []
 
 
-def prepare(note: str = "") -> dict[str, str]:
+def prepare(note: str = "") -> None:
     prepared.append(note)
-    return {}
 
 
-def prepare_badly(name: str) -> dict[str, str]:
-    return {name: "is damaged"}
-
-
-def refuse_to_prepare(marker: str) -> dict[str, str]:
+def refuse_to_prepare(marker: str) -> None:
     """Crash as long as the file `marker` exists."""
     if os.path.exists(marker):
         os._exit(3)
-    return {}
 
 
 def load(note: str) -> None:

@@ -390,7 +390,7 @@ def test_what_cannot_be_loaded_is_told_until_it_can() -> None:
 
 def test_what_a_new_child_cannot_load_is_told() -> None:
     async def work() -> None:
-        poor = Lane("poor", 1, chores.prepare_badly, ("model",))
+        poor = Lane("poor", 1, chores.prepare, needs=lambda: [Need("model", chores.load, ("damaged",))])
         poor.start()
         try:
             await until(lambda: poor.warm == 1)
