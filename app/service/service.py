@@ -200,7 +200,9 @@ class Service:
             "points": plain(model.manifest.points),
         }
         return {
-            **job_payload(self.models.ref(model), self._valid(question), frame, asking_id()),
+            **job_payload(
+                self.models.ref(model), replace(question, valid_months=self._valid_months), frame, asking_id()
+            ),
             "plan_s": self._plan_s,
             "deadline_s": self._deadline_ms(terms) / 1000.0,
             "store": terms.store,
@@ -229,7 +231,8 @@ class Service:
             scores=may_read_scores(),
             points=model.manifest.points,
         )
-        question = self._valid(question, **dict(zip(reading, read, strict=False)))
+        records: dict[str, Any] = dict(zip(reading, read, strict=False))
+        question = replace(question, valid_months=self._valid_months, **records)
         if isinstance(question, Question) and question.wishes.must_include:
             use_cases.actions_of(model.space, question)  # refuses what this applicant cannot change
         return model, question, frame
@@ -244,10 +247,6 @@ class Service:
         exclude = question.wishes.exclude
         sets = tuple(dict.fromkeys((*exclude.sets, *(some for some in sets if known.issuperset(some)))))
         return replace(question, wishes=replace(question.wishes, exclude=replace(exclude, sets=sets)))
-
-    def _valid(self, question: Asked, **records: Any) -> Asked:
-        """The question with its records and the validity of its answer, which is how long the answer may take."""
-        return replace(question, valid_months=self.settings.valid_days / DAYS_PER_MONTH, **records)
 
     async def _computed(self, name: str, model: RegisteredModel, question: Case, frame: Frame, terms: Terms) -> Written:
         began, stopped, deadline_ms = time.perf_counter(), USE_CASES[name].stopped, self._deadline_ms(terms)
@@ -284,6 +283,11 @@ class Service:
             return answer  # without the job store the bracket is the whole answer, and says so
         found["plan"]["validity"] |= {"status": "pending", "job": job.address}
         return written(name, found, terms.detail, answer.texts.get(REQUEST))
+
+    @property
+    def _valid_months(self) -> float:
+        """How long an answer is valid, and so how long its changes may take."""
+        return self.settings.valid_days / DAYS_PER_MONTH
 
     @property
     def _plan_s(self) -> float:
@@ -353,7 +357,7 @@ class Service:
 
     async def open(self) -> bool:
         """Whether ledger and jobs can be reached."""
-        return not (await _problems(self.ledger.check()) or await _problems(self.jobs.check()))
+        return not (await _problem(self.ledger.check()) or await _problem(self.jobs.check()))
 
     async def readiness(self) -> Json:
         """How many models and workers stand ready. Raises `NotReady` with all that is not ready."""
@@ -380,12 +384,12 @@ class Service:
         return {
             "models": self.models.problems(),
             "lane": "" if self._lane.warm or not self._answers else "no worker has finished loading the models",
-            "ledger": await _problems(self.ledger.check()),
-            "jobs": await _problems(self.jobs.check()),
+            "ledger": await _problem(self.ledger.check()),
+            "jobs": await _problem(self.jobs.check()),
         }
 
 
-async def _problems(check: Awaitable[None]) -> str:
+async def _problem(check: Awaitable[None]) -> str:
     try:
         await check
     except NotReady as error:
