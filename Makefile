@@ -24,7 +24,7 @@ help:
 	@echo "make check       linters, types, import floors, then the tests of continuous integration"
 	@echo "make release-check   every test with all its cases, before a release"
 	@echo "make generators  install what makes clients of openapi.json, for their tests"
-	@echo "make openapi     write openapi.json"
+	@echo "make openapi     write openapi.json, with the demo's answers as examples"
 	@echo "make screenshots write docs/workbench*.png"
 	@echo "make bench       run the benchmarks"
 	@echo "make test-image  build the container image and try it"
@@ -108,6 +108,7 @@ run-time-types: $(STAMP)
 	TEST_TYPES=1 $(PYTEST) tests/recourse $(UNTYPED) --seeds 1 --variants 1 --hypothesis-profile types
 
 openapi: $(STAMP)
+	$(BIN)/python -m docs.answers
 	$(BIN)/recourse openapi --output openapi.json
 
 screenshots: $(STAMP)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -24,6 +25,7 @@ from app.api.media_type import JSON, NDJSON
 from app.api.openapi import render
 from app.api.schemas.corrections import CORRECT_EXAMPLES
 from app.api.schemas.frontier import FRONTIER_EXAMPLES
+from docs import answers
 from tests.conftest import NO_TLS, Running
 
 CHECKED_IN = Path(__file__).parents[2] / "openapi.json"
@@ -97,13 +99,24 @@ def test_every_answer_has_an_example_that_is_as_described(description: Any) -> N
                     assert [error.message for error in errors] == [], f"{path} {status}"
 
 
-def test_examples_of_answers_are_those_of_the_demo(description: Any, demo_client: httpx.Client) -> None:
-    operation = description["paths"]["/recourse"]["post"]
-    answer = demo_client.post("/recourse", json=RECOURSE_EXAMPLES["simple"]["value"]).json()
-    example = operation["responses"]["200"]["content"]["application/json"]["example"]
-    assert answer.keys() == example.keys()
-    assert answer["counterfactuals"][0]["changes"] == example["counterfactuals"][0]["changes"]
-    assert answer["counterfactuals"][0]["validity"].keys() == example["counterfactuals"][0]["validity"].keys()
+def without_digits(answer: Any) -> Any:
+    """What is the same on every processor: all but texts and the digits of numbers."""
+    if isinstance(answer, dict):
+        return {name: without_digits(value) for name, value in answer.items()}
+    if isinstance(answer, list):
+        return [without_digits(value) for value in answer]
+    if isinstance(answer, bool | None):
+        return answer
+    return pytest.approx(answer, rel=0.05, abs=0.05) if isinstance(answer, int | float) else ANY
+
+
+def test_examples_of_answers_are_those_of_the_demo(demo_client: httpx.Client) -> None:
+    """`make openapi` asks for them again."""
+    examples, asked = json.loads(answers.FILE.read_text()), answers.asked(demo_client)
+    for name, answer in asked.items():
+        assert answers.renewed(examples[name], answer) == without_digits(examples[name]), name
+    recourse = asked["create_recourse"]["counterfactuals"][0]
+    assert recourse["changes"] == examples["create_recourse"]["counterfactuals"][0]["changes"]
 
 
 def test_objects_have_no_default(description: Any) -> None:

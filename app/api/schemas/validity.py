@@ -35,7 +35,7 @@ VALIDITY_EXAMPLES: Any = {
             "applicant": APPLICANT,
             "counterfactuals": [
                 {**APPLICANT, "card_utilisation": 10.0, "guarantor": True},
-                {**APPLICANT, "amount": 4000, "savings": "1,000 to 5,000 EUR", "guarantor": True},
+                {**APPLICANT, "amount": 5000, "savings": "1,000 to 5,000 EUR", "guarantor": True},
             ],
             "certificate": {"ambiguity_radius": 0.02, "noise_samples": 2000},
         },
