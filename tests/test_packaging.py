@@ -139,14 +139,16 @@ def test_every_command_of_the_readme_is_tried() -> None:
             assert command in (ROOT / ELSEWHERE[command]).read_text()
 
 
-def test_the_readme_lists_the_methods() -> None:
+def test_the_documents_list_the_methods() -> None:
     section = README.partition("## Methods")[2].partition("\n## ")[0]
     rows = [row.split("|") for row in section.splitlines() if row.startswith("| `")]
     named = {name: source for _, names, _, source, _ in rows for name in re.findall(r"`(\w+)`", names)}
     assert sorted(named) == sorted(METHODS)
-    described = (ROOT / "docs/methods.md").read_text()
     for name, source in named.items():
-        assert METHODS[name].reference in source or f"`{name}`" in described
+        assert METHODS[name].reference in source or "docs/methods.md" in source
+        for document in ("docs/methods.md", "docs/choosing.md"):
+            text = (ROOT / document).read_text()
+            assert re.search(rf"^## {name}$|`{name}`", text, re.MULTILINE), f"{document}: {name}"
 
 
 DOCUMENTS = ["README.md", "benchmarks/RESULTS.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
@@ -301,10 +303,24 @@ def test_the_container_sets_only_settings_that_exist() -> None:
     assert {name.removeprefix("RECOURSE_").lower() for name in names} <= set(Settings.model_fields)
 
 
-def test_every_setting_is_documented_with_its_name() -> None:
+IN_WORDS = {"lanes_sync", "lanes_bounds", "published_on", "rate_limit"}
+"""Settings whose default follows from something else."""
+
+
+def test_every_setting_is_documented_with_its_name_and_default() -> None:
     text = (ROOT / "docs" / "operations" / "installation.md").read_text()
-    documented = {name.lower() for name in re.findall(r"`RECOURSE_([A-Z_]+)`", text)}
-    assert documented == set(Settings.model_fields)
+    documented: dict[str, str] = {}
+    for names, defaults in re.findall(r"^\| (`RECOURSE_[^|]+) \| ([^|]*) \|", text, re.MULTILINE):
+        found, told = re.findall(r"`RECOURSE_([A-Z_]+)`", names), defaults.replace("`", "")
+        each = told.split(", ") if told.count(", ") == len(found) - 1 else [told] * len(found)
+        documented |= zip(map(str.lower, found), each, strict=True)
+    assert documented.keys() == Settings.model_fields.keys()
+    for name in documented.keys() - IN_WORDS:
+        default = Settings.model_fields[name].default
+        expected = (
+            "empty" if default in (None, "", ()) else str(default).lower() if default in (True, False) else default
+        )
+        assert documented[name] == str(expected), name
 
 
 def service() -> dict[str, Any]:

@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -159,6 +160,18 @@ def test_no_other_file_names_the_question_of_a_use_case() -> None:
 
 def test_every_format_has_an_adapter() -> None:
     assert set(ADAPTERS) == set(FORMATS)
+
+
+def test_the_import_contracts_know_every_adapter() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    lists = [
+        one[key]
+        for one in contracts
+        for key in ("modules", "protected_modules")
+        if "Adapters" in one["name"] and key in one
+    ]
+    files = {f"app.registry.adapters.{path.stem}" for path in (ROOT / "app/registry/adapters").glob("*_model.py")}
+    assert [set(modules) for modules in lists] == [files, files]
 
 
 @pytest.mark.parametrize("form", ["torch", "xgboost", "lightgbm", "onnx"])  # the others are words of other things too
