@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_type_hints
 
 import numpy as np
 from jaxtyping import Float
@@ -109,7 +109,9 @@ class Case:
     @classmethod
     def from_json(cls, data: Json) -> Self:
         """The question that `to_json` described; what a job of an earlier release lacks has its default."""
-        read = {f.name: READ.get(f.name, _as_it_is)(data[f.name]) for f in fields(cls) if f.name in data}
+        # mypy takes no class for hashable.
+        readers = _readers(cls)  # type: ignore[arg-type]
+        read = {name: reader(data[name]) for name, reader in readers.items() if name in data}
         if "params" in read:
             params: Any = METHODS[data["method"]].params
             read["params"] = _reader(params).validate_python(data["params"])
@@ -231,23 +233,25 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-READ: Mapping[str, Callable[[Any], Any]] = {
-    "factual_raw": _array,
-    "rows_raw": _array,
-    "constraints": _reader(Constraints).validate_python,
-    "timing": _reader(Timing).validate_python,
-    "robustness": _reader(Robustness).validate_python,
-    "wishes": _reader(Wishes).validate_python,
-    "certificate": _reader(CertificateParams).validate_python,
-    "reasons": _reader(ReasonsParams | None).validate_python,
-    "correction": _reader(CorrectionParams).validate_python,
-    "values": tuple,
-}
-"""How fields are read from plain data; `params` by the method's own record, others as they are."""
+@cache
+def _readers(question: type[Case]) -> Mapping[str, Callable[[Any], Any]]:
+    """How each field is read from plain data; `params` as it is, since only the method knows its record."""
+    hints = get_type_hints(question)
+    return {f.name: _reader_of(hints[f.name]) for f in fields(question)}
 
+
+def _reader_of(annotation: Any) -> Callable[[Any], Any]:
+    if annotation is MethodParams:
+        return _as_it_is
+    return _array if hasattr(annotation, "array_type") else _reader(annotation).validate_python
+
+
+# Now, not during the first request that names them.
+for _question in (Question, FrontierQuestion, ReasonsQuestion, ValidityQuestion, CorrectionQuestion):
+    _readers(_question)
 _record: Any
 for _record in (ReasonsParams, *(method.params for method in METHODS.values())):
-    _reader(_record)  # now, not during the first request that names it
+    _reader(_record)
 
 
 def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from app.errors import ModelUnusable, UnknownModel
 from app.jobs import kinds
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.certificate_params import CertificateParams
+from app.recourse.problem import Robustness
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel, RegisteredModel
@@ -115,6 +116,21 @@ def test_a_question_survives_being_stored(loan: ModelRef) -> None:
     again = Question.from_json(stored)
     assert again.factual_raw.tolist() == asked.factual_raw.tolist()
     assert replace(again, factual_raw=asked.factual_raw) == asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extended(Question):
+    """A question with one part more."""
+
+    extension: Robustness
+    points: tuple[int, ...]
+
+
+def test_a_part_that_is_added_to_questions_survives_too(loan: ModelRef) -> None:
+    known = {f.name: getattr(question(loan), f.name) for f in fields(Question)}
+    asked = Extended(**known, extension=Robustness(future_validity=0.5), points=(1, 2))
+    again = Extended.from_json(json.loads(json.dumps(asked.to_json())))
+    assert (again.extension, again.points) == (asked.extension, asked.points)
 
 
 def test_a_job_computes_the_answer_and_puts_it_into_its_frame(store: Store, loan: ModelRef) -> None:
