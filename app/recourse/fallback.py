@@ -53,12 +53,15 @@ def fallback_rows(
 ) -> tuple[Float[np.ndarray, "m p"], int | None]:
     """Different legal raw rows to verify where a method's proposals do not suffice.
 
-    And how many records the constraints allow in which the person has changed something, if the rows are all of them.
-
     Parameters
     ----------
     rank : how favourable raw rows are expected to be; only the order counts
     sample : points whose decisions are known
+
+    Returns
+    -------
+    (m, p) the rows; and in how many of them the person has changed something, if they are all that the constraints
+    allow, else None
     """
     actions = problem.action_set
     if (every := every_row(actions, MOST_ROWS if actions.rules else MOST_ROWS_FREE)) is not None:
@@ -127,12 +130,12 @@ def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
 
 
 def relaxation(problem: RecourseProblem) -> Relaxation | None:
-    """The constraint of the request whose removal helps most.
+    """The constraint of the request whose removal helps most; no model is called.
 
-    Also among features that cannot change and so vary in no sample.
+    Judged by a minimax machine of the nearest reference records of both decisions, whose scores are known. Samples
+    would not do: features that cannot change vary in none of them.
 
-    Uses a minimax machine of the nearest reference records of both decisions, whose scores are known, so no model is
-    called. None where these records determine no machine, or no single constraint helps.
+    None where these records determine no machine, or no single constraint helps.
     """
     reference = problem.reference
     accepted = favourable(reference.scores)

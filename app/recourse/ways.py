@@ -1,13 +1,14 @@
 """Several ways to a favourable decision that differ in what is changed.
 
 The k-th way is the cheapest record whose set of changed features does not contain the set of an earlier way, and which
-changes three features at most, or as many as the first way: a longer one is of no use to a person. It is found by
-branching: where an answer changes all features of a set that may not be contained, the question is asked
-again for each feature of the set, with this feature as it is. What these answers cost bounds what others can cost, so
-few of them are asked for: a question in which more features stay as they are never has a cheaper answer, but for what
-fewer changes are worth (`app.recourse.verification.single`). That is exact for every method whose search is exact; for
-others it is as good as their searches are. Sets that the request excludes
-are treated as earlier ways.
+changes three features at most, or as many as the first way: a longer one is of no use to a person. Sets that the
+request excludes are treated as earlier ways.
+
+It is found by branch and bound. Where an answer changes all features of a set that may not be contained, the question
+is asked again for each feature of the set, with this feature as it is. A question in which more features stay as they
+are never has a cheaper answer, but for what fewer changes are worth (`app.recourse.verification.single`); so the cost
+of an answer bounds those of the questions that follow from it, and the cheapest bound is asked first. That is exact for
+every method whose search is exact, and else as good as the search.
 """
 
 import heapq
@@ -99,6 +100,7 @@ class WaySearch:
         closed = [frozenset(some) for some in self.problem.action_set.barred]
         """Sets that no further way contains."""
         most, newest = MOST_QUESTIONS * (self.problem.count + len(closed)), count()
+        # What an answer costs at least, an order among equals, what stays as it is, and the answer once it is known.
         waiting: list[tuple[tuple[bool, float], int, Frozen, Answer | None]] = [
             (self.first.key, next(newest), frozenset(), self.first)
         ]

@@ -142,9 +142,9 @@ class Search:
         needs = margins - self.start_score
         needs = needs[needs * (1.0 - SLACK) <= self.reach - self.start_score]
         exact = margins[: len(needs)] <= exact_up_to
-        if not self.action_set.is_coupled:
-            return self._uncoupled(needs, exact)
         rows = self._uncoupled(needs, exact)
+        if not self.action_set.is_coupled:
+            return rows
         illegal = np.flatnonzero(~self.action_set.contains(self.action_set.clock.settled(rows)))
         if not len(illegal):
             return rows
@@ -247,10 +247,9 @@ class Search:
         gain = (w @ program.effect)[None]
         rows: list[np.ndarray] = []
         for need in needs:
-            time_limit_s = None if self.deadline is None else self.deadline - time.monotonic()
             lower = np.array([need - SLACK * abs(need)])
             try:
-                solved = solve_program(program, program.cost, gain, lower, time_limit_s=time_limit_s)
+                solved = solve_program(program, program.cost, gain, lower, time_limit_s=self._left_s)
             except SolverFailed:
                 if not rows:
                     raise
@@ -259,6 +258,11 @@ class Search:
                 break
             rows.append(solved.row_raw)
         return np.array(rows).reshape(-1, A.space.p)
+
+    @property
+    def _left_s(self) -> float | None:
+        """Seconds until the deadline; None where there is none."""
+        return None if self.deadline is None else self.deadline - time.monotonic()
 
     def _legal_reach(self) -> float:
         """`reach`, with rules and time that changes share; -inf where no row is legal.
@@ -269,9 +273,8 @@ class Search:
             return self.reach
         program = ActionProgram(self.action_set, reach=FAR * float(self.action_set.weights.max()))
         gain = self.model.w @ program.effect
-        time_limit_s = None if self.deadline is None else self.deadline - time.monotonic()
         try:
-            solved = solve_program(program, -gain, np.empty((0, program.size)), np.empty(0), time_limit_s=time_limit_s)
+            solved = solve_program(program, -gain, np.empty((0, program.size)), np.empty(0), time_limit_s=self._left_s)
         except (SolverFailed, DeadlineExceeded):
             return self.reach
         if solved is None:
