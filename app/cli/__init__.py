@@ -1,4 +1,4 @@
-"""The command line: ``recourse serve | worker | batch | demo | models | keys | verify | replay | notice | db | …``.
+"""The command line, `recourse`; `recourse --help` lists its commands.
 
 Heavy modules are imported by the command that needs them, so that ``--help`` is fast. An error that a user can cause
 ends in one sentence on standard error and exit code 1.
@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from app.cli import batch, demo, keys, ledger, models, notices, promises, serving
+from app.cli import batch, db, demo, keys, models, notices, promises, serving
 from app.cli.common import CommandError
 from app.errors import RecourseError
 
@@ -32,7 +32,7 @@ for command in (
     cli.command()(command)
 cli.add_typer(models.cli, name="models")
 cli.add_typer(keys.cli, name="keys")
-cli.add_typer(ledger.cli, name="db")
+cli.add_typer(db.cli, name="db")
 
 
 def main() -> None:
