@@ -13,6 +13,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.reasons import (
     NO_REASONS,
     Against,
+    Direction,
     Explanation,
     FoundReason,
     NoReasons,
@@ -59,6 +60,9 @@ class ReasonAnswer(AnswerPart):
     reference: RawValue
     """What is usual in the records of `against`: the average of a number, the median level of an ordinal feature, the
     most common category."""
+    direction: Direction | None
+    """Which way `value` differs from `reference`; null for categories and states, where both are the same, and where
+    the value lowered the score by differing the other way from others of the records."""
     contribution: float | None
     """What the feature contributed to the score, below 0; in logit units. Null as `against.score`."""
     std_error: float | None
@@ -168,9 +172,10 @@ def _reason(action_set: ActionSet, found: FoundReason) -> ReasonAnswer:
     return ReasonAnswer(
         feature=feature.name,
         code=feature.reason.code,
-        text=reason_text(feature, value_raw, found.usual_raw),
+        text=reason_text(feature, value_raw, found.way),
         value=feature.value(value_raw),
         reference=usual,
+        direction=found.way,
         contribution=found.contribution,
         std_error=found.std_error,
         share=found.share,

@@ -202,6 +202,16 @@ def test_nothing_found_promises_nothing() -> None:
     assert "offer of credit" in letter
 
 
+def test_a_reason_without_a_direction_is_not_compared_with_what_is_usual() -> None:
+    """A value below the average may have lowered the score because it is above that of many."""
+    one = reason("amount", 23000.0) | {"direction": None}
+    letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": [one]})
+    assert "Loan amount: 20,800 EUR [R1]" in letter
+    assert "usual" not in letter
+    letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": [reason("amount", 23000.0)]})
+    assert "Loan amount too low (yours: 20,800 EUR; usual: 23,000 EUR) [R1]" in letter
+
+
 def test_a_refusal_without_reasons_states_none() -> None:
     letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": []})
     assert "Why" not in letter

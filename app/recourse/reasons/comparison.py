@@ -27,6 +27,13 @@ class Against(StrEnum):
     EVERYONE = "everyone"
 
 
+class Direction(StrEnum):
+    """Which way a number or a level differs from what is usual."""
+
+    TOO_HIGH = "too_high"
+    TOO_LOW = "too_low"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Reference records that an applicant is compared with, and their scores."""
@@ -62,6 +69,13 @@ def usual_raw(feature: Feature, column_raw: Float[np.ndarray, "n"]) -> float:
         return float(np.median(quantities) // 1.0)
     values, counts = np.unique(column_raw, return_counts=True)
     return float(values[counts.argmax()])
+
+
+def direction(feature: Feature, value_raw: float, usual_raw: float) -> Direction | None:
+    """Which way a value differs from what is usual; None for categories, states and what is usual itself."""
+    if feature.is_group or value_raw == usual_raw or not {value_raw, usual_raw}.isdisjoint(feature.states_raw):
+        return None
+    return Direction.TOO_HIGH if value_raw > usual_raw else Direction.TOO_LOW
 
 
 def _rounded(number: float) -> float:

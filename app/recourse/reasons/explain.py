@@ -14,9 +14,10 @@ import numpy as np
 from annotated_types import Interval
 
 from app.errors import BudgetExceeded, DeadlineExceeded
+from app.recourse.features import Feature
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.reasons.comparison import Against, Comparison, usual_raw
+from app.recourse.reasons.comparison import Against, Comparison, Direction, direction, usual_raw
 from app.recourse.reasons.shapley import Contributions, contributions
 from app.recourse.result import Diagnostics
 
@@ -84,6 +85,8 @@ class FoundReason:
     """Its part of all that lowered the score, in (0, 1]."""
     usual_raw: float
     """Raw number of what is usual among the records of the comparison."""
+    way: Direction | None
+    """In which the value differs from that, where it is this way that lowered the score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,7 @@ def _principal(
 ) -> tuple[tuple[FoundReason, ...], float]:
     """The principal reasons, and the part of what lowered the score that protected features have."""
     features = problem.black_box.space.features
+    usual = [usual_raw(feature, comparison.rows_raw[:, j]) for j, feature in enumerate(features)]
     lowering = np.where(found.values < -ERRORS * found.std_errors, -found.values, 0.0)
     total = float(lowering.sum())
     protected = np.array([feature.protected for feature in features])
@@ -168,9 +172,20 @@ def _principal(
             contribution=float(found.values[j]),
             std_error=float(found.std_errors[j]),
             share=float(lowering[j]) / total,
-            usual_raw=usual_raw(features[j], comparison.rows_raw[:, j]),
+            usual_raw=usual[j],
+            way=_way(features[j], float(problem.factual_raw[j]), usual[j], float(found.lean[j])),
         )
         for j in order.tolist()
         if named[j] > 0.0 and named[j] >= LEAST_OF_LARGEST * named[order[0]]
     )
     return reasons, float(lowering[protected].sum()) / total if total > 0.0 else 0.0
+
+
+def _way(feature: Feature, value_raw: float, usual: float, lean: float) -> Direction | None:
+    """Which way a value differs from what is usual; None where it lowered the score by differing the other way.
+
+    A rent below the average of tenants and of people without a rent is not too low where less rent is better.
+    """
+    way = direction(feature, value_raw, usual)
+    against = lean < 0.0 if way is Direction.TOO_HIGH else lean > 0.0
+    return None if against else way

@@ -47,6 +47,9 @@ class Contributions:
     """In units of the score."""
     std_errors: Float[np.ndarray, "p"]
     """Of sampling; 0 where the values are exact."""
+    lean: Float[np.ndarray, "p"]
+    """What a feature contributes against records with more of it, less that against records with less; above 0 where
+    it is having more that lowers the score. States do not count."""
     records: int
     """Records of the comparison that were asked about."""
 
@@ -63,35 +66,51 @@ def contributions(
     """
     black_box = meter.black_box
     if black_box.knows_weights:
-        return _exact(_linear(meter, factual_raw, others), others)
+        return _linear(meter, factual_raw, others)
     if black_box.additive:
-        return _exact(_additive(meter, factual_raw, factual_score, others), others)
+        return _additive(meter, factual_raw, factual_score, others)
     return _sampled(meter, factual_raw, factual_score, others, seed)
 
 
-def _exact(values: Float[np.ndarray, "p"], others: Comparison) -> Contributions:
-    return Contributions(values=values, std_errors=np.zeros_like(values), records=len(others.scores))
+def _exact(values: Float[np.ndarray, "p"], lean: Float[np.ndarray, "p"], others: Comparison) -> Contributions:
+    return Contributions(values=values, std_errors=np.zeros_like(values), lean=lean, records=len(others.scores))
 
 
-def _linear(meter: Meter, factual_raw: Float[np.ndarray, "p"], others: Comparison) -> Float[np.ndarray, "p"]:
+def _sides(
+    meter: Meter, factual_raw: Float[np.ndarray, "p"], rows_raw: Float[np.ndarray, "n p"]
+) -> Float[np.ndarray, "n p"]:
+    """Where records have more of a feature than the person, 1, or less, -1; 0 where one of the two is in a state."""
+    space = meter.black_box.space
+    states = space.in_state(rows_raw) | space.in_state(factual_raw[None])
+    return np.where(states, 0.0, np.sign(rows_raw - factual_raw))
+
+
+def _linear(meter: Meter, factual_raw: Float[np.ndarray, "p"], others: Comparison) -> Contributions:
     """``w_j (x_j - mean r_j)``, summed over the encoded columns of each feature."""
     space = meter.black_box.space
-    x = space.encode(factual_raw[None])
-    by_column = meter.gradient(x)[0] * (x[0] - space.encode(others.rows_raw).mean(axis=0))
-    return np.bincount(space.feature_of_column, weights=by_column, minlength=space.p)
+    x, X = space.encode(factual_raw[None]), space.encode(others.rows_raw)
+    weights, sides = meter.gradient(x)[0], _sides(meter, factual_raw, others.rows_raw)[:, space.feature_of_column]
+
+    def by_feature(by_column: Float[np.ndarray, "d"]) -> Float[np.ndarray, "p"]:
+        return np.bincount(space.feature_of_column, weights=by_column, minlength=space.p)
+
+    lean = by_feature(weights * (sides * (x - X)).mean(axis=0))
+    return _exact(by_feature(weights * (x[0] - X.mean(axis=0))), lean, others)
 
 
 def _additive(
     meter: Meter, factual_raw: Float[np.ndarray, "p"], factual_score: float, others: Comparison
-) -> Float[np.ndarray, "p"]:
+) -> Contributions:
     """The term of each feature at the person's value, less its mean over the records: one value changes at a time."""
     columns = [np.unique(column, return_counts=True) for column in others.rows_raw.T]
     of = np.repeat(np.arange(factual_raw.size), [len(found) for found, _ in columns])
     weights = np.concatenate([counts for _, counts in columns]) / len(others.scores)
-    rows_raw = np.repeat(factual_raw[None], len(of), axis=0)
-    rows_raw[np.arange(len(of)), of] = np.concatenate([found for found, _ in columns])
+    rows_raw, each = np.repeat(factual_raw[None], len(of), axis=0), np.arange(len(of))
+    rows_raw[each, of] = np.concatenate([found for found, _ in columns])
     scores = np.concatenate([meter.score_raw(rows_raw[some]) for some in _parts(np.arange(len(of)), ADDITIVE_ROWS)])
-    return factual_score - np.bincount(of, weights=weights * scores)
+    sides = _sides(meter, factual_raw, rows_raw)[each, of]
+    lean = np.bincount(of, weights=weights * sides * (factual_score - scores))
+    return _exact(factual_score - np.bincount(of, weights=weights * scores), lean, others)
 
 
 def _sampled(
@@ -117,6 +136,8 @@ def _sampled(
             "the model gave no finite score for most mixtures of this record with reference records"
         )
     values = found.mean(axis=(0, 1))
+    sides = _sides(meter, factual_raw, others.rows_raw[start[: len(whole)][whole]])
+    lean = (sides * found.mean(axis=1)).mean(axis=0)
     if asked == len(others.scores):
         # Every record was asked about, so the only error is that of the orders.
         variances = found.var(axis=1, ddof=1).mean(axis=0) / (WALKS * asked)
@@ -125,7 +146,7 @@ def _sampled(
         # The sum is known: its error is that of the features in proportion to their variances.
         if variances.sum() > 0.0:
             values = values + variances / variances.sum() * (factual_score - others.score - values.sum())
-    return Contributions(values=values, std_errors=np.sqrt(variances), records=asked)
+    return Contributions(values=values, std_errors=np.sqrt(variances), lean=lean, records=asked)
 
 
 def _spread(scores: Float[np.ndarray, "n"], count: int, rng: np.random.Generator) -> Int[np.ndarray, "k"]:

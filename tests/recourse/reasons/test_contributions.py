@@ -78,6 +78,9 @@ def test_a_linear_model_has_its_closed_form(tmp_path: Path) -> None:
     expected = [by_column[span].sum() for span in space.spans]
     assert found.contributions.values == pytest.approx(np.array(expected), abs=1e-6)
     assert not found.contributions.std_errors.any()
+    sides = np.sign(reference.rows_raw - person)[:, space.feature_of_column]
+    leaning = (sides * weights * (x - X)).mean(axis=0)
+    assert found.contributions.lean == pytest.approx([leaning[span].sum() for span in space.spans], abs=1e-6)
     assert found.diagnostics.model_calls == 2  # the applicant, and the gradient
 
 
@@ -94,6 +97,7 @@ def test_an_additive_model_is_exact_and_a_sampled_one_agrees() -> None:
         assert one is not None
         assert other is not None
         assert one.values == pytest.approx(other.values, abs=1e-9)
+        assert one.lean == pytest.approx(other.lean, abs=1e-9)
         assert not one.std_errors.any()
         # Every record is asked about, and the order of the features does not matter.
         assert other.std_errors == pytest.approx(np.zeros(len(FEATURES)), abs=1e-9)
