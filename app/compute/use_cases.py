@@ -64,6 +64,7 @@ from app.recourse.reports import SurrogateReport
 from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.solve import METHODS, solve
 from app.recourse.verdict import SENTENCES, Reason, Relaxation
+from app.recourse.ways import named_ways
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +167,8 @@ def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, 
 
 
 EXPIRES_WARNING = (
-    "This takes {}, longer than the answer is valid: the model may decide otherwise by then, and another version of it "
-    "may be in use."
+    "{} longer than the answer is valid: the model may decide otherwise by then, and another version of it may be in "
+    "use."
 )
 
 
@@ -244,8 +245,13 @@ def recourse_answer(
 
 def _expires_before(frame: Frame, found: RecourseResult) -> list[str]:
     """A warning of answers that are no longer valid when their changes are made."""
-    months = max((one.takes_months for one in found.counterfactuals), default=0.0)
-    return [EXPIRES_WARNING.format(months_text(months))] if months > 0.0 and months > frame.valid_months else []
+    every = [one.takes_months for one in found.counterfactuals]
+    late = {k + 1: months_text(months) for k, months in enumerate(every) if 0.0 < months > frame.valid_months}
+    if not late:
+        return []
+    named = named_ways([f"{way} ({time})" for way, time in late.items()])
+    several = f"{named} {'takes' if len(late) == 1 else 'take'}"
+    return [EXPIRES_WARNING.format(several if len(every) > 1 else f"This takes {late[1]},")]
 
 
 def out_of_time(frame: Frame, elapsed_ms: float) -> RecourseAnswer:

@@ -14,7 +14,7 @@ every method whose search is exact, and else as good as the search.
 import heapq
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias
@@ -141,7 +141,7 @@ class WaySearch:
         if not listed:
             return self._excluded()
         wanted, first = self.problem.count, listed[0].result
-        warnings = [*dict.fromkeys(warning for one in listed for warning in one.result.warnings)]
+        warnings = _warnings(listed)
         if len(listed) < wanted:
             number = f"only {len(listed)} {'was' if len(listed) == 1 else 'were'}"
             short = "" if self.most_changes is None else SHORT_PHRASE.format(self.most_changes)
@@ -213,3 +213,21 @@ class WaySearch:
     def _late(self) -> bool:
         deadline = self.problem.deadline
         return deadline is not None and time.monotonic() >= deadline
+
+
+def _warnings(listed: Sequence[Answer]) -> list[str]:
+    """The warnings of the ways; what is true of some of them only says of which."""
+    ways_of: dict[str, list[int]] = {}
+    for k, one in enumerate(listed):
+        for warning in dict.fromkeys(one.result.warnings):
+            ways_of.setdefault(warning, []).append(k + 1)
+    return [
+        warning if len(ways) == len(listed) else f"{named_ways(list(map(str, ways)))}: {warning}"
+        for warning, ways in ways_of.items()
+    ]
+
+
+def named_ways(numbers: Sequence[str]) -> str:
+    """Some of several ways, by their numbers from 1."""
+    *others, last = numbers
+    return f"Ways {', '.join(others)} and {last}" if others else f"Way {last}"

@@ -52,6 +52,19 @@ def test_what_takes_longer_than_the_answer_is_valid_is_said(actions: ActionSet, 
     assert any("longer than the answer is valid" in text for text in told.warnings) == warned
 
 
+def test_of_several_ways_those_that_take_too_long_are_named(actions: ActionSet) -> None:
+    frame = replace(FRAME, created_at="2026-01-01T00:00:00.000Z", expires_at="2026-04-01T00:00:00.000Z")
+
+    def told(*months: float) -> str:
+        found = replace(FOUND, counterfactuals=tuple(replace(LESS, takes_months=one) for one in months), warnings=())
+        (warning,) = recourse_answer(frame, actions, found).warnings
+        return warning.split(":")[0]
+
+    assert told(6.0) == "This takes 6 months, longer than the answer is valid"
+    assert told(1.0, 6.0) == "Way 2 (6 months) takes longer than the answer is valid"
+    assert told(6.0, 1.0, 24.0) == "Ways 1 (6 months) and 3 (24 months) take longer than the answer is valid"
+
+
 def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> None:
     told = plain(recourse_answer(FRAME, actions, FOUND))
     assert told["status"] == "found"

@@ -21,7 +21,7 @@ from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.plans.corrector import CorrectionParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
-from app.recourse.solve import METHODS, WEIGHTS_WARNING, solve
+from app.recourse.solve import METHODS, PROVIDED_WARNING, WEIGHTS_WARNING, solve
 from app.recourse.verdict import Reason
 from tests.recourse.test_solve_many import Far
 from tests.recourse.toys import Spy, ask
@@ -106,6 +106,20 @@ def test_the_budget_of_a_remote_model_is_that_of_the_whole_answer() -> None:
         problem, spy = question(case)
         answer(replace(problem, black_box=replace(problem.black_box, remote=Far(spy, max_calls=6))))
         assert len(spy.asked) <= 6
+
+
+def test_of_several_ways_those_that_provide_a_value_are_named() -> None:
+    partly = 0
+    for case in range(6):
+        result = answer(replace(question(case)[0], count=3))
+        ways = [k + 1 for k, one in enumerate(result.counterfactuals) if one.row_raw[BUREAU] != MISSING]
+        told = [warning.removesuffix(PROVIDED_WARNING) for warning in result.warnings if "provides" in warning]
+        if 0 < len(ways) < len(result.counterfactuals):
+            partly += 1
+            assert told == [f"Way {ways[0]}: " if len(ways) == 1 else f"Ways {ways[0]} and {ways[1]}: "]
+        else:
+            assert told == [""] * bool(ways)
+    assert partly
 
 
 # --- a value that is stated ------------------------------------------------------------------------------------------
