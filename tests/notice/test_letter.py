@@ -212,6 +212,19 @@ def test_a_reason_without_a_direction_is_not_compared_with_what_is_usual() -> No
     assert "Loan amount too low (yours: 20,800 EUR; usual: 23,000 EUR) [R1]" in letter
 
 
+@pytest.mark.parametrize(
+    ("language", "regime", "expected"),
+    [("en", "general", "it is enough that this time passes"), ("en", "us", "it is enough that this time passes"),
+     ("de", "general", "Es genügt, dass diese Zeit vergeht")],
+)  # fmt: skip
+def test_a_way_in_which_only_time_passes_says_so(language: str, regime: str, expected: str) -> None:
+    """The age is protected, so that no sentence names it."""
+    waiting = way(months=2.0, age=31) | {"changes": []}
+    acting = way(months=2.0, amount=15700)
+    assert expected in " ".join(written(language, regime, counterfactuals=[waiting]).split())
+    assert expected not in " ".join(written(language, regime, counterfactuals=[acting]).split())
+
+
 def test_a_refusal_without_reasons_states_none() -> None:
     letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": []})
     assert "Why" not in letter
