@@ -144,7 +144,9 @@ class WaySearch:
         warnings = _warnings(listed)
         if len(listed) < wanted:
             number = f"only {len(listed)} {'was' if len(listed) == 1 else 'were'}"
-            short = "" if self.most_changes is None else SHORT_PHRASE.format(self.most_changes)
+            most = self.problem.action_set.constraints.max_changes
+            limited = self.most_changes is not None and (most is None or self.most_changes < most)
+            short = SHORT_PHRASE.format(self.most_changes) if limited else ""
             few = FEWER_WARNING.format(wanted, number, short)
             warnings.append(few if self.is_complete else STOPPED_WARNING.format(wanted, len(listed)))
         return replace(

@@ -176,6 +176,17 @@ def test_a_further_way_of_more_than_three_changes_is_not_given(needed: int, foun
     ])  # fmt: skip
 
 
+def test_a_limit_of_the_request_is_not_told_as_a_larger_one() -> None:
+    """What a request allows is no news to it; three changes would be more than that."""
+    told = 0
+    for case in range(8):
+        problem, _ = small(case, count=9, max_changes=2)
+        fewer = [one for one in exactly(problem).warnings if "ways were asked for that differ" in one]
+        told += len(fewer)
+        assert not any("changes each" in one for one in fewer)
+    assert told
+
+
 @pytest.mark.parametrize("case", range(16))
 def test_each_way_is_the_cheapest_that_differs_from_those_before(case: int) -> None:
     problem, spy = small(case, count=4)
