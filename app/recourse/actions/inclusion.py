@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import Fault, InvalidRequest
-from app.recourse.actions.advice_ranges import Limit, Range
+from app.recourse.actions.advice_ranges import Limit, Range, range_of
 from app.recourse.actions.wishes import Wishes
 from app.recourse.features import MISSING, Feature, FeatureSpace
 
@@ -39,7 +39,8 @@ def check_inclusion(
             if feature.provide and fact == MISSING:
                 continue  # the value that the person states is any
             if not ranges[j].is_open:
-                yield Fault(f"/must_include/{i}", f'"{name}" cannot change for this applicant: {_why_fixed(limits[j])}')
+                why = _why_fixed(feature, fact, limits[j])
+                yield Fault(f"/must_include/{i}", f'"{name}" cannot change for this applicant: {why}')
             elif to is not None:
                 row_raw = factual_raw.copy()
                 row_raw[j] = feature.parse(to)
@@ -55,11 +56,17 @@ def check_inclusion(
         raise InvalidRequest(faults=found)
 
 
-def _why_fixed(limits: Sequence[Limit]) -> str:
+def _why_fixed(feature: Feature, fact: float, limits: Sequence[Limit]) -> str:
+    """What leaves no other value: limits of the request where it is these, and not what the model proposes at all."""
+    if not range_of(feature, fact, [limit for limit in limits if not limit.asked]).is_open:
+        return "the model proposes no other value"
     asked = dict.fromkeys(limit.name for limit in limits if limit.asked)
-    return (
-        f"{' and '.join(asked)} of the request leaves no other value" if asked else "the model proposes no other value"
-    )
+    alone = [
+        name for name in asked
+        if range_of(feature, fact, [limit for limit in limits if not (limit.asked and limit.name == name)]).is_open
+    ]  # fmt: skip
+    names = alone or list(asked)
+    return f"{' and '.join(names)} of the request {'leaves' if len(names) == 1 else 'leave'} no other value"
 
 
 def _possible(feature: Feature, fact: float, own: Range) -> str:
