@@ -15,7 +15,7 @@ GAP = 1e-6
 """Relative: smaller savings are not searched for."""
 SLACK = 1e-9
 """The need is met up to this share of it, so that rounding does not cost a whole step."""
-LOOK = 256
+LOOK = 16
 """Branches between two checks of the clock."""
 
 
@@ -126,7 +126,7 @@ class Effort:
     def __init__(self, branches: int, deadline: float | None) -> None:
         self._left = branches
         self._deadline = math.inf if deadline is None else deadline
-        self.spent = False
+        self.spent = time.monotonic() > self._deadline  # few branches are made before the first look at the clock
 
     def branch(self) -> None:
         """Count a branch."""

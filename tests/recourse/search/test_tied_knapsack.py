@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 
 import numpy as np
 import pytest
@@ -155,3 +156,16 @@ def test_a_search_that_is_given_few_branches_says_that_it_is_not_settled() -> No
     ]  # fmt: skip
     knapsack = TiedKnapsack(items, [9.0], [])
     assert not knapsack.cover(13.37, 5)[1]
+
+
+def test_a_search_that_begins_after_its_deadline_ends_at_once() -> None:
+    """However few branches it takes: an answer asks for many searches, one after the other."""
+    item = TiedItem(
+        gain=1.0, cost=1.0, low=0.0, high=9.0, below=0.0, above=1.0, step=1.0, uses=(), once=(1.0,), per=(0.0,)
+    )
+    knapsack = TiedKnapsack([item] * 3, [], [2.0])
+    moves, proven = knapsack.cover(12.0)
+    assert proven
+    assert moves is not None
+    assert sum(moves) == 12.0
+    assert knapsack.cover(12.0, deadline=time.monotonic() - 1.0) == (None, False)
