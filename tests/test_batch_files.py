@@ -109,12 +109,29 @@ def test_a_batch_of_which_nothing_was_answered_has_failed(run: Run, folder: Path
     [
         (b"reference,age\nM\xfcller,3\n", "is not UTF-8"),
         (b"age\n" + b"1" * 200_000 + b"\n", "field larger than field limit"),
+        (b'one,"30\ntwo,31\n', "unexpected end of data"),  # else the second row would be a part of the first one
     ],
 )
 def test_a_table_that_cannot_be_read_leaves_nothing(run: Run, folder: Path, content: bytes, sentence: str) -> None:
     heading = (folder / "in.csv").read_bytes().splitlines()[0]
     (folder / "bad.csv").write_bytes(heading + b"\n" + content)
     assert sentence in refused(run(*command(folder, "bad.csv", "out.csv")))
+    assert not list(folder.glob("out*"))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_with_a_column_twice_is_refused(run: Run, folder: Path, suffix: str) -> None:
+    """Else the second one would be taken, and the advice be about other people."""
+    heading, *lines = (folder / "in.csv").read_text().splitlines()
+    columns, cells = [*heading.split(","), "age"], [[*line.split(","), "99"] for line in lines]
+    if suffix == ".csv":
+        (folder / "twice.csv").write_text("\n".join(",".join(row) for row in [columns, *cells]))
+    else:
+        pa = library("pyarrow")
+        table = pa.Table.from_arrays([pa.array(column) for column in zip(*cells, strict=True)], names=columns)
+        library("pyarrow.parquet").write_table(table, folder / "twice.parquet")
+    done = refused(run(*command(folder, f"twice{suffix}", "out.ndjson")))
+    assert f"twice{suffix} has these columns twice: age." in done
     assert not list(folder.glob("out*"))
 
 

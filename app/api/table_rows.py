@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from app.api.schemas.batch import to_row
@@ -12,6 +12,24 @@ from app.recourse.features import Feature, number_of_text
 
 UNNAMED = "(without a heading)"
 """Name for the cells beyond the last column; such a row is refused."""
+
+
+def table_lines(text: Iterable[str]) -> Iterator[list[str]]:
+    """The lines of a CSV that are not empty, as cells. Raises csv.Error, also where a quote has no end."""
+    return filter(None, csv.reader(text, strict=True))
+
+
+def table_records(lines: Iterator[list[str]]) -> Iterator[Json]:
+    """The lines below the heading as records; cells beyond the last column are under `UNNAMED`."""
+    columns = next(lines, [])
+    for cells in lines:
+        record = dict(zip(columns, cells, strict=False))
+        yield record if len(cells) <= len(columns) else {**record, UNNAMED: cells[len(columns) :]}
+
+
+def repeated(columns: Sequence[str]) -> list[str]:
+    """The columns that a table has more than once."""
+    return sorted({name for name in columns if columns.count(name) > 1})
 
 
 class Reader:
@@ -65,17 +83,13 @@ class CsvTable:
 
     def rows(self) -> Iterator[Json]:
         """The records, once."""
-        reader, found = Reader(self._features), self._read()
-        columns = next(found)
-        for cells in found:
-            record = dict(zip(columns, cells, strict=False))
-            yield reader.row(record if len(cells) <= len(columns) else {**record, UNNAMED: cells[len(columns) :]})
+        return map(Reader(self._features).row, table_records(self._read()))
 
     def _read(self) -> Iterator[list[str]]:
         """The lines that are not empty, as cells."""
         self._text.seek(0)
         try:
-            yield from filter(None, csv.reader(self._text, strict=True))
+            yield from table_lines(self._text)
         except UnicodeDecodeError as error:
             raise InvalidRequest(f"The table is not in UTF-8: {error.reason}.") from None
         except csv.Error as error:
@@ -83,7 +97,7 @@ class CsvTable:
 
     def _require(self, columns: list[str] | None) -> None:
         names = columns or []
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := repeated(names):
             raise InvalidRequest(f"The table has these columns twice: {', '.join(twice)}.")
         needed = (feature.name for feature in self._features if feature.derived is None)
         if missing := [name for name in needed if name not in names]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from app.api.errors import problem
 from app.api.schemas.batch import line_to_row
-from app.api.table_rows import UNNAMED, Reader
+from app.api.table_rows import Reader, repeated, table_lines, table_records
 from app.compute import tasks
 from app.compute.answers import Json
 from app.compute.lane import Lane
@@ -73,8 +73,8 @@ class Batch:
 
         Raises
         ------
-        BatchRefused : the input cannot be read, or lacks a column; another process writes the same output; there are
-            finished rows and `resume` is false; or they are of another question
+        BatchRefused : the input cannot be read, lacks a column or has one twice; another process writes the same
+            output; there are finished rows and `resume` is false; or they are of another question
         """
         for path in (self.source, self.output):
             if path.suffix not in FORMATS:
@@ -82,7 +82,10 @@ class Batch:
         if PARQUET in (self.source.suffix, self.output.suffix):
             _parquet()
         self._require_no_output()
-        if missing := [name for name in self._names() if name not in self._columns()]:
+        columns = self._columns()
+        if twice := repeated(columns):
+            raise BatchRefused(f"{self.source} has these columns twice: {', '.join(twice)}.")
+        if missing := [name for name in self._names() if name not in columns]:
             raise BatchRefused(f"{self.source} has no column {', '.join(missing)}, which {self.model.name} needs.")
         total = self._count()
         question = line_of({"input": _digest(self.source), "question": self.payload})
@@ -130,8 +133,7 @@ class Batch:
             with _reading(self.source):
                 return list(_parquet().ParquetFile(self.source).schema_arrow.names)
         if self.source.suffix == CSV:
-            with _reading(self.source), self.source.open(encoding="utf-8-sig", newline="") as file:
-                return list(csv.DictReader(file).fieldnames or ())
+            return next(_cells_of(self.source), [])
         return self._names()
 
     def _count(self) -> int:
@@ -227,8 +229,7 @@ async def _in_order(
 
 def _records(source: Path) -> Iterator[Any]:
     if source.suffix == CSV:
-        with _reading(source), source.open(encoding="utf-8-sig", newline="") as file:
-            yield from csv.DictReader(file, restkey=UNNAMED)
+        yield from table_records(_cells_of(source))
     elif source.suffix == PARQUET:
         with _reading(source):
             for part in _parquet().ParquetFile(source).iter_batches(batch_size=PARQUET_ROWS):
@@ -236,6 +237,12 @@ def _records(source: Path) -> Iterator[Any]:
     else:
         with source.open("rb") as file:
             yield from (line for line in file if line.strip())
+
+
+def _cells_of(source: Path) -> Iterator[list[str]]:
+    """The lines of a CSV that are not empty; the first is the heading."""
+    with _reading(source), source.open(encoding="utf-8-sig", newline="") as file:
+        yield from table_lines(file)
 
 
 @contextmanager
