@@ -13,7 +13,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.reasons import (
     NO_REASONS,
     Against,
-    Direction,
+    Departure,
     Explanation,
     FoundReason,
     NoReasons,
@@ -60,7 +60,7 @@ class ReasonAnswer(AnswerPart):
     reference: RawValue
     """What is usual in the records of `against`: the average of a number, the median level of an ordinal feature, the
     most common category."""
-    direction: Direction | None
+    direction: Departure | None
     """Which way `value` differs from `reference`; null for categories and states, where both are the same, and where
     the value lowered the score by differing the other way from others of the records."""
     contribution: float | None
@@ -172,10 +172,10 @@ def _reason(action_set: ActionSet, found: FoundReason) -> ReasonAnswer:
     return ReasonAnswer(
         feature=feature.name,
         code=feature.reason.code,
-        text=reason_text(feature, value_raw, found.way),
+        text=reason_text(feature, value_raw, found.departure),
         value=feature.value(value_raw),
         reference=usual,
-        direction=found.way,
+        direction=found.departure,
         contribution=found.contribution,
         std_error=found.std_error,
         share=found.share,

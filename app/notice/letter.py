@@ -10,7 +10,7 @@ from app.recourse.actions.sentences import change_text, months_text
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue
 from app.recourse.models.score import PointScale
-from app.recourse.reasons import Direction, direction, reason_text, usual_text, value_text
+from app.recourse.reasons import Departure, departure, reason_text, usual_text, value_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,13 +180,13 @@ def _in(feature: Feature, language: Language) -> Feature:
 def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
     value_raw, usual = feature.parse(reason["value"]), reason["reference"]
     usual_raw = float(usual) if feature.is_number and usual is not None else feature.parse(usual)
-    way = direction(feature, value_raw, usual_raw)
-    if way is not None and "direction" in reason:  # answers of earlier releases lack it
-        way = reason["direction"] and Direction(reason["direction"])
-    compared = way is not None and (feature.is_number or len(feature.levels) > 2)
+    departed = departure(feature, value_raw, usual_raw)
+    if departed is not None and "direction" in reason:  # answers of earlier releases lack it
+        departed = reason["direction"] and Departure(reason["direction"])
+    compared = departed is not None and (feature.is_number or len(feature.levels) > 2)
     return NoticeReason(
         code=reason["code"],
-        text=reason_text(feature, value_raw, way, language.phrases),
+        text=reason_text(feature, value_raw, departed, language.phrases),
         value=value_text(feature, value_raw, language.phrases) if compared else None,
         usual=usual_text(feature, usual_raw, language.phrases) if compared else None,
     )

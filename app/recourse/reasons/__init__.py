@@ -1,6 +1,6 @@
 """The reasons for a refusal: how much each feature lowered the score, compared with reference records."""
 
-from app.recourse.reasons.comparison import Against, Comparison, Direction, direction, usual_raw
+from app.recourse.reasons.comparison import Against, Comparison, Departure, departure, usual_raw
 from app.recourse.reasons.explain import (
     NO_REASONS,
     Explanation,
@@ -16,13 +16,13 @@ __all__ = [
     "NO_REASONS",
     "Against",
     "Comparison",
-    "Direction",
+    "Departure",
     "Explanation",
     "FoundReason",
     "NoReasons",
     "ReasonsParams",
     "ReasonsStatus",
-    "direction",
+    "departure",
     "explain",
     "reason_text",
     "usual_raw",

@@ -27,7 +27,7 @@ class Against(StrEnum):
     EVERYONE = "everyone"
 
 
-class Direction(StrEnum):
+class Departure(StrEnum):
     """Which way a number or a level differs from what is usual."""
 
     TOO_HIGH = "too_high"
@@ -71,11 +71,11 @@ def usual_raw(feature: Feature, column_raw: Float[np.ndarray, "n"]) -> float:
     return float(values[counts.argmax()])
 
 
-def direction(feature: Feature, value_raw: float, usual_raw: float) -> Direction | None:
+def departure(feature: Feature, value_raw: float, usual_raw: float) -> Departure | None:
     """Which way a value differs from what is usual; None for categories, states and what is usual itself."""
     if feature.is_group or value_raw == usual_raw or not {value_raw, usual_raw}.isdisjoint(feature.states_raw):
         return None
-    return Direction.TOO_HIGH if value_raw > usual_raw else Direction.TOO_LOW
+    return Departure.TOO_HIGH if value_raw > usual_raw else Departure.TOO_LOW
 
 
 def _rounded(number: float) -> float:

@@ -17,7 +17,7 @@ from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.features import Feature
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.reasons.comparison import Against, Comparison, Direction, direction, usual_raw
+from app.recourse.reasons.comparison import Against, Comparison, Departure, departure, usual_raw
 from app.recourse.reasons.shapley import Contributions, contributions
 from app.recourse.result import Diagnostics
 
@@ -85,8 +85,8 @@ class FoundReason:
     """Its part of all that lowered the score, in (0, 1]."""
     usual_raw: float
     """Raw number of what is usual among the records of the comparison."""
-    way: Direction | None
-    """In which the value differs from that, where it is this way that lowered the score."""
+    departure: Departure | None
+    """Which way the value differs from that, where this is what lowered the score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ def _principal(
             std_error=float(found.std_errors[j]),
             share=float(lowering[j]) / total,
             usual_raw=usual[j],
-            way=_way(features[j], float(problem.factual_raw[j]), usual[j], float(found.lean[j])),
+            departure=_lowering_departure(features[j], float(problem.factual_raw[j]), usual[j], float(found.lean[j])),
         )
         for j in order.tolist()
         if named[j] > 0.0 and named[j] >= LEAST_OF_LARGEST * named[order[0]]
@@ -181,11 +181,11 @@ def _principal(
     return reasons, float(lowering[protected].sum()) / total if total > 0.0 else 0.0
 
 
-def _way(feature: Feature, value_raw: float, usual: float, lean: float) -> Direction | None:
+def _lowering_departure(feature: Feature, value_raw: float, usual: float, lean: float) -> Departure | None:
     """Which way a value differs from what is usual; None where it lowered the score by differing the other way.
 
     A rent below the average of tenants and of people without a rent is not too low where less rent is better.
     """
-    way = direction(feature, value_raw, usual)
-    against = lean < 0.0 if way is Direction.TOO_HIGH else lean > 0.0
-    return None if against else way
+    found = departure(feature, value_raw, usual)
+    against = lean < 0.0 if found is Departure.TOO_HIGH else lean > 0.0
+    return None if against else found

@@ -5,24 +5,25 @@ from dataclasses import replace
 from app.recourse.actions.phrases import ENGLISH, Phrases, fill
 from app.recourse.actions.sentences import level_text, number_text, title_text
 from app.recourse.features import MISSING, Feature, FeatureType
-from app.recourse.reasons.comparison import Direction
+from app.recourse.reasons.comparison import Departure
 
 
-def reason_text(feature: Feature, value_raw: float, way: Direction | None, phrases: Phrases = ENGLISH) -> str:
+def reason_text(feature: Feature, value_raw: float, departed: Departure | None, phrases: Phrases = ENGLISH) -> str:
     """The reason.
 
     Parameters
     ----------
     feature : in the language of the phrases
-    way : in which the value lowered the score; None where it is neither too high nor too low
+    departed : which way the value differs where this lowered the score; None where it is neither too high nor too low
     """
     words, own = {"Name": title_text(feature), "to": value_text(feature, value_raw, phrases)}, feature.reason
     if value_raw in feature.states_raw or feature.value(value_raw) is None:
         known = value_raw != MISSING and feature.value(value_raw) is not None
         return own.missing or own.text or fill(phrases.level if known else phrases.missing, words)
-    if way is None:
+    if departed is None:
         return own.text or fill(phrases.level, words)
-    directed, phrase = (own.too_high, phrases.too_high) if way is Direction.TOO_HIGH else (own.too_low, phrases.too_low)
+    too_high = departed is Departure.TOO_HIGH
+    directed, phrase = (own.too_high, phrases.too_high) if too_high else (own.too_low, phrases.too_low)
     # Of two levels none is too high or too low, unless the lender says so.
     return directed or own.text or fill(phrases.level if feature.type is FeatureType.BINARY else phrase, words)
 

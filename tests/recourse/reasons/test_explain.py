@@ -8,7 +8,7 @@ import pytest
 
 from app.recourse.features import Change, Feature
 from app.recourse.models.meter import Meter
-from app.recourse.reasons import Against, Comparison, Direction, NoReasons, ReasonsParams, ReasonsStatus, explain
+from app.recourse.reasons import Against, Comparison, Departure, NoReasons, ReasonsParams, ReasonsStatus, explain
 from tests.recourse.reasons.lender import FEATURES, curved, problem, rows
 
 POOR = [1.2, 1.6, 25, 2, 3]
@@ -36,18 +36,18 @@ def test_a_value_is_not_too_low_where_having_less_would_have_raised_the_score() 
     def score(table: np.ndarray) -> np.ndarray:
         return 0.5 - np.minimum(table[:, 1], 2.0)
 
-    def way(debt: float, reference_raw: np.ndarray) -> Direction | None:
+    def way(debt: float, reference_raw: np.ndarray) -> Departure | None:
         asked = problem([2.0, debt, 40, 0, 0], score, reference_raw=reference_raw)
         (reason,) = explain(asked, ReasonsParams(against=Against.EVERYONE)).reasons
         assert reason.feature == 1
-        return reason.way
+        return reason.departure
 
     mixed = rows(100)
     mixed[:, 1] = np.tile([0.0, 9.0], 50)
     assert way(2.0, mixed) is None
-    assert way(5.0, mixed) is Direction.TOO_HIGH
+    assert way(5.0, mixed) is Departure.TOO_HIGH
     mixed[:, 1] = np.tile([0.0, 1.0], 50)
-    assert way(2.0, mixed) is Direction.TOO_HIGH
+    assert way(2.0, mixed) is Departure.TOO_HIGH
 
 
 def test_fewer_can_be_asked_for() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from app.recourse.features import MISSING, Feature, FeatureType, Missing, ReasonWords
-from app.recourse.reasons import Direction, direction, reason_text, usual_text, value_text
+from app.recourse.reasons import Departure, departure, reason_text, usual_text, value_text
 
 DEBT = Feature(name="debt", type=FeatureType.INTEGER, label="Monthly debts", unit="EUR", special={-9: "no record"},
                missing=Missing.NAN)  # fmt: skip
@@ -26,7 +26,7 @@ GUARANTOR = Feature(name="guarantor", type=FeatureType.BINARY)
     ],
 )
 def test_a_feature_without_words_of_its_own(feature: Feature, value: float, usual: float, expected: str) -> None:
-    assert reason_text(feature, value, direction(feature, value, usual)) == expected
+    assert reason_text(feature, value, departure(feature, value, usual)) == expected
 
 
 def test_what_is_neither_too_high_nor_too_low_is_stated_as_it_is() -> None:
@@ -39,7 +39,7 @@ def test_the_lenders_words_by_direction() -> None:
     feature = Feature(name="debt", type=FeatureType.INTEGER, missing=Missing.NAN, reason=words)
     assert [
         reason_text(feature, value, way)
-        for value, way in ((9, Direction.TOO_HIGH), (1, Direction.TOO_LOW), (MISSING, None))
+        for value, way in ((9, Departure.TOO_HIGH), (1, Departure.TOO_LOW), (MISSING, None))
     ] == [
         "Debts too large",
         "Debts",
