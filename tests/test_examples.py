@@ -220,6 +220,11 @@ def trained(request: pytest.FixtureRequest, present: Path) -> tuple[str, german_
     return request.param, german_train.train(present, request.param, seed=0)
 
 
+def test_the_labels_of_german_credit_read_inside_a_sentence() -> None:
+    """ "Increase the time at present residence, class from 2 to 3" does not."""
+    assert not [feature.label for feature in german.ALL if feature.label and "," in feature.label]
+
+
 def test_german_credit_has_the_columns_of_the_papers(present: Path) -> None:
     for name, columns in (("all", 61), ("four", 7)):
         rows_raw, labels = german.load(present, german.FEATURES[name])
