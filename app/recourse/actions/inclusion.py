@@ -10,6 +10,8 @@ from app.recourse.actions.advice_ranges import Limit, Range, range_of
 from app.recourse.actions.wishes import Wishes
 from app.recourse.features import MISSING, Feature, FeatureSpace
 
+TAKES_LONGER = "every change takes longer than the answer is valid, and the request sets no horizon_months"
+
 
 def check_inclusion(
     space: FeatureSpace,
@@ -58,8 +60,10 @@ def check_inclusion(
 
 def _why_fixed(feature: Feature, fact: float, limits: Sequence[Limit]) -> str:
     """What leaves no other value: limits of the request where it is these, and not what the model proposes at all."""
-    if not range_of(feature, fact, [limit for limit in limits if not limit.asked]).is_open:
-        return "the model proposes no other value"
+    own = [limit for limit in limits if not limit.asked]
+    if not range_of(feature, fact, own).is_open:
+        timeless = range_of(feature, fact, [limit for limit in own if limit.name != "horizon_months"])
+        return TAKES_LONGER if timeless.is_open else "the model proposes no other value"
     asked = dict.fromkeys(limit.name for limit in limits if limit.asked)
     alone = [
         name for name in asked

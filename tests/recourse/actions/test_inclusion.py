@@ -6,6 +6,7 @@ import pytest
 from app.errors import InvalidRequest
 from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
+from app.recourse.actions.inclusion import TAKES_LONGER
 from app.recourse.actions.timing import Timing
 from app.recourse.actions.wishes import Wishes
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType, Takes
@@ -40,3 +41,15 @@ def test_the_limit_that_leaves_no_other_value_is_named(
         )  # fmt: skip
     (fault,) = refused.value.faults
     assert fault.detail == f'"{name}" cannot change for this applicant: {why}'
+
+
+def test_time_is_named_where_it_is_that_of_the_answer() -> None:
+    """Who takes the time can: only the answer is valid for less."""
+    wishes = Wishes(must_include=("job",))
+    for job, why in ((1.0, TAKES_LONGER), (2.0, "the model proposes no other value")):
+        with pytest.raises(InvalidRequest) as refused:
+            action_set(SPACE, np.array([job, 4.0]), wishes=wishes, valid_months=3.0)
+        (fault,) = refused.value.faults
+        assert fault.detail == f'"job" cannot change for this applicant: {why}'
+    patient = action_set(SPACE, np.array([1.0, 4.0]), wishes=wishes, timing=Timing(horizon_months=24), valid_months=3.0)
+    assert patient.included
