@@ -79,6 +79,7 @@ def test_a_requirement_beyond_reach_is_a_verdict(client: httpx.Client) -> None:
 
 def test_constraints_bind_what_is_corrected(client: httpx.Client) -> None:
     answer = correct(client, constraints={"immutable": ["savings", "age"]})
+    assert any(one["correction"]["changed"] for one in answer["counterfactuals"])
     for sent, one in zip(PLAN, answer["counterfactuals"], strict=True):
         if one["correction"]["changed"]:
             assert one["applicant"]["age"] == APPLICANT["age"]
