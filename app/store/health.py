@@ -29,16 +29,28 @@ _REASONS = {
 }
 """By the beginning of SQLite's name for the error."""
 
+_STATES = {
+    "25006": "The ledger is read-only.",
+    "42501": "The role of the database lacks rights on the tables of the ledger.",
+    "53100": "The disk of the ledger is full.",
+    "55P03": "Another process has locked the ledger.",
+    "XX001": "The tables of the ledger are damaged; restore them from a backup.",
+    "XX002": "The tables of the ledger are damaged; restore them from a backup.",
+}
+"""By PostgreSQL's code for the error. A standby that took the place of the primary is read-only."""
+
 _TOUCH = sa.text(f"UPDATE {VERSIONS} SET version_num = version_num")  # noqa: S608 - our own name
 
 
 def reason(error: BaseException) -> str:
     """A sentence for people; without what a driver says, which may hold applicant data."""
-    name = getattr(getattr(error, "orig", None), "sqlite_errorname", None) or ""
+    driver = getattr(error, "orig", None)
+    name = getattr(driver, "sqlite_errorname", None) or ""
     known = [sentence for prefix, sentence in _REASONS.items() if name.startswith(prefix)]
     if isinstance(error, StateUnusable):
         return StateUnusable.__doc__ or ""
-    return known[0] if known else LedgerUnavailable.__doc__ or ""
+    unknown = LedgerUnavailable.__doc__ or ""
+    return known[0] if known else _STATES.get(getattr(driver, "sqlstate", None) or "", unknown)
 
 
 def try_write(engine: sa.Engine) -> None:

@@ -8,8 +8,9 @@ import sqlalchemy as sa
 
 from app.errors import LedgerUnavailable
 from app.settings import Settings
+from app.store import engine as engines
 from app.store import health
-from app.store.engine import database_url, open_engine
+from app.store.engine import database_url, open_engine, writing
 from app.store.health import fault_of_tail, lack_of_space, reason, try_write
 from app.store.ledger import FILE, Ledger
 from app.store.tables import entries, personal_data
@@ -65,6 +66,34 @@ def test_a_ledger_that_cannot_be_written_says_why(tmp_path: Path, monkeypatch: p
     assert checked(settings, "PRAGMA query_only=ON") == "The ledger is read-only."
     monkeypatch.setattr(health, "LEAST_FREE", 2**62)
     assert "MB left" in checked(settings)
+
+
+@pytest.mark.parametrize(
+    ("harm", "sentence"),
+    [
+        ("SET TRANSACTION READ ONLY", "The ledger is read-only."),
+        ("SET LOCAL ROLE pg_monitor", "The role of the database lacks rights on the tables of the ledger."),
+    ],
+)
+def test_what_postgresql_forbids_is_named(ledger: Ledger, harm: str, sentence: str) -> None:
+    """A standby in the place of the primary is reached, and a role that may only read has its rights."""
+    if ledger._engine.dialect.name == "sqlite":
+        pytest.skip("of PostgreSQL only")
+    with ledger._engine.connect() as connection:
+        connection.execute(sa.text(harm))
+        with pytest.raises(sa.exc.DBAPIError) as caught:
+            connection.execute(health._TOUCH)
+    assert reason(caught.value) == sentence
+
+
+def test_a_locked_ledger_is_named(url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "BUSY_MS", 50)
+    monkeypatch.setattr(engines, "SESSION", "-c lock_timeout=50")
+    second = open_engine(url)
+    with writing(ledger._engine), pytest.raises(sa.exc.DBAPIError) as caught:
+        try_write(second)
+    second.dispose()
+    assert reason(caught.value) == "Another process has locked the ledger."
 
 
 def test_a_changed_end_of_the_chain_is_found_at_the_start(tmp_path: Path) -> None:
