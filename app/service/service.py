@@ -355,9 +355,9 @@ class Service:
 
     # --- operations ---
 
-    async def open(self) -> bool:
-        """Whether ledger and jobs can be reached."""
-        return not (await _problem(self.ledger.check()) or await _problem(self.jobs.check()))
+    async def problem_of_databases(self) -> str:
+        """Why ledger or jobs cannot do their work; empty if they can."""
+        return await _problem(self.ledger.check()) or await _problem(self.jobs.check())
 
     async def readiness(self) -> Json:
         """How many models and workers stand ready. Raises `NotReady` with all that is not ready."""

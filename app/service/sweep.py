@@ -10,18 +10,25 @@ OPEN_S = 30.0
 """Longest time for a command to open the databases."""
 
 OPEN_POLL_S = 0.1
+"""Pause after the databases could not be opened; doubles each time, since each attempt writes a line of the log."""
 
 
 async def sweep(settings: Settings) -> int:
-    """`Recorder.sweep` without a running service; how many recourses were erased. Raises `NotReady`."""
+    """`Recorder.sweep` without a running service; how many recourses were erased.
+
+    Raises `NotReady`, with what is wrong with the databases.
+    """
     service = Service(settings.model_copy(update={"run_jobs": False}))
     service.start_jobs()
+    problem, pause_s = "The databases of ledger and jobs cannot be opened.", OPEN_POLL_S
     try:
         async with asyncio.timeout(OPEN_S):
-            while not await service.open():
-                await asyncio.sleep(OPEN_POLL_S)
+            while found := await service.problem_of_databases():
+                problem = found
+                await asyncio.sleep(pause_s)
+                pause_s *= 2.0
         return await service.ledger.sweep()
     except TimeoutError:
-        raise NotReady("The databases of ledger and jobs cannot be opened.") from None
+        raise NotReady(problem) from None
     finally:
         await service.close()
