@@ -2,9 +2,11 @@
 
 import csv
 import json
+import math
 import signal
 import subprocess
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +279,25 @@ def test_cells_are_read_as_the_feature_takes_them() -> None:
     assert row == {"applicant": {"age": 31.0, "owner": True, "grade": "1"}, "reference": "7"}
     row = Reader(features).row({"age": "old", "owner": "", "grade": "true", "reference": ""})
     assert row == {"applicant": {"age": "old", "grade": "true"}, "reference": None}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(2, "2"), (2.0, "2"), (Decimal("2.00"), "2"), (3, 3), (2.5, 2.5), (math.inf, math.inf), (True, True), ("2", "2")],
+)
+def test_a_code_in_a_typed_table_is_the_level_that_a_draft_of_it_has(value: Any, expected: object) -> None:
+    """A draft of a Parquet file has whole numbers that an encoder takes apart as categories, in text."""
+    region = Feature(name="region", type=FeatureType.CATEGORICAL, categories=("1", "2"))
+    read = Reader([region]).row({"region": value})["applicant"]["region"]
+    assert (read, type(read)) == (expected, type(expected))
+
+
+def test_a_decimal_of_a_database_is_a_number() -> None:
+    income = Feature(name="income", type=FeatureType.INTEGER, center=0.0, scale=1.0)
+    read = Reader([income]).row({"income": Decimal("28500.00"), "reference": Decimal(7)})
+    assert read == {"applicant": {"income": 28500.0}, "reference": "7"}
+    assert isinstance(read["applicant"]["income"], float)
+    assert Reader([income]).row({"income": Decimal("NaN")})["applicant"] == {}
 
 
 @pytest.mark.parametrize("text", ["1_2", "0x1F", "1,5", "nan", "infinity", "-inf", "1e999"])

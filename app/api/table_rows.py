@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import IO, Any
 
 from app.api.schemas.batch import to_row
@@ -52,10 +53,12 @@ class Reader:
         return to_row({"applicant": applicant, "reference": None if reference is None else str(reference)})
 
     def _value(self, name: str, value: Any) -> Any:
-        """A text as a value of the feature; a text that cannot be read stays one, and is refused later."""
+        """A text, or what a table of a database has, as a value of the feature; others stay, and are refused later."""
         feature = self._features.get(name)
-        if feature is None or not isinstance(value, str):
+        if feature is None:
             return value
+        if not isinstance(value, str):
+            return _of_database(feature, value)
         if feature.is_number:
             try:
                 return number_of_text(value)
@@ -63,6 +66,16 @@ class Reader:
                 return value
         truths = {str(level).lower(): level for level in feature.levels if isinstance(level, bool)}
         return truths.get(value.lower(), value)
+
+
+def _of_database(feature: Feature, value: Any) -> Any:
+    """A decimal as a number, and a number that is the code of a level as this level."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return value
+    if feature.is_number:
+        return float(value) if isinstance(value, Decimal) else value
+    code = str(int(value)) if value % 1 == 0 else str(value)
+    return code if code in feature.levels else value
 
 
 class CsvTable:
