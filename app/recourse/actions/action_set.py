@@ -30,6 +30,7 @@ from app.recourse.actions.constraints import Constraints, check_constraints
 from app.recourse.actions.cost import amounts, cost, weights_of
 from app.recourse.actions.inclusion import check_inclusion
 from app.recourse.actions.rules import Rule
+from app.recourse.actions.sentences import name_text
 from app.recourse.actions.timing import Clock, Timing, clock
 from app.recourse.actions.wishes import Wishes, check_wishes
 from app.recourse.features import Advice, FeatureSpace
@@ -130,7 +131,7 @@ class ActionSet:
                 others = [limit for limit in limits if not (limit.asked and limit.name == name)]
                 wider = range_of(feature, float(self.factual_raw[j]), others)
                 if name != "horizon_months" and wider != self.range(j):
-                    text = f"Relaxing the {name} constraint on {feature.title} would help most."
+                    text = f"Relaxing the {name} constraint on {name_text(feature)} would help most."
                     found.append(
                         Relaxed(constraint=name, feature=feature.name, text=text, actions=self.ranged({j: wider}))
                     )
