@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from app.cli import cli
 from app.recourse.actions.sentences import change_text
 from app.recourse.features import Feature, MaxChange, MovesWithTime, Takes, own_faults
-from app.recourse.reasons import Direction, reason_text
+from app.recourse.reasons import Departure, reason_text
 from app.registry.artifact import Artifact, Endpoint, Format
 from app.registry.manifest import Manifest
 from app.registry.parsed_manifest import ParsedManifest
@@ -119,7 +119,7 @@ def test_the_example_of_words_is_sound() -> None:
     assert [fault for feature in features for fault in own_faults(feature)] == []
     guarantor, term = features
     assert change_text(guarantor, 0.0, 1.0) == "Find a guarantor for the loan."
-    assert reason_text(guarantor.in_language("de"), 0.0, Direction.TOO_LOW) == "Keine Bürgschaft für den Kredit"
+    assert reason_text(guarantor.in_language("de"), 0.0, Departure.TOO_LOW) == "Keine Bürgschaft für den Kredit"
     assert change_text(term, 48.0, 36.0) == "Repay over 36 months instead of 48 months."
 
 
