@@ -1,8 +1,10 @@
 """Batches from file to file: `recourse batch` as people use it, and the formats."""
 
 import csv
+import errno
 import json
 import math
+import os
 import signal
 import subprocess
 from dataclasses import replace
@@ -13,7 +15,10 @@ from typing import Any
 import pytest
 
 from app.api.table_rows import Reader
+from app.cli import batch_files
+from app.cli.batch import batch
 from app.cli.batch_files import Batch, BatchRefused
+from app.cli.common import CommandError
 from app.recourse.features import Feature, FeatureType
 from app.registry.registry import Registry
 from tests.conftest import until
@@ -135,6 +140,22 @@ def test_a_table_with_a_column_twice_is_refused(run: Run, folder: Path, suffix: 
     done = refused(run(*command(folder, f"twice{suffix}", "out.ndjson")))
     assert f"twice{suffix} has these columns twice: age." in done
     assert not list(folder.glob("out*"))
+
+
+def test_a_full_disk_is_told_with_the_file_and_what_to_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system names no file where one that is open cannot be written."""
+
+    async def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setenv("RECOURSE_MODELS_STORE", str(folder / "store"))
+    monkeypatch.setattr(batch_files, "compute", full)
+    with pytest.raises(CommandError) as caught:
+        batch(source=folder / "in.csv", output=folder / "out.ndjson", model="loan")
+    assert str(caught.value) == (
+        f"{folder / 'out.ndjson'} cannot be written: No space left on device. Finished answers are in "
+        f"{folder / 'out.ndjson.part'}; --resume continues from there."
+    )
 
 
 def test_a_broken_parquet_file_leaves_nothing(run: Run, folder: Path) -> None:

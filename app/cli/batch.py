@@ -57,6 +57,13 @@ def batch(
             counts = files.finish()
     except batch_files.BatchRefused as error:
         raise CommandError(str(error)) from None
+    except OSError as error:
+        if error.filename is not None:  # else of a file that was open, such as on a full disk
+            raise
+        raise CommandError(
+            f"{output} cannot be written: {error.strerror}. Finished answers are in {files.part}; --resume continues "
+            "from there."
+        ) from error
     except KeyboardInterrupt:
         typer.echo(f"Stopped. Finished answers are in {files.part}; --resume continues from there.", err=True)
         raise typer.Exit(INTERRUPTED) from None
