@@ -15,6 +15,7 @@ from app.futures.spec import Choices
 from app.recourse.actions.action_set import action_set
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
+from app.recourse.models.committee import Drawn
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
 from benchmarks.betarce import betarce
@@ -35,8 +36,14 @@ from examples.training import standardised
 
 ASKED = (None, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Shares of future models; None for the default answer."""
-LENDERS, FEWER = {"logistic": 48, "boosting": 24, "network": 8}, 16
-"""Lenders of each family that train on other records each, as many as its training allows; applicants of each."""
+LENDERS = {
+    "same": {"logistic": 8, "boosting": 8, "network": 8},
+    "fresh": {"logistic": 48, "boosting": 48, "network": 8},
+}
+"""Lenders by what they draw for their next models and by family, as many as its training allows: the 60 models that
+tell and the 100 true ones are the same for all applicants of a lender, and err in one direction for all of them."""
+FEWER = 16
+"""Applicants of each lender that trains on other records."""
 MANY = 30_000
 """Records of a large rehearsal."""
 
@@ -61,11 +68,12 @@ def reliability() -> None:
 
 
 def _reliability(data: Records, family: str, *, others: bool) -> Iterable[Sequence[str]]:
-    """One row for each share; on other records over several lenders, as one model's own error moves all its answers."""
+    """One row for each share, over several lenders."""
     runs: list[dict[float | None, Told]] = []
-    for seed in range(LENDERS[family] if others else 1):
+    drawn: Drawn = "fresh" if others else "same"
+    for seed in range(LENDERS[drawn][family]):
         with lender(
-            data, FAMILIES[family](EPOCHS[_key(data)]), drawn="fresh" if others else "same", others=others, seed=seed,
+            data, FAMILIES[family](EPOCHS[_key(data)]), drawn=drawn, others=others, seed=seed,
             applicants=FEWER if others else APPLICANTS,
         ) as asked:  # fmt: skip
             runs.append({share: _told(asked, share) for share in ASKED})
@@ -76,12 +84,12 @@ def _reliability(data: Records, family: str, *, others: bool) -> Iterable[Sequen
             for name in ("told", "true", "low", "lower", "cost", "too_high")
         )
         difference = np.array([(one.told - one.true).mean() for one in of_share])
-        spread = f" ± {difference.std(ddof=1) / math.sqrt(len(runs)):.3f}" if others else ""
+        error = difference.std(ddof=1) / math.sqrt(len(runs))
         yield (
             f"{data.name}, {family}", "other records" if others else "the same records",
             "-" if share is None else str(share), f"{len(told)} of {sum(one.asked for one in of_share)}",
             f"{cost.mean():.2f}", f"{told.mean():.3f}", f"{true.mean():.3f}",
-            f"{difference.mean():+.3f}{spread}", f"{(true < low).mean():.0%}", f"{too_high.mean():.0%}",
+            f"{difference.mean():+.3f} ± {error:.3f}", f"{(true < low).mean():.0%}", f"{too_high.mean():.0%}",
             f"{(lower <= true).mean():.0%}", f"{np.median(true - lower):.2f}",
         )  # fmt: skip
 
