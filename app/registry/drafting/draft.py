@@ -25,7 +25,7 @@ from app.registry.drafting.outcome import Outcome, outcome_of
 from app.registry.drafting.own_names import own_names
 from app.registry.drafting.records import Records, read_records
 from app.registry.drafting.tables import derive
-from app.registry.drafting.writing import manifest_text, write_reference
+from app.registry.drafting.writing import manifest_text, whole, write_reference
 from app.registry.lender_scores import SCORE, parse_scores, read_scores
 from app.registry.manifest import ID, MANIFEST
 from app.registry.parsed_manifest import ParsedManifest
@@ -131,7 +131,9 @@ class _Drafting:
         unused = [name for name in columns if name not in {feature.name for feature in features}]
         if unused:
             self.notes.append(f"Columns that are no features: {listed(unused)}.")
-        return self._write(columns, features, sources, facts, outcome, scores)
+        model = [] if facts is None or facts.remote else [facts.file]
+        with whole(self.directory, [MANIFEST, REFERENCE, *model]):
+            return self._write(columns, features, sources, facts, outcome, scores)
 
     def _facts(self, records: Records) -> ModelFacts | None:
         """What is known of the model; None where none is given."""

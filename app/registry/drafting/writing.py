@@ -1,12 +1,14 @@
 """Writes a drafted manifest: short lines, and a comment only where a person must decide."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from app.errors import ModelRefused
 from app.registry.drafting.features import FeatureDraft
 
 WIDTH = 100
@@ -34,6 +36,29 @@ def manifest_text(head: Mapping[str, Any], comments: Mapping[str, str], features
         first, *others = _flow(feature.keys).split("\n")
         lines += [f"  - {first}", *(f"     {line.strip()}" for line in others)]
     return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def whole(directory: Path, names: Iterable[str]) -> Iterator[None]:
+    """Removes what was begun of a directory with these files where they are not all written.
+
+    Raises
+    ------
+    ModelRefused : a file cannot be written, as on a full disk
+    """
+    there = directory.exists()
+    new = [path for name in names if not (path := directory / name).exists()]
+    try:
+        yield
+    except BaseException as error:
+        for path in new:
+            path.unlink(missing_ok=True)
+        if not there:
+            with suppress(OSError):  # it was not made, or its parent is gone
+                directory.rmdir()
+        if isinstance(error, OSError):
+            raise ModelRefused(f"{error.filename or directory} cannot be written: {error.strerror}") from error
+        raise
 
 
 def _flow(value: Any) -> str:

@@ -1,6 +1,7 @@
 """A draft registers as it is, and the registered model scores the lender's records as the lender does."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,20 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "loan" / "model.skops").write_bytes(b"another")
     with pytest.raises(ModelRefused, match=r"model\.skops exists already"):
         drafted(trained_pipeline(), tmp_path, scores=False)
+
+
+def test_a_draft_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """As on a full disk: here no file may be as large as the reference."""
+    wish = Wish(data=lender().write(tmp_path / "loans.csv"), label="outcome")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(ModelRefused, match="loan cannot be written: File too large"):
+            draft(wish, tmp_path / "loan", Trust())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not (tmp_path / "loan").exists()
+    assert (draft(wish, tmp_path / "loan", Trust()).directory / "model.yaml").exists()
 
 
 def test_a_trusted_pickle_is_written_again_as_a_file_without_code(tmp_path: Path) -> None:
