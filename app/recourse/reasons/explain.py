@@ -160,23 +160,25 @@ def _principal(
 ) -> tuple[tuple[FoundReason, ...], float]:
     """The principal reasons, and the part of what lowered the score that protected features have."""
     features = problem.black_box.space.features
-    usual = [usual_raw(feature, comparison.rows_raw[:, j]) for j, feature in enumerate(features)]
     lowering = np.where(found.values < -ERRORS * found.std_errors, -found.values, 0.0)
     total = float(lowering.sum())
     protected = np.array([feature.protected for feature in features])
     named = np.where(protected, 0.0, lowering)
     order = np.argsort(-named, kind="stable")[:count]
-    reasons = tuple(
-        FoundReason(
+
+    def reason(j: int) -> FoundReason:
+        usual = usual_raw(features[j], comparison.rows_raw[:, j])
+        return FoundReason(
             feature=j,
             contribution=float(found.values[j]),
             std_error=float(found.std_errors[j]),
             share=float(lowering[j]) / total,
-            usual_raw=usual[j],
-            departure=_lowering_departure(features[j], float(problem.factual_raw[j]), usual[j], float(found.lean[j])),
+            usual_raw=usual,
+            departure=_lowering_departure(features[j], float(problem.factual_raw[j]), usual, float(found.lean[j])),
         )
-        for j in order.tolist()
-        if named[j] > 0.0 and named[j] >= LEAST_OF_LARGEST * named[order[0]]
+
+    reasons = tuple(
+        reason(j) for j in order.tolist() if named[j] > 0.0 and named[j] >= LEAST_OF_LARGEST * named[order[0]]
     )
     return reasons, float(lowering[protected].sum()) / total if total > 0.0 else 0.0
 
