@@ -156,7 +156,7 @@ def _measured(asked: Lender, ask: Asked, row_raw: np.ndarray) -> Measured:
     good = good[problem.black_box.score_raw(good) >= 0.0] if len(good) else good
     plan = None
     if len(good):
-        meter, sampler = Meter(problem.black_box, None), SamplerParams()
+        meter, sampler = Meter(problem.black_box), SamplerParams()
         sample = sample_boundary(problem, meter, sampler, survey(problem, meter, sampler))
         plan = certify_plan(problem, shift_of(problem, sample, CERTIFICATE), good, math.inf)
     return Measured(proposed=len(rows_raw), rows_raw=good, problem=problem, plan=plan, ms=ms)

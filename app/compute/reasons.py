@@ -200,8 +200,7 @@ def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple
     if params is None:
         return asked, None
     now = time.monotonic()
-    deadline = None if asked.deadline is None else now + (asked.deadline - now) / TIME_SHARE
-    meter = Meter(asked.black_box, deadline)
+    meter = Meter(asked.black_box, now + (asked.deadline - now) / TIME_SHARE)
     found = explain(asked, params, meter)
     return replace(asked, black_box=meter.rest()), found
 

@@ -180,7 +180,7 @@ class _Correcting:
     def _change(self, shift: Shift, unit: float) -> None:
         """Replace members by accepted corrections as long as the joint lower bound does not fall."""
         problem, radius = self.problem, self.certificate.ambiguity_radius
-        actions, until = problem.action_set, math.inf if problem.deadline is None else problem.deadline
+        actions, until = problem.action_set, problem.deadline
         points = homogeneous(actions.space.encode(self.rows_raw))
         moments = shift.plan_moments(self.rows_raw)
         before = plan_bounds(points, moments, radius, time_limit_s=min(self.plan_s, until - time.monotonic()))

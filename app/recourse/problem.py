@@ -156,8 +156,8 @@ class RecourseProblem:
     count: int = 1
     """How many alternatives are asked for that differ in what is changed; of a plan, 1 leaves the method's own."""
     seed: int = 0
-    deadline: float | None = None
-    """`time.monotonic()` by which the answer is due; None for no limit."""
+    deadline: float = math.inf
+    """`time.monotonic()` by which the answer is due; infinite for no limit."""
 
     @cached_property
     def held_back(self) -> "AskedOnce":

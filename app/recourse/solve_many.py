@@ -50,21 +50,19 @@ def solve_many(
     """
     if not problems:
         return []
-    black_box = problems[0].black_box
+    black_box, shared_s = problems[0].black_box, deadline_s * len(problems)
     assert all(problem.black_box is black_box for problem in problems)
 
     def answer(problem: RecourseProblem, seconds: float) -> RecourseResult:
-        deadline = None if math.isinf(seconds) else time.monotonic() + seconds
-        return solve(replace(problem, deadline=deadline), method, params, certificate, plan_s=plan_s)
+        return solve(replace(problem, deadline=time.monotonic() + seconds), method, params, certificate, plan_s=plan_s)
 
     def answer_asking(problem: RecourseProblem, predict: Predict) -> RecourseResult:
         remote = None if black_box.remote is None else _Shared(black_box.remote, predict)
         asking = replace(problem, black_box=replace(black_box, predict=predict, remote=remote))
-        return answer(asking, deadline_s * len(problems))
+        return answer(asking, shared_s)
 
     if black_box.rowwise and len(problems) > 1:
-        shared_s = deadline_s * len(problems)
-        predict = black_box.by(None if math.isinf(shared_s) else time.monotonic() + shared_s).predict
+        predict = black_box.by(time.monotonic() + shared_s).predict
         return _in_step([partial(answer_asking, problem) for problem in problems], predict)
     return [_outcome(partial(answer, problem, deadline_s)) for problem in problems]
 

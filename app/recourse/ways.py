@@ -213,8 +213,7 @@ class WaySearch:
         return kept
 
     def _late(self) -> bool:
-        deadline = self.problem.deadline
-        return deadline is not None and time.monotonic() >= deadline
+        return time.monotonic() >= self.problem.deadline
 
 
 def _warnings(listed: Sequence[Answer]) -> list[str]:

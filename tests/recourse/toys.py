@@ -1,5 +1,6 @@
 """Toy black boxes: small enough to know their boundary, odd enough to break what is careless."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -113,7 +114,7 @@ def ask(
     output: Output = Output.LOGIT,
     threshold: float = 0.0,
     seed: int = 0,
-    deadline: float | None = None,
+    deadline: float = math.inf,
 ) -> tuple[RecourseProblem, Spy]:
     """A question about a model, and the model's memory of what it is asked from now on."""
     if rows_raw is None:

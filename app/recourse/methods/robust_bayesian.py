@@ -17,7 +17,6 @@ References
 Nguyen, Bui, Nguyen, Yue, Nguyen, "Robust Bayesian Recourse", UAI 2022.
 """
 
-import math
 import time
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -157,9 +156,7 @@ def _descend(
     lower[space.numeric_columns] = space.encode_numbers(problem.action_set.lower_raw[None])[0]
     upper[space.numeric_columns] = space.encode_numbers(problem.action_set.upper_raw[None])[0]
     x, path = np.clip(nearest, lower, upper), []
-    now = time.monotonic()
-    # Half of the time: verification needs the rest.
-    until = math.inf if problem.deadline is None else now + 0.5 * (problem.deadline - now)
+    until = 0.5 * (time.monotonic() + problem.deadline)  # verification needs the other half of the time
     for _ in range(STEPS):
         path.append(x)
         if time.monotonic() >= until:

@@ -63,7 +63,7 @@ def worst_score(model: LinearModel, radius: float, X: Float[np.ndarray, "n d"]) 
 
 
 def project(
-    program: ActionProgram, model: LinearModel, radius: float, deadline: float | None
+    program: ActionProgram, model: LinearModel, radius: float, deadline: float
 ) -> Float[np.ndarray, "p"] | None:
     """The cheapest legal row with a worst score >= 0; None where there is none.
 
@@ -83,7 +83,7 @@ def project(
         tangents = [_tangent(model, radius, point) for point in points]
         rows = np.array([tangent.w @ program.effect for tangent in tangents])
         lower = np.array([-float(tangent.score(program.start[None])[0]) for tangent in tangents])
-        found = solve_program(program, program.cost, rows, lower, time_limit_s=_left(deadline))
+        found = solve_program(program, program.cost, rows, lower, deadline=deadline)
         if found is None or found.value >= best_cost - TOLERANCE:
             break
         z = _continuous(program, model, radius, found.z, ~program.integer, deadline)
@@ -112,7 +112,7 @@ def _continuous(
     radius: float,
     z: Float[np.ndarray, "n"],
     free: Bool[np.ndarray, "n"],
-    deadline: float | None,
+    deadline: float,
 ) -> Float[np.ndarray, "n"] | None:
     """The best values of the free variables, taken as continuous, with the others fixed.
 
@@ -144,17 +144,13 @@ def _continuous(
         (A[at], (at[0], at[1])),
         np.concatenate([limits / size, model.score(start[None]), radius * start, [radius]]),
         [("nonnegative", len(linear)), ("second_order", d + 2)],
-        time_limit_s=_left(deadline) or LONGEST_S,
+        time_limit_s=LONGEST_S if math.isinf(deadline) else max(deadline - time.monotonic(), 1e-3),
     )
     if answer is None:
         return None
     found = fixed.copy()
     found[free] = np.clip(answer.x * unit, 0.0, limit)
     return found
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(deadline - time.monotonic(), 1e-3)
 
 
 def generate(problem: RecourseProblem, params: RobustProjectionParams, context: MethodContext) -> Candidates:

@@ -125,12 +125,10 @@ class BlackBox:
             boxes=None if self.boxes is None or not columns.invertible else self.boxes.of_limits(columns.limits),
         )
 
-    def by(self, deadline: float | None) -> "BlackBox":
+    def by(self, deadline: float) -> "BlackBox":
         """The same model; a remote one gives up at `deadline`, a `time.monotonic()`."""
         remote = self.remote
-        if remote is None or deadline is None:
-            return self
-        return replace(self, predict=lambda rows: remote.predict_by(rows, deadline))
+        return self if remote is None else replace(self, predict=lambda rows: remote.predict_by(rows, deadline))
 
     @property
     def fractional(self) -> bool:

@@ -1,5 +1,6 @@
 """Calls and records that an answer asks of a black box: counted, and bounded by a deadline and a budget."""
 
+import math
 import time
 from dataclasses import dataclass, replace
 
@@ -31,10 +32,10 @@ class Meter:
 
     Parameters
     ----------
-    deadline : `time.monotonic()` after which no call starts; None for no deadline
+    deadline : `time.monotonic()` after which no call starts
     """
 
-    def __init__(self, black_box: BlackBox, deadline: float | None = None) -> None:
+    def __init__(self, black_box: BlackBox, deadline: float = math.inf) -> None:
         self._asked = black_box
         self.black_box = black_box.by(deadline)
         self.deadline = deadline
@@ -74,7 +75,7 @@ class Meter:
 
     def check(self) -> None:
         """Raise DeadlineExceeded when the deadline has passed."""
-        if self.deadline is not None and time.monotonic() >= self.deadline:
+        if time.monotonic() >= self.deadline:
             raise DeadlineExceeded
 
     def _count(self, score: Predict, rows: np.ndarray, further: bool) -> Float[np.ndarray, "n"]:

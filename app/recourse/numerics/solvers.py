@@ -23,28 +23,27 @@ def mixed_integer_program(
     *,
     limit: Float[np.ndarray, "n"],
     integer: Bool[np.ndarray, "n"],
-    time_limit_s: float | None = None,
+    deadline: float = math.inf,
 ) -> Float[np.ndarray, "n"] | None:
     """``argmin cost.x`` subject to ``lower <= A x <= upper``, ``0 <= x <= limit``, chosen entries whole; by HiGHS.
 
     Returns
     -------
-    (n,), optimal, or the best known at the time limit; None where the constraints are infeasible
+    (n,), optimal, or the best known at `deadline`, a `time.monotonic()`; None where the constraints are infeasible
 
     Raises
     ------
-    DeadlineExceeded : no answer was known at the time limit
+    DeadlineExceeded : no answer was known at the deadline
     SolverFailed : the solver ended without an answer
     """
     if not len(cost):  # the solver refuses a program without variables
         return cost if ((lower <= 1e-9) & (upper >= -1e-9)).all() else None
-    give_up = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
     constraints = LinearConstraint(A, lower, upper)
     # The HiGHS of scipy prints a line of its own debugging where it repairs a solution, whatever its options say
     # (https://github.com/ERGO-Code/HiGHS/issues/2783).
     # HiGHS sometimes fails after its own presolve, but solves the program without it.
     for presolve in (True, False):
-        options = {"mip_rel_gap": 1e-6, "presolve": presolve, "time_limit": max(give_up - time.monotonic(), 1e-3)}
+        options = {"mip_rel_gap": 1e-6, "presolve": presolve, "time_limit": max(deadline - time.monotonic(), 1e-3)}
         with silent():
             answer = milp(
                 cost, constraints=constraints, bounds=Bounds(0.0, limit), integrality=integer.astype(int),

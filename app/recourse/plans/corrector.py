@@ -116,8 +116,7 @@ class Corrector:
         self.moves = SingleMoves(action_set)
         mean = moments.mean
         self.length = float(np.linalg.norm(mean[:-1]))
-        deadline = None if math.isinf(until) else until
-        self.search = Search(LinearModel(mean[:-1], float(mean[-1])).unit(), action_set, deadline=deadline)
+        self.search = Search(LinearModel(mean[:-1], float(mean[-1])).unit(), action_set, deadline=until)
         self.covariance = moments.root @ moments.root.T
 
     def outcomes(self, rows_raw: Float[np.ndarray, "n p"], before: PlanBounds) -> list[MemberOutcome | None]:
@@ -307,8 +306,7 @@ class Corrector:
         rows_raw = np.array(starts)
         legal = rows_raw[self.actions.contains(rows_raw)]
         if not len(legal) and self.actions.rules:
-            deadline = None if math.isinf(self.until) else self.until
-            legal = nearest_legal(self.actions, rows_raw, deadline=deadline)
+            legal = nearest_legal(self.actions, rows_raw, deadline=self.until)
         ends = [self.moves.descend(row, value, steps=STEPS, until=self.until) for row in legal]
         kept = np.array([row for row in ends if miss(row[None])[0] <= SLACK])
         return kept[worth(kept).argmax()] if len(kept) else None

@@ -57,9 +57,8 @@ class PeopleSearch:
         self.problem, self.objective, self.count, self.margins = problem, objective, count, margins
         self.actions: ActionSet = problem.action_set
         self.moves = SingleMoves(self.actions, swaps=True)
-        # Half of the time: verification and certificates need the rest.
-        now = time.monotonic()
-        self.until = math.inf if problem.deadline is None else now + 0.5 * (problem.deadline - now)
+        # Verification and certificates need the other half of the time.
+        self.until = 0.5 * (time.monotonic() + problem.deadline)
         self.pool_raw: Float[np.ndarray, "n p"] = np.empty((0, self.actions.space.p))
         self._known: dict[bytes, list[Members]] = {}
 
@@ -198,10 +197,10 @@ class PeopleSearch:
         """The cheapest records for each margin without some of the features: those that earlier ones change."""
         A, found = self.actions, []
         now = time.monotonic()
-        deadline = None if math.isinf(self.until) else now + POOL_SHARE * (self.until - now)
+        deadline = now + POOL_SHARE * (self.until - now)
         waiting: list[frozenset[int]] = [frozenset()]
         for done in range(SEARCHES):
-            if done >= len(waiting) or (deadline is not None and time.monotonic() >= deadline):
+            if done >= len(waiting) or time.monotonic() >= deadline:
                 break
             alone = waiting[done]
             try:

@@ -108,9 +108,8 @@ class PlanSearch:
         self.actions: ActionSet = problem.action_set
         self.encode: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n d"]] = self.actions.space.encode
         self.moves = SingleMoves(self.actions)
-        # Half of the time: verification and certificates need the rest.
-        now = time.monotonic()
-        self.until = math.inf if problem.deadline is None else now + 0.5 * (problem.deadline - now)
+        # Verification and certificates need the other half of the time.
+        self.until = 0.5 * (time.monotonic() + problem.deadline)
 
     def best(self, cheapest_raw: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "j p"]:
         """The best plan found: legal raw rows, distinct where there are enough.

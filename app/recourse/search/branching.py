@@ -40,7 +40,7 @@ class Optimum:
 class Branching:
     """Best-first branch and bound."""
 
-    def __init__(self, responses: Responses, weight: float, effort: Effort, deadline: float | None) -> None:
+    def __init__(self, responses: Responses, weight: float, effort: Effort, deadline: float) -> None:
         self.responses, self.weight, self.effort, self.deadline = responses, weight, effort, deadline
         self.actions = responses.action_set
         self.every = np.arange(responses.space.p)
@@ -71,7 +71,7 @@ class Branching:
         return self.best_value * (1.0 - self.effort.gap)
 
     def _late(self) -> bool:
-        return self.deadline is not None and self.best_row is not None and time.monotonic() >= self.deadline
+        return self.best_row is not None and time.monotonic() >= self.deadline
 
     def _open(
         self, open_nodes: list[tuple[float, int, Node, tuple[float, float]]], node: Node, bound: float,

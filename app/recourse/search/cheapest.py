@@ -15,7 +15,6 @@ Papers that move single one-hot columns (paper 1's projection) get half categori
 """
 
 import math
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -70,7 +69,7 @@ class Search:
     """
 
     def __init__(
-        self, model: LinearModel, action_set: ActionSet, *, kind: SearchKind = "auto", deadline: float | None = None
+        self, model: LinearModel, action_set: ActionSet, *, kind: SearchKind = "auto", deadline: float = math.inf
     ) -> None:
         self.model, self.action_set, self.deadline = model, action_set, deadline
         self.whole = kind == "actionable" or action_set.is_coupled or (kind == "auto" and not action_set.is_box)
@@ -249,7 +248,7 @@ class Search:
         for need in needs:
             lower = np.array([need - SLACK * abs(need)])
             try:
-                solved = solve_program(program, program.cost, gain, lower, time_limit_s=self._left_s)
+                solved = solve_program(program, program.cost, gain, lower, deadline=self.deadline)
             except SolverFailed:
                 if not rows:
                     raise
@@ -258,11 +257,6 @@ class Search:
                 break
             rows.append(solved.row_raw)
         return np.array(rows).reshape(-1, A.space.p)
-
-    @property
-    def _left_s(self) -> float | None:
-        """Seconds until the deadline; None where there is none."""
-        return None if self.deadline is None else self.deadline - time.monotonic()
 
     def _legal_reach(self) -> float:
         """`reach`, with rules and time that changes share; -inf where no row is legal.
@@ -274,7 +268,7 @@ class Search:
         program = ActionProgram(self.action_set, reach=FAR * float(self.action_set.weights.max()))
         gain = self.model.w @ program.effect
         try:
-            solved = solve_program(program, -gain, np.empty((0, program.size)), np.empty(0), time_limit_s=self._left_s)
+            solved = solve_program(program, -gain, np.empty((0, program.size)), np.empty(0), deadline=self.deadline)
         except (SolverFailed, DeadlineExceeded):
             return self.reach
         if solved is None:

@@ -63,7 +63,7 @@ class Knapsack:
         return [(item.cost / item.gain, k, _State.OPEN, item.most_gain, item.most_cost, 1) for k, item in items]
 
     def cover(
-        self, need: float, branches: int = THOROUGH, *, deadline: float | None = None
+        self, need: float, branches: int = THOROUGH, *, deadline: float = math.inf
     ) -> tuple[list[float] | None, bool]:
         """The cheapest moves whose gains sum to at least `need`.
 

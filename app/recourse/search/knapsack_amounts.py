@@ -123,9 +123,9 @@ def dominated(items: Sequence[Item], singles: Sequence[int]) -> dict[int, list[i
 class Effort:
     """The remaining effort for one need."""
 
-    def __init__(self, branches: int, deadline: float | None) -> None:
+    def __init__(self, branches: int, deadline: float) -> None:
         self._left = branches
-        self._deadline = math.inf if deadline is None else deadline
+        self._deadline = deadline
         self.spent = time.monotonic() > self._deadline  # few branches are made before the first look at the clock
 
     def branch(self) -> None:

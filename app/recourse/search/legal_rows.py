@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import time
 
 import numpy as np
 from jaxtyping import Float
@@ -42,7 +41,7 @@ def every_row(action_set: ActionSet, most: int) -> Float[np.ndarray, "n p"] | No
 
 
 def nearest_legal(
-    action_set: ActionSet, rows_raw: Float[np.ndarray, "n p"], *, deadline: float | None = None
+    action_set: ActionSet, rows_raw: Float[np.ndarray, "n p"], *, deadline: float = math.inf
 ) -> Float[np.ndarray, "m p"]:
     """For each row the legal one at the least L1 distance in encoded units; none where no row is legal.
 
@@ -57,9 +56,8 @@ def nearest_legal(
     rows = np.block([[program.effect, np.eye(d)], [-program.effect, np.eye(d)]])
     found: list[Float[np.ndarray, p]] = []
     for target in space.encode(rows_raw) - program.start:
-        left = None if deadline is None else deadline - time.monotonic()
         try:
-            solved = solve_program(program, cost, rows, np.concatenate([target, -target]), time_limit_s=left)
+            solved = solve_program(program, cost, rows, np.concatenate([target, -target]), deadline=deadline)
         except (DeadlineExceeded, SolverFailed):
             continue
         if solved is None:

@@ -124,7 +124,7 @@ class ActionProgram:
         lower: Float[np.ndarray, "m"],
         *,
         limit: Float[np.ndarray, "n"],
-        time_limit_s: float | None,
+        deadline: float,
     ) -> Solved | None:
         """``argmin cost.z`` over the action set with ``rows z >= lower``; None where that is infeasible.
 
@@ -136,7 +136,7 @@ class ActionProgram:
 
         Raises
         ------
-        DeadlineExceeded : no answer was known at the time limit
+        DeadlineExceeded : no answer was known at the deadline, a `time.monotonic()`
         SolverFailed : the solver ended without an answer
         """
         more = len(cost) - self.size
@@ -148,7 +148,7 @@ class ActionProgram:
             np.concatenate([self.upper, np.full(len(lower), np.inf)]),
             limit=np.concatenate([limit, np.full(more, np.inf)]),
             integer=np.concatenate([self.integer, np.zeros(more, dtype=bool)]),
-            time_limit_s=time_limit_s,
+            deadline=deadline,
         )
         return None if z is None else Solved(self.row(z), z, float(cost @ z))
 

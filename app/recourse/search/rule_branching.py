@@ -45,7 +45,7 @@ def solve_program(
     rows: Float[np.ndarray, "m k"],
     lower: Float[np.ndarray, "m"],
     *,
-    time_limit_s: float | None = None,
+    deadline: float = math.inf,
 ) -> Solved | None:
     """``argmin cost.z`` over the action set, all its rules kept, with ``rows z >= lower``; None where infeasible.
 
@@ -53,12 +53,12 @@ def solve_program(
 
     Raises
     ------
-    DeadlineExceeded : no answer was known at the time limit
+    DeadlineExceeded : no answer was known at the deadline, a `time.monotonic()`
     SolverFailed : the solver ended without an answer, or the rules have too many combinations
     """
     if program.logic:
-        return RuleBranching(program).solve(cost, rows, lower, time_limit_s=time_limit_s)
-    return program.relaxed(cost, rows, lower, limit=program.limit, time_limit_s=time_limit_s)
+        return RuleBranching(program).solve(cost, rows, lower, deadline)
+    return program.relaxed(cost, rows, lower, limit=program.limit, deadline=deadline)
 
 
 class RuleBranching:
@@ -90,11 +90,9 @@ class RuleBranching:
         cost: Float[np.ndarray, "k"],
         rows: Float[np.ndarray, "m k"],
         lower: Float[np.ndarray, "m"],
-        *,
-        time_limit_s: float | None,
+        deadline: float,
     ) -> Solved | None:
         """As `solve_program`."""
-        until = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
         best: Solved | None = None
         newest = count(0, -1)
         waiting: list[tuple[float, int, Part]] = [(-math.inf, next(newest), self.parts.whole)]
@@ -103,12 +101,11 @@ class RuleBranching:
             if not waiting or (best is not None and waiting[0][0] >= best.value - gap * (1.0 + abs(best.value))):
                 break
             bound, _, part = heapq.heappop(waiting)
-            left = None if time_limit_s is None else until - time.monotonic()
             try:
-                if left is not None and left <= 0.0 and bound > -math.inf:
+                if bound > -math.inf and time.monotonic() >= deadline:
                     raise DeadlineExceeded("The search for a record that keeps the rules found none in time.")
                 part = self.parts.tightened(part)
-                found = self._solved(part, cost, rows, lower, left)
+                found = self._solved(part, cost, rows, lower, deadline)
             except Empty:
                 continue
             except SolverFailed:
@@ -141,7 +138,7 @@ class RuleBranching:
         cost: Float[np.ndarray, "k"],
         rows: Float[np.ndarray, "m k"],
         lower: Float[np.ndarray, "m"],
-        time_limit_s: float | None,
+        deadline: float,
     ) -> Solved | None:
         """The best row of a part, comparisons replaced by their cuts."""
         program, size = self.program, self.program.size
@@ -164,7 +161,7 @@ class RuleBranching:
         own[:, :size] = np.array([row for row, _ in more]).reshape(len(more), size)
         found = program.relaxed(
             cost, np.concatenate([rows, own]), np.concatenate([lower, np.array([low for _, low in more])]),
-            limit=limit, time_limit_s=time_limit_s,
+            limit=limit, deadline=deadline,
         )  # fmt: skip
         if found is None:
             return None

@@ -54,7 +54,7 @@ class TiedTradeOff:
         self.slack = np.array(slack)
         self._last: _Start | None = None
 
-    def best(self, weight: float, effort: Effort, deadline: float | None) -> Optimum | None:
+    def best(self, weight: float, effort: Effort, deadline: float) -> Optimum | None:
         """The best row that is known; None where the search was not completed for reasons other than its effort."""
         effort = replace(effort, nodes=max(effort.nodes, LEAST_NODES))
         search = _TiedBranching(self, weight, effort, deadline, self._last)
@@ -100,7 +100,7 @@ class _Start:
 
 class _TiedBranching(Branching):
     def __init__(
-        self, trade_off: TiedTradeOff, weight: float, effort: Effort, deadline: float | None, last: _Start | None
+        self, trade_off: TiedTradeOff, weight: float, effort: Effort, deadline: float, last: _Start | None
     ) -> None:
         super().__init__(trade_off.responses, weight, effort, deadline)
         self.uses, self.slack = trade_off.uses, trade_off.slack

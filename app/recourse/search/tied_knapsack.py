@@ -67,7 +67,7 @@ class TiedKnapsack(TiedItems):
     """Searches the moves for any number of needs."""
 
     def cover(
-        self, need: float, branches: int = THOROUGH, *, deadline: float | None = None
+        self, need: float, branches: int = THOROUGH, *, deadline: float = math.inf
     ) -> tuple[list[float] | None, bool]:
         """As `Knapsack.cover`; also moves what the rules ask for, whatever the need."""
         effort = Effort(branches, deadline)

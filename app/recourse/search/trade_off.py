@@ -12,7 +12,6 @@ mixed-integer solver is given tangents of the losses until they fit.
 """
 
 import math
-import time
 from dataclasses import replace
 from functools import cached_property
 
@@ -47,7 +46,7 @@ class TradeOff:
     deadline : `time.monotonic()` at which searching has to stop
     """
 
-    def __init__(self, action_set: ActionSet, objective: LossAndCost, *, deadline: float | None = None) -> None:
+    def __init__(self, action_set: ActionSet, objective: LossAndCost, *, deadline: float = math.inf) -> None:
         self.action_set, self.objective, self.deadline = action_set, objective, deadline
         self.space = action_set.space
         self.responses = Responses(action_set, objective)
@@ -184,9 +183,10 @@ class TradeOff:
             touch(score, 1)
         best: Optimum | None = None
         for _ in range(ROUNDS):
-            left = None if self.deadline is None else self.deadline - time.monotonic()
             try:
-                found = solve_program(program, cost, np.concatenate(rows), np.concatenate(lower), time_limit_s=left)
+                found = solve_program(
+                    program, cost, np.concatenate(rows), np.concatenate(lower), deadline=self.deadline
+                )
             except (DeadlineExceeded, SolverFailed):
                 if best is None:
                     raise

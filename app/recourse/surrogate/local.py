@@ -71,7 +71,7 @@ def logit_model(problem: RecourseProblem, sample: BoundarySample, meter: Meter, 
 
 
 def other_logit_model(
-    problem: RecourseProblem, sample: BoundarySample, other: BlackBox, deadline: float | None, kind: SurrogateKind
+    problem: RecourseProblem, sample: BoundarySample, other: BlackBox, deadline: float, kind: SurrogateKind
 ) -> LinearModel:
     """`logit_model` of another model with the same columns, at the same samples and in the same space.
 

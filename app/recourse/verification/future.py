@@ -182,7 +182,7 @@ class _Committee:
             admits=self.admits,
             tidy=0.0 if self.objective else TIDY,
             at_most=self.at_most,
-            until=math.inf if draft.problem.deadline is None else draft.problem.deadline,
+            until=draft.problem.deadline,
         )
 
     def _scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:

@@ -8,6 +8,7 @@ registered model on these records. A model that differs only elsewhere is not de
 Records are sent in batches of `max_batch`, one request after another over one connection. `wire` restricts addresses.
 """
 
+import math
 import os
 import re
 import time
@@ -115,7 +116,7 @@ class RemoteModel:
 
     def predict(self, rows: np.ndarray) -> Float[np.ndarray, "n"]:
         """Outputs for the favourable class; errors as `predict_by`, but for the deadline."""
-        return self._predict(rows, None)
+        return self.predict_by(rows, math.inf)
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> Float[np.ndarray, "n"]:
         """Outputs for the favourable class.
@@ -127,9 +128,6 @@ class RemoteModel:
         ModelOutputInvalid : its response is not one number per record
         ModelUnusable : another model responds
         """
-        return self._predict(rows, deadline)
-
-    def _predict(self, rows: np.ndarray, deadline: float | None) -> Float[np.ndarray, "n"]:
         batches = [self._ask(batch, deadline) for batch in self._batches(rows)]
         return np.concatenate(batches) if batches else np.zeros(0)
 
@@ -137,13 +135,12 @@ class RemoteModel:
         size = self.endpoint.max_batch - self._pinned
         return (rows[start : start + size] for start in range(0, len(rows), size))
 
-    def _ask(self, rows: np.ndarray, deadline: float | None) -> Float[np.ndarray, "n"]:
+    def _ask(self, rows: np.ndarray, deadline: float) -> Float[np.ndarray, "n"]:
         """One request."""
         k = self._pinned
         if self.pins is not None:
             rows = np.concatenate([self.pins.rows, rows])
-        own_limit = time.monotonic() + self.endpoint.timeout_s
-        until = own_limit if deadline is None else min(own_limit, deadline)
+        until = min(time.monotonic() + self.endpoint.timeout_s, deadline)
         limit = BODY_BYTES + ROW_BYTES * len(rows)
         try:
             answer = self.wire.post(self.dialect.request(rows), limit=limit, until=until)

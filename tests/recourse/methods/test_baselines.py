@@ -1,5 +1,6 @@
 """The papers' baselines: every answer is verified like any other, and optima are optima."""
 
+import math
 from dataclasses import replace
 
 import cvxpy as cp
@@ -73,7 +74,7 @@ def test_the_robust_projection_is_the_cone_programs(seed: int, radius: float) ->
     robust = model.w @ x + model.c >= radius * cp.norm2(cp.hstack([x, 1.0]))
     problem = cp.Problem(cp.Minimize(cp.norm1(x - x0)), [robust, x >= -5.0, x <= 5.0])
     problem.solve(solver=cp.CLARABEL)
-    found = project(ActionProgram(actions), model, radius, None)
+    found = project(ActionProgram(actions), model, radius, math.inf)
     if problem.status == cp.INFEASIBLE:
         assert found is None
         return
@@ -109,7 +110,7 @@ def test_an_answer_keeps_the_cone_and_is_its_optimum_whatever_the_currency(seed:
 @pytest.mark.parametrize("seed", range(6))
 def test_over_lattices_the_robust_projection_is_legal_and_nothing_random_is_cheaper(seed: int) -> None:
     actions, model = actions_of(seed, box=False)
-    found = project(ActionProgram(actions), model, 0.1, None)
+    found = project(ActionProgram(actions), model, 0.1, math.inf)
     rows = actions.snap(loan_rows(3000, seed + 50))
     mixed = np.where(np.random.default_rng(seed).random(rows.shape) < 0.4, rows, actions.factual_raw)
     rows = np.concatenate([rows, actions.snap(mixed)])
@@ -126,7 +127,7 @@ def test_where_every_number_is_whole_nothing_is_left_for_the_cone_program() -> N
     whole = replace(plane(1).features[0], type=FeatureType.INTEGER, min=-9, max=9)
     actions = action_set(FeatureSpace([replace(whole, name="a"), replace(whole, name="b")]), np.array([-1.0, 0.0]))
     model = LinearModel(np.array([0.6, 0.8]), -1.0)
-    found = project(ActionProgram(actions), model, 0.2, None)
+    found = project(ActionProgram(actions), model, 0.2, math.inf)
     assert found is not None
     rows = np.array([[a, b] for a in range(-9, 10) for b in range(-9, 10)], dtype=float)
     robust = rows[worst_score(model, 0.2, rows) >= 0.0]

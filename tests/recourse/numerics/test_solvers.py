@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_a_solver_that_runs_out_of_time_says_so() -> None:
     half = np.floor(A.sum(axis=1) / 2)
     with pytest.raises(DeadlineExceeded):
         mixed_integer_program(
-            np.ones(n), A, half, half, limit=np.ones(n), integer=np.ones(n, dtype=bool), time_limit_s=0.0
+            np.ones(n), A, half, half, limit=np.ones(n), integer=np.ones(n, dtype=bool), deadline=time.monotonic()
         )
 
 

@@ -10,7 +10,7 @@ from scipy.signal import fftconvolve
 from scipy.stats import binomtest, chi2, irwinhall, kstest, laplace, ncx2, norm, uniform
 
 from app.recourse.features import Feature, FeatureSpace, FeatureType
-from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.black_box import BlackBox, Input, Predict
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import Output
 from app.recourse.robustness import invalidation
@@ -225,7 +225,7 @@ def test_copies_in_parts_are_the_same_copies_in_one_call_of_the_budget(
 
 def test_a_model_that_is_paid_by_call_is_sent_all_copies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invalidation, "MOST_TOGETHER", 600)
-    assert len(seen_copies(np.zeros((2, 3)), np.ones(3), "gaussian", remote=Paid()).seen) == 1
+    assert len(seen_copies(np.zeros((2, 3)), np.ones(3), "gaussian", paid=True).seen) == 1
 
 
 def test_few_draws_are_kept_and_many_are_not() -> None:
@@ -253,19 +253,22 @@ class Paid:
     def price(self, rows: int) -> tuple[int, int]:
         return 1, rows
 
+    def __init__(self, predict: Predict) -> None:
+        self._predict = predict
+
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        raise AssertionError
+        return self._predict(rows)
 
 
-def seen_copies(X: np.ndarray, std: np.ndarray, law: NoiseLaw, remote: Paid | None = None) -> Copies:
+def seen_copies(X: np.ndarray, std: np.ndarray, law: NoiseLaw, *, paid: bool = False) -> Copies:
     seen: list[np.ndarray] = []
-    box = BlackBox(
-        space=numbers(3),
-        predict=lambda X: seen.append(np.array(X)) or 1.0 - X[:, 0] * X[:, 2],
-        output=Output.LOGIT,
-        threshold=0.0,
-        remote=remote,
-    )
+
+    def predict(X: np.ndarray) -> np.ndarray:
+        seen.append(np.array(X))
+        return 1.0 - X[:, 0] * X[:, 2]
+
+    remote = Paid(predict) if paid else None
+    box = BlackBox(space=numbers(3), predict=predict, output=Output.LOGIT, threshold=0.0, remote=remote)
     meter = Meter(box)
     rates, _ = invalidation_rate(meter, X, std, 500, 1, law)
     return Copies(seen, rates, meter)

@@ -107,7 +107,7 @@ def test_time_that_is_over_is_said() -> None:
     actions = action_set(SPACE, np.array([10.0, 20.0, 0.0]), rules=[parser.parse("a * b * a * b <= 400")])
     program = ActionProgram(actions)
     with pytest.raises(DeadlineExceeded):
-        solve_program(program, program.cost, np.zeros((0, program.size)), np.zeros(0), time_limit_s=-1.0)
+        solve_program(program, program.cost, np.zeros((0, program.size)), np.zeros(0), deadline=time.monotonic() - 1.0)
 
 
 def test_rules_that_hold_anyway_cost_no_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Kinds of surrogates, against scikit-learn where it has them, and their scale against the model's own."""
 
+import math
 import time
 from dataclasses import replace
 from typing import get_args
@@ -106,5 +107,5 @@ def test_another_model_is_seen_in_this_space() -> None:
     meter = Meter(problem.black_box)
     sampler = SamplerParams(radius_fraction=0.25)
     sample = sample_boundary(problem, meter, sampler, survey(problem, meter, sampler))
-    model = other_logit_model(problem, sample, other, None, "mpm")
+    model = other_logit_model(problem, sample, other, math.inf, "mpm")
     np.testing.assert_allclose(model.score(LOAN.encode(rows)), other.score_raw(rows), atol=1e-8)
