@@ -3,18 +3,17 @@
 import math
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from annotated_types import Len
 
 from app.recourse.actions.phrases import ENGLISH, Phrases, fill
+from app.recourse.input_part import InputPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Language:
+class Language(InputPart):
     """What a letter says in its own words; texts around it are in the template."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     tag: str
     """As in ``lang=``, such as `de`."""

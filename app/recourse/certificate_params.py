@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from annotated_types import Interval
 
 from app.errors import Fault, InvalidRequest
 from app.recourse.features import FeatureSpace
+from app.recourse.input_part import InputPart
 from app.recourse.robustness.invalidation import noise_faults
 from app.recourse.surrogate.weight_moments import MomentsKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateParams:
+class CertificateParams(InputPart):
     """Contents and precision of the certificate."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     ambiguity_radius: Annotated[float, Interval(ge=0, le=10)] = 0.01
     """How far mean and covariance of the retrained model's weights may be from their estimate (Gelbrich distance)."""

@@ -8,7 +8,7 @@ and `RecourseResult`.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -17,16 +17,15 @@ from app.errors import Fault
 from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.features import FeatureSpace
+from app.recourse.input_part import InputPart
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import BoundarySample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MethodParams:
+class MethodParams(InputPart):
     """Parameters of a method; their limits and sentences become the request schema."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     def other_models(self) -> Mapping[str, str]:
         """Other registered models that the method asks, by the pointer to their name in these parameters."""

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Interval
@@ -15,6 +15,7 @@ from scipy.spatial.distance import cdist
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import name_text, number_text
 from app.recourse.features import FeatureSpace
+from app.recourse.input_part import InputPart
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.models.linear import WeightMoments
@@ -107,10 +108,8 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Robustness:
+class Robustness(InputPart):
     """What the answer must withstand, with any method."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     future_validity: Annotated[float, Interval(gt=0, le=1)] | None = None
     """Share of the model's future models that must accept the answer; the search asks one half of them, and

@@ -4,22 +4,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from annotated_types import Ge
 
 from app.errors import ConstraintClash, Fault, InvalidRequest
 from app.recourse.features import LARGEST, Change, Feature, FeatureSpace, MaxChange, escape
+from app.recourse.input_part import InputPart
 
 CHEAPEST, DEAREST = 1e-6, 1e6
 """Limits of a request's factor on the cost of a feature; beyond them small costs are lost to rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(InputPart):
     """Limits of what is proposed for one feature, in raw units; categories of an ordinal feature by name."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     min: float | str | None = None
     """Smallest value that is proposed; the applicant's own value may stay below it."""
@@ -35,10 +34,8 @@ class Direction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constraints:
+class Constraints(InputPart):
     """Limits of this applicant's changes; they tighten the model's own actionability, never loosen it."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     immutable: tuple[str, ...] = ()
     """Features that stay as they are."""

@@ -3,18 +3,17 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+
+from app.recourse.input_part import InputPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phrases:
+class Phrases(InputPart):
     """Whole sentences with places for words, so that a language keeps its own order; English by default.
 
     ``{name}`` is the feature inside a sentence and ``{Name}`` at the beginning of one, ``{from}`` and ``{to}`` are
     values with their units, ``{time}`` is a number of months.
     """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     decimal: str = "."
     """Between a number and its fraction."""

@@ -8,13 +8,14 @@ A record in which only time has passed takes as long as the values in it need.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Interval
 from jaxtyping import Bool, Float, Int
 
 from app.recourse.features import Feature, FeatureType
+from app.recourse.input_part import InputPart
 
 DAYS_PER_MONTH = 30.0
 """So that what takes three months fits into an answer that is valid for 90 days."""
@@ -25,10 +26,8 @@ WAITS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(InputPart):
     """How much time the person has."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     horizon_months: Annotated[float, Interval(gt=0, le=1200)] | None = None
     """How many months the applicant has; as long as the answer is valid when absent. No answer takes longer, where the

@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 from app.errors import Fault, InvalidRequest
 from app.recourse.actions.constraints import Constraints, unknown_feature
 from app.recourse.features import Feature, FeatureSpace
+from app.recourse.input_part import InputPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeTo:
+class ChangeTo(InputPart):
     """A change of one feature to one value."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     feature: str
     """Name of the feature."""
@@ -22,10 +21,8 @@ class ChangeTo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exclude:
+class Exclude(InputPart):
     """What no answer proposes."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     features: tuple[str, ...] = ()
     """Features that do not change."""
@@ -41,10 +38,8 @@ Wanted: TypeAlias = str | ChangeTo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class Wishes(InputPart):
     """What no answer proposes, and what every answer includes."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     exclude: Exclude = field(default_factory=Exclude)
     """What is not proposed."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Len
@@ -21,6 +21,7 @@ from app.recourse.features.feature_options import (
     Words,
 )
 from app.recourse.features.states import LARGEST, MISSING, Missing, json_text
+from app.recourse.input_part import InputPart
 
 RawValue: TypeAlias = float | int | str | bool | None
 Record: TypeAlias = dict[str, RawValue]
@@ -50,10 +51,8 @@ NUMBERS = frozenset({FeatureType.CONTINUOUS, FeatureType.INTEGER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
+class Feature(InputPart):
     """One column of a model's input: its values, its labels, and how a person can change it."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     name: Annotated[str, Len(1, 100)]
     """Key of the feature in a record."""

@@ -2,25 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 from annotated_types import Ge, Gt, Len
 
-Text: TypeAlias = Annotated[str, Len(1, 300)]
+from app.recourse.input_part import InputPart
 
-_PART: dict[str, object] = {
-    "extra": "forbid",
-    "use_attribute_docstrings": True,
-    "alias_generator": lambda name: name.rstrip("_"),  # `from` is a keyword
-    "validate_by_name": True,
-}
+Text: TypeAlias = Annotated[str, Len(1, 300)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(InputPart):
     """The values that advice may propose."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
 
     min: float | None = None
     """Smallest raw number that is proposed."""
@@ -31,10 +24,8 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Takes:
+class Takes(InputPart):
     """How long a change takes; the parts add up."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
 
     months: Annotated[float, Ge(0)] = 0.0
     """For any change."""
@@ -45,20 +36,16 @@ class Takes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MovesWithTime:
+class MovesWithTime(InputPart):
     """How a number changes by itself."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
 
     per_year: float
     """Raw units in a year; negative where it falls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaxChange:
+class MaxChange(InputPart):
     """How far a number may move at most; the tighter one counts where both are given."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
 
     relative: Annotated[float, Gt(0)] | None = None
     """Share of the person's own value."""
@@ -67,10 +54,14 @@ class MaxChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(InputPart):
     """The number that belongs to each level of another feature."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
+    __pydantic_config__: ClassVar[dict[str, object]] = {
+        **InputPart.__pydantic_config__,
+        "alias_generator": lambda name: name.rstrip("_"),  # `from` is a keyword
+        "validate_by_name": True,
+    }
 
     from_: Annotated[str, Len(1, 100)]
     """Name of the other feature, which has levels."""
@@ -79,10 +70,8 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReasonWords:
+class ReasonWords(InputPart):
     """How a lender states the feature as a reason for a refusal."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
 
     code: Annotated[str, Len(1, 40)] | None = None
     """The lender's own code."""
@@ -97,10 +86,8 @@ class ReasonWords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sentence:
+class Sentence(InputPart):
     """What to do, as a person would say it; ``{from}`` and ``{to}`` are the values."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
 
     any: Text | None = None
     """For any change that has no sentence below."""
@@ -113,10 +100,8 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class Words(InputPart):
     """The words of a feature in another language."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _PART
 
     label: Text | None = None
     unit: Text | None = None

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from annotated_types import Interval
@@ -18,6 +18,7 @@ from jaxtyping import Float
 from app.errors import Fault
 from app.recourse.candidates import Candidates
 from app.recourse.features import FeatureSpace, escape
+from app.recourse.input_part import InputPart
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.methods.loss_and_cost import minimising
 from app.recourse.models.linear import LinearModel
@@ -42,10 +43,8 @@ HALVINGS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsPrediction:
+class WeightsPrediction(InputPart):
     """The model that is expected, by its weights in encoded units."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     weights: Mapping[str, Annotated[float, Interval(ge=-1e6, le=1e6)]]
     """Weight of each column, `feature` or `feature=category`, in logits; others keep their present weight."""
@@ -54,20 +53,16 @@ class WeightsPrediction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPrediction:
+class ModelPrediction(InputPart):
     """The model that is expected, by its name."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     model: str
     """`id@version` of a registered model with the same features."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShiftPrediction:
+class ShiftPrediction(InputPart):
     """The present model with another threshold."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     threshold_shift: Annotated[float, Interval(ge=-20, le=20)]
     """Logits by which the threshold rises; negative for a looser policy."""

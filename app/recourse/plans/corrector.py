@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from annotated_types import Interval
@@ -31,6 +31,7 @@ from jaxtyping import Bool, Float, Int
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LinearRule
+from app.recourse.input_part import InputPart
 from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.numerics.linalg import project
 from app.recourse.numerics.solvers import cone_program
@@ -55,10 +56,8 @@ LEAST_DEVIATION = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorrectionParams:
+class CorrectionParams(InputPart):
     """Aim and limits of a correction."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     kind: CorrectionKind = "mahalanobis"
     """`requirement`: the mean of the retrained models accepts every member with the margin. `mahalanobis`: the members

@@ -8,13 +8,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Interval
 
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.features import Feature
+from app.recourse.input_part import InputPart
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.reasons.comparison import Against, Comparison, Departure, departure, usual_raw
@@ -60,10 +61,8 @@ NO_REASONS: Mapping[NoReasons, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReasonsParams:
+class ReasonsParams(InputPart):
     """Which reasons are asked for."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     against: Against = Against.ACCEPTED
     """Whom the applicant is compared with: `accepted`, the reference records just above the cut-off, or `everyone`, all

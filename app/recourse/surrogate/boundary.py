@@ -22,7 +22,7 @@ Vlassopoulos et al., "Explaining Predictions by Approximating the Local Decision
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from annotated_types import Interval
@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import BoundaryNotFound, DegenerateSurrogate
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.input_part import InputPart
 from app.recourse.models.linear import LinearModel
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import favourable
@@ -54,10 +55,8 @@ MAX_SWITCH = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplerParams:
+class SamplerParams(InputPart):
     """Where and how densely the decision boundary is sampled."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     neighbours: Annotated[int, Interval(ge=1, le=100)] = 10
     """Nearest favourable reference records towards which the decision boundary is sought."""

@@ -1,0 +1,10 @@
+"""The base of what callers and lenders write as it is declared in the core."""
+
+from typing import ClassVar
+
+
+class InputPart:
+    """Part of a request, a manifest or a language: unknown keys are refused, its docstrings become the schema."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}
