@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,7 @@ from app.compute import tasks, use_cases
 from app.compute.answers import UNREAD, Json, identity, plain
 from app.compute.child import Progress
 from app.compute.entries import personal_data
-from app.compute.messages import ModelRef, Question, model_payload
+from app.compute.messages import ModelRef, Question, Store, model_payload
 from app.compute.use_cases import RECOURSE, USE_CASES
 from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, RecourseError
 from app.recourse.features import FeatureSpace
@@ -48,13 +48,14 @@ def verify(ref: ModelRef, records: Sequence[Mapping[str, object]], *, deadline_s
 
 def _checked(meter: Meter, plans: Sequence[Sequence[Mapping[str, object]]]) -> list[list[Json]]:
     """A model's decisions about every counterfactual of every plan, in one call."""
-    rows = [[_row(meter.black_box.space, record) for record in plan] for plan in plans]
+    rows = [[fitting_row(meter.black_box.space, record) for record in plan] for plan in plans]
     fitting = [row for plan in rows for row in plan if row is not None]
     decisions = iter(plain(tasks.decisions(meter, np.array(fitting)) if fitting else []))
     return [[_check(row, decisions) for row in plan] for plan in rows]
 
 
-def _row(space: FeatureSpace, record: Mapping[str, object]) -> Any:
+def fitting_row(space: FeatureSpace, record: Mapping[str, object]) -> Any:
+    """The raw row of a record that was given once; None where it does not fit a model's schema."""
     try:
         return space.read(record)
     except InvalidRequest:
@@ -72,9 +73,16 @@ def audit(ref: ModelRef, payload: Json, *, deadline_s: float, progress: Progress
     """The promises of an `audit_payload`, asked of another version; `app.api.schemas.ledger` describes the result."""
     # The rest of the time is for the part that is in progress then.
     deadline = time.monotonic() + AUDIT_SHARE * deadline_s
-    engine = open_engine(ref.store.ledger)
+    with opened_ledger(ref.store) as ledger:
+        return Audit(ref, payload, deadline).run(ledger, progress)
+
+
+@contextmanager
+def opened_ledger(store: Store) -> Iterator[Ledger]:
+    """The ledger, with connections of its own. Raises `LedgerUnavailable` where it cannot be read."""
+    engine = open_engine(store.ledger)
     try:
-        return Audit(ref, payload, deadline).run(Ledger(engine), progress)
+        yield Ledger(engine)
     except sa.exc.DBAPIError:
         raise LedgerUnavailable from None
     finally:

@@ -8,22 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import sqlalchemy as sa
 
 from app.compute import tasks
 from app.compute.answers import Json, plain
+from app.compute.audits import fitting_row, opened_ledger
 from app.compute.messages import ModelRef, Store
-from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, RecourseError
+from app.errors import DeadlineExceeded, RecourseError
 from app.futures.calibration_file import write_calibration
 from app.futures.store import load_futures
 from app.observability import log
 from app.recourse.answer_part import AnswerPart
-from app.recourse.features import FeatureSpace
 from app.recourse.models.calibration import Calibration, Retraining, calibrate, rank
 from app.recourse.models.meter import Meter
 from app.recourse.robustness.invalidation import clopper_pearson
 from app.registry.version import RegisteredModel
-from app.store.engine import open_engine
 from app.store.ledger import Ledger
 
 MOST_ANSWERS = 5000
@@ -155,13 +153,8 @@ def calibration(store: Store, model_id: str, *, deadline_s: float) -> Json:
     now = time.monotonic()
     loading, deadline = now + LOADING_SHARE * deadline_s, now + deadline_s
     versions = [model for model in store.open().list() if model.id == model_id]
-    engine = open_engine(store.ledger)
-    try:
-        given, left_out = _given(Ledger(engine), model_id)
-    except sa.exc.DBAPIError:
-        raise LedgerUnavailable from None
-    finally:
-        engine.dispose()
+    with opened_ledger(store) as ledger:
+        given, left_out = _given(ledger, model_id)
     checked = [_paired(versions, version, promises) for version, promises in given.items()]
     order = {model.version: i for i, model in enumerate(versions)}
     checked.sort(key=lambda one: (order.get(one.version, -1), one.version))
@@ -246,17 +239,10 @@ def _rivals(model: RegisteredModel, promises: Sequence[Promise]) -> Sequence[flo
 
 def _accepted(meter: Meter, promises: Sequence[Promise]) -> list[bool]:
     """Whether a model accepts each record; one that does not fit its schema is not accepted."""
-    rows = [_row(meter.black_box.space, one.applicant) for one in promises]
+    rows = [fitting_row(meter.black_box.space, one.applicant) for one in promises]
     fitting = [row for row in rows if row is not None]
     scores = iter((meter.score_raw(np.array(fitting)) >= 0.0).tolist() if fitting else [])
     return [row is not None and next(scores) for row in rows]
-
-
-def _row(space: FeatureSpace, applicant: Mapping[str, object]) -> Any:
-    try:
-        return space.read(applicant)
-    except InvalidRequest:
-        return None
 
 
 # --- the correction --------------------------------------------------------------------------------------------------
