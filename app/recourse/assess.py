@@ -104,8 +104,6 @@ def assess(
         factual_probability=problem.black_box.probability_of(factual_score),
         judged=judged(problem, rows_raw, scores, certificates),
         plan=plan,
-        diagnostics=Diagnostics(
-            model_calls=meter.calls, model_rows=meter.rows, elapsed_ms=1e3 * (time.perf_counter() - started)
-        ),
+        diagnostics=Diagnostics.since(started, meter.calls, meter.rows),
         warnings=tuple(warnings),
     )

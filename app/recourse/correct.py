@@ -148,11 +148,7 @@ class _Correcting:
             outcomes=tuple(self.outcomes),
             before=self.before,
             plan=self.after,
-            diagnostics=Diagnostics(
-                model_calls=self.meter.calls,
-                model_rows=self.meter.rows,
-                elapsed_ms=1e3 * (time.perf_counter() - self.started),
-            ),
+            diagnostics=Diagnostics.since(self.started, self.meter.calls, self.meter.rows),
             warnings=(*impossible(self.applicant, self.plan_raw), *self.warnings),
         )
 

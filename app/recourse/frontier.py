@@ -84,11 +84,7 @@ def frontier(
             )
             for value in values
         ),
-        diagnostics=Diagnostics(
-            model_calls=solver.meter.calls,
-            model_rows=solver.meter.rows,
-            elapsed_ms=1e3 * (time.perf_counter() - started),
-        ),
+        diagnostics=Diagnostics.since(started, solver.meter.calls, solver.meter.rows),
     )
 
 

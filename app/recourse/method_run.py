@@ -185,9 +185,7 @@ def answer_with(
         fallback=draft.fallback,
         misses=draft.misses,
         surrogate=draft.candidates.surrogate if draft.candidates else None,
-        diagnostics=Diagnostics(
-            model_calls=draft.calls, model_rows=draft.rows, elapsed_ms=1e3 * (time.perf_counter() - started)
-        ),
+        diagnostics=Diagnostics.since(started, draft.calls, draft.rows),
         warnings=(*([draft.fallback_warning] if draft.fallback and draft.found else []), *draft.warnings),
     )
 

@@ -1,5 +1,6 @@
 """The answer. Only `app.recourse.solve` makes one, after it has asked the black box about every record in it."""
 
+import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -65,6 +66,11 @@ class Diagnostics(AnswerPart):
     """Records in those calls."""
     elapsed_ms: float
     """Time in milliseconds."""
+
+    @classmethod
+    def since(cls, began: float, calls: int, rows: int) -> "Diagnostics":
+        """With the time since a `time.perf_counter()`."""
+        return cls(model_calls=calls, model_rows=rows, elapsed_ms=1e3 * (time.perf_counter() - began))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,11 +136,7 @@ class Solver:
         if self.meter.silent:
             silent = SILENT_WARNING.format(self.meter.silent, self.meter.rows)
             result = replace(result, warnings=(*result.warnings, silent))
-        spent = Diagnostics(
-            model_calls=self.meter.calls - calls, model_rows=self.meter.rows - rows,
-            elapsed_ms=1e3 * (time.perf_counter() - began),
-        )  # fmt: skip
-        return replace(result, diagnostics=spent)
+        return replace(result, diagnostics=Diagnostics.since(began, self.meter.calls - calls, self.meter.rows - rows))
 
     def providing(self, but: Frozen) -> Shared | None:
         """What is shared by questions in which missing values are provided, those of some features aside."""

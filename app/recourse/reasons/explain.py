@@ -122,13 +122,12 @@ def explain(problem: RecourseProblem, params: ReasonsParams, meter: Meter | None
     meter = meter or Meter(problem.black_box, problem.deadline)
 
     def explained(status: ReasonsStatus, score: float | None, **known: object) -> Explanation:
-        elapsed_ms = 1e3 * (time.perf_counter() - started)
         return Explanation(
             status=status,
             against=params.against,
             factual_score=score,
             factual_probability=None if score is None else problem.black_box.probability_of(score),
-            diagnostics=Diagnostics(model_calls=meter.calls, model_rows=meter.rows, elapsed_ms=elapsed_ms),
+            diagnostics=Diagnostics.since(started, meter.calls, meter.rows),
             **known,  # type: ignore[arg-type]
         )
 
