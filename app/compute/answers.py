@@ -332,9 +332,9 @@ def decision(score: float | None, probability: float | None, scale: PointScale |
 def counterfactual_answer(
     action_set: ActionSet,
     rank: int,
-    found: Counterfactual | AssessedCounterfactual,
+    found: AssessedCounterfactual,
     scale: PointScale | None,
-    before: Sequence[Counterfactual | AssessedCounterfactual] = (),
+    before: Sequence[AssessedCounterfactual] = (),
 ) -> CounterfactualAnswer:
     """One record in the model's own terms, after those `before` it."""
     certificate = found.certificate
@@ -359,7 +359,7 @@ def counterfactual_answer(
 
 
 def counterfactual_answers(
-    action_set: ActionSet, found: Sequence[Counterfactual | AssessedCounterfactual], scale: PointScale | None
+    action_set: ActionSet, found: Sequence[AssessedCounterfactual], scale: PointScale | None
 ) -> tuple[CounterfactualAnswer, ...]:
     """Records in their order, ranked from 1."""
     return tuple(counterfactual_answer(action_set, k + 1, one, scale, found[:k]) for k, one in enumerate(found))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import FeatureChange
 from app.recourse.answer_part import EXACT, AnswerPart, rounded_output
-from app.recourse.counterfactual import AssessedCounterfactual, Counterfactual
+from app.recourse.counterfactual import AssessedCounterfactual
 from app.recourse.models.score import PointScale
 
 
@@ -40,8 +40,8 @@ def points_of(score: float | None, scale: PointScale | None) -> float | None:
 
 def difference(
     action_set: ActionSet,
-    found: Counterfactual | AssessedCounterfactual,
-    before: Sequence[Counterfactual | AssessedCounterfactual],
+    found: AssessedCounterfactual,
+    before: Sequence[AssessedCounterfactual],
 ) -> Difference | None:
     """What sets a record apart from those before it; features of which nothing is said are not named."""
     if not before:
@@ -58,7 +58,7 @@ def difference(
 
 def steps(
     action_set: ActionSet,
-    found: Counterfactual | AssessedCounterfactual,
+    found: AssessedCounterfactual,
     made: Sequence[FeatureChange],
     scale: PointScale | None,
 ) -> tuple[ChangeStep, ...] | None:

@@ -167,11 +167,12 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counterfactual:
-    """A raw row that the black box itself has scored."""
+class AssessedCounterfactual:
+    """A raw row that the black box itself was asked about; one that the caller supplied may be refused."""
 
     row_raw: Float[np.ndarray, "p"]
-    score: float
+    score: float | None
+    """None where the model gave no finite score."""
     probability: float | None
     cost: float
     """Weighted L1 in encoded units, a change of category counts 1."""
@@ -182,7 +183,7 @@ class Counterfactual:
     certificate: Certificate | None = None
     """None where it was not asked for, or where the decisions around the factual determine no local model."""
     report: MethodReport | None = None
-    """The method's own figures; None for methods that have none beyond the certificate."""
+    """The method's own figures; None for methods that have none beyond the certificate, and where no method made it."""
     future: FutureCertificate | None = None
     """None where the model has no future models."""
     steps: tuple[Step, ...] | None = None
@@ -190,20 +191,7 @@ class Counterfactual:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssessedCounterfactual:
-    """A raw row that the caller supplied, scored by the black box; it may be refused."""
+class Counterfactual(AssessedCounterfactual):
+    """One that the service has found, or that came nearest; the black box gave it a score."""
 
-    row_raw: Float[np.ndarray, "p"]
-    score: float | None
-    """None where the model gave no finite score."""
-    probability: float | None
-    cost: float
-    changed: tuple[int, ...]
-    takes_months: float = 0.0
-    certificate: Certificate | None
-    report: None = None
-    """No method made it."""
-    future: FutureCertificate | None = None
-    """None where the model has no future models."""
-    steps: None = None
-    """No order was looked for."""
+    score: float
