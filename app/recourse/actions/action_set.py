@@ -23,6 +23,7 @@ from app.recourse.actions.advice_ranges import (
     least_worth,
     limits_of_all,
     range_of,
+    range_without,
     ranges_of_all,
     tick_slack,
 )
@@ -128,8 +129,7 @@ class ActionSet:
         found: list[Relaxed] = []
         for j, (feature, limits) in enumerate(zip(self.space.features, self.limits(), strict=True)):
             for name in dict.fromkeys(limit.name for limit in limits if limit.asked):
-                others = [limit for limit in limits if not (limit.asked and limit.name == name)]
-                wider = range_of(feature, float(self.factual_raw[j]), others)
+                wider = range_without(feature, float(self.factual_raw[j]), limits, name)
                 if name != "horizon_months" and wider != self.range(j):
                     text = f"Relaxing the {name} constraint on {name_text(feature)} would help most."
                     found.append(

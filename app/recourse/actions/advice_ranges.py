@@ -242,6 +242,11 @@ def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
     return Range(levels[0], below, above, levels[-1], None if every else tuple(levels))
 
 
+def range_without(feature: Feature, fact: float, limits: Sequence[Limit], name: str) -> Range:
+    """What a feature may be without the limits of one name that the request sets."""
+    return range_of(feature, fact, [limit for limit in limits if not (limit.asked and limit.name == name)])
+
+
 def proposed_levels(feature: Feature, fact: int) -> list[int]:
     """Indices of the levels that advice may propose for a person with this one, and this one; in order."""
     names = feature.advice.categories

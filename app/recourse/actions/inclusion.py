@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import Fault, InvalidRequest
-from app.recourse.actions.advice_ranges import Limit, Range, range_of
+from app.recourse.actions.advice_ranges import Limit, Range, range_of, range_without
 from app.recourse.actions.wishes import Wishes
 from app.recourse.features import MISSING, Feature, FeatureSpace
 
@@ -65,10 +65,7 @@ def _why_fixed(feature: Feature, fact: float, limits: Sequence[Limit]) -> str:
         timeless = range_of(feature, fact, [limit for limit in own if limit.name != "horizon_months"])
         return TAKES_LONGER if timeless.is_open else "the model proposes no other value"
     asked = dict.fromkeys(limit.name for limit in limits if limit.asked)
-    alone = [
-        name for name in asked
-        if range_of(feature, fact, [limit for limit in limits if not (limit.asked and limit.name == name)]).is_open
-    ]  # fmt: skip
+    alone = [name for name in asked if range_without(feature, fact, limits, name).is_open]
     names = alone or list(asked)
     return f"{' and '.join(names)} of the request {'leaves' if len(names) == 1 else 'leave'} no other value"
 
