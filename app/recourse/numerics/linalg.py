@@ -1,6 +1,5 @@
 """Linear algebra that several packages use."""
 
-from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -44,14 +43,6 @@ def diagonalise_pair(
     t, rotation = np.linalg.eigh(half.T @ T @ half)
     t = np.minimum(np.maximum(t, 0.0), 1.0)
     return half @ rotation, 1.0 - t, t, None
-
-
-@lru_cache(maxsize=16)
-def standard_normal(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
-    """`n` draws of `d` independent standard normal numbers; kept, because most requests have the same seed."""
-    draws = np.random.default_rng(seed).standard_normal((n, d))
-    draws.flags.writeable = False
-    return draws
 
 
 def distances(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "n k"]:

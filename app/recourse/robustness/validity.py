@@ -42,9 +42,8 @@ from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.models.linear import WeightMoments
-from app.recourse.numerics.linalg import standard_normal
 from app.recourse.robustness.gelbrich_programs import lower_program, upper_program
-from app.recourse.robustness.invalidation import CONFIDENCE
+from app.recourse.robustness.invalidation import CONFIDENCE, standard_noise
 
 OUTWARD = 1e-12
 """Closed forms are widened by this much, which exceeds their rounding."""
@@ -208,7 +207,7 @@ def joint_lower_bound(
     columns = np.flatnonzero(std)
     if not columns.size:
         draws = 1
-    noise = standard_normal(seed, draws, len(columns)) * std[columns]
+    noise = standard_noise("gaussian", seed, draws, len(columns)) * std[columns]
     root = moments.root[columns]
     side, own = moments.root.T @ point, root @ root.T
     mean = float(point @ moments.mean) + noise @ moments.mean[columns]
