@@ -16,7 +16,7 @@ from app.futures.records import Records, Sample
 from app.recourse.models.black_box import Input
 from app.registry.adapters.artifact import read_artifact
 from app.registry.adapters.optional_import import library
-from app.registry.adapters.sklearn_model import ESTIMATOR_ERRORS, input_table, is_skops, read_estimator
+from app.registry.adapters.sklearn_model import ESTIMATOR_ERRORS, input_table, is_skops, read_content
 from app.registry.manifest import Manifest
 from app.registry.version import LoadedModel
 
@@ -37,7 +37,7 @@ class EstimatorRecipe:
         """The recipe of a registered estimator."""
         registered = model.registered
         content = read_artifact(registered.manifest, registered.directory)
-        return cls(model, registered.manifest, read_estimator(registered.manifest, content, registered.trust))
+        return cls(model, registered.manifest, read_content(registered.manifest.file.path, content, registered.trust))
 
     def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
         """Contract in `Recipe`."""

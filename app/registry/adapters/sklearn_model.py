@@ -64,7 +64,7 @@ Table: TypeAlias = Callable[[np.ndarray], Any]
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:
     """The black box of an estimator. Contract in `app.registry.adapters.Load`."""
-    estimator = read_estimator(manifest, read_artifact(manifest, directory), trust)
+    estimator = read_content(manifest.file.path, read_artifact(manifest, directory), trust)
     parts = list(parts_of(estimator))
     faults = [*_method_faults(estimator, manifest), *_column_faults(estimator, manifest, space)]
     if is_skops(manifest):  # a trusted pickle may run any code
@@ -95,18 +95,13 @@ def is_skops(manifest: Manifest) -> bool:
     return manifest.file.path.endswith(".skops")
 
 
-def read_estimator(manifest: Manifest, content: bytes, trust: Trust) -> Any:
-    """The object in the bytes of an artifact; not examined.
+def read_content(path: str, content: bytes, trust: Trust) -> Any:
+    """The object in the bytes of a file of this name; not examined.
 
     Raises
     ------
     ModelRefused : it cannot be read, or holds types that are not allowed
     """
-    return read_content(manifest.file.path, content, trust)
-
-
-def read_content(path: str, content: bytes, trust: Trust) -> Any:
-    """The object in the bytes of a file of this name; as `read_estimator`."""
     return _read_skops(content) if path.endswith(".skops") else _read_pickle(content, trust)
 
 
