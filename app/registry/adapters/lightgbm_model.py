@@ -50,17 +50,27 @@ DECISIONS = 11
 LIMIT = 2**31 - 1
 """Largest whole number of a file."""
 
+NO_SETS = Bitsets(starts=np.zeros(1, dtype=np.int64), words=np.zeros(0, dtype=np.int64))
+"""Of a tree without splits by categories."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One tree of the file, its inner nodes first."""
+
+    tree: Tree
+    decisions: np.ndarray
+    """`decision_type` of its inner nodes."""
+    sets: Bitsets
+    """Of its splits by categories."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     """The content of the file, as far as it is used."""
 
     header: Mapping[str, str]
-    trees: tuple[Tree, ...]
-    decisions: tuple[np.ndarray, ...]
-    """`decision_type` of the inner nodes of each tree."""
-    bitsets: tuple["Bitsets", ...] = ()
-    """Of the splits by categories of each tree."""
+    parts: tuple[_Part, ...]
     categories: tuple[tuple[Any, ...], ...] = ()
     """`pandas_categorical`: the categories of each column of a DataFrame that has some."""
 
@@ -74,9 +84,9 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
         space=space, predict=_predict(booster, slope, manifest, taken), input=manifest.input,
         output=manifest.output, threshold=manifest.threshold, rowwise=True,
     )  # fmt: skip
-    if any((decisions & MISSING_ZERO).any() for decisions in file.decisions):
+    if any((part.decisions & MISSING_ZERO).any() for part in file.parts):
         return black_box  # trained with zero_as_missing: 0 is routed separately, which boxes cannot describe
-    return with_boxes(black_box, file.trees, _edges, taken.indices)
+    return with_boxes(black_box, [part.tree for part in file.parts], _edges, taken.indices)
 
 
 def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple[_File, float, TreeInput]:
@@ -90,14 +100,11 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
     slope, faults = _header_faults(file.header)
     names, count = _columns(file.header)
     taken, differing = tree_input(manifest, space, names, count)
-    faults += differing
-    faults += [
-        Fault(f"/artifact/tree/{i}", text) for i, tree in enumerate(file.trees) for text in _tree_faults(tree, count)
-    ]
+    faults += differing + _tree_faults(file, count)
     asked = {
         int(j)
-        for tree, decision in zip(file.trees, file.decisions, strict=True)
-        for j in tree.feature[: len(decision)][decision & CATEGORICAL > 0]
+        for part in file.parts
+        for j in part.tree.feature[: len(part.decisions)][part.decisions & CATEGORICAL > 0]
     }
     if asked and manifest.input is Input.ENCODED:
         faults.append(Fault("/artifact/tree", "splits by categories; write input: raw, which is one column for each "
@@ -118,25 +125,18 @@ def merged(models: Sequence[_File], columns: int) -> bytes:
     LightGBM adds up every k-th tree of a model of k classes; here, a class is one of the ensembles. Those with fewer
     trees are filled up with trees of a single leaf, 0.
     """
-    count, rounds = len(models), max(len(file.trees) for file in models)
-    none = np.zeros(0, dtype=np.int64)
     end = np.array([-1])
-    empty = Tree(feature=end, number=np.zeros(1), left=end, right=end)
-    trees: list[Tree] = []
-    decisions: list[np.ndarray] = []
-    bitsets: list[Bitsets] = []
-    no_sets = Bitsets(starts=np.zeros(1, dtype=np.int64), words=none)
-    for i in range(rounds):
+    leaf = Tree(feature=end, number=np.zeros(1), left=end, right=end)
+    empty = _Part(tree=leaf, decisions=np.zeros(0, dtype=np.int64), sets=NO_SETS)
+    parts: list[_Part] = []
+    for i in range(max(len(file.parts) for file in models)):
         for file in models:
-            tree, decision = (file.trees[i], file.decisions[i]) if i < len(file.trees) else (empty, none)
-            bitsets.append(file.bitsets[i] if i < len(file.trees) else no_sets)
+            part = file.parts[i] if i < len(file.parts) else empty
             if "average_output" in file.header:
-                share = np.where(tree.left < 0, 1.0 / len(file.trees), 1.0)
-                tree = replace(tree, number=tree.number * share)
-            trees.append(tree)
-            decisions.append(decision)
-    whole = _File(header={}, trees=tuple(trees), decisions=tuple(decisions), bitsets=tuple(bitsets))
-    return _text(whole, 1.0, columns, classes=count).encode()
+                share = np.where(part.tree.left < 0, 1.0 / len(file.parts), 1.0)
+                part = replace(part, tree=replace(part.tree, number=part.tree.number * share))
+            parts.append(part)
+    return _text(_File(header={}, parts=tuple(parts)), 1.0, columns, classes=len(models)).encode()
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
@@ -154,20 +154,13 @@ def _parse(content: bytes) -> _File:
     if not starts or lines[0] != "tree":
         raise _damaged("", "has no trees")
     header = _block(lines[1 : starts[0]], "")
-    trees: list[Tree] = []
-    decisions: list[np.ndarray] = []
-    bitsets: list[Bitsets] = []
-    for i, (start, stop) in enumerate(zip(starts, [*starts[1:], lines.index(END)], strict=True)):
-        tree, decision, sets = _tree(_block(lines[start:stop], f"/tree/{i}"), f"/tree/{i}")
-        trees.append(tree)
-        decisions.append(decision)
-        bitsets.append(sets)
-    if len(header.get("tree_sizes", "").split()) != len(trees):
-        raise _damaged("/tree_sizes", f"are not those of {len(trees)} trees")
-    return _File(
-        header=header, trees=tuple(trees), decisions=tuple(decisions), bitsets=tuple(bitsets),
-        categories=pandas_categories(lines[lines.index(END) :]),
-    )  # fmt: skip
+    parts = tuple(
+        _part(_block(lines[start:stop], f"/tree/{i}"), f"/tree/{i}")
+        for i, (start, stop) in enumerate(zip(starts, [*starts[1:], lines.index(END)], strict=True))
+    )
+    if len(header.get("tree_sizes", "").split()) != len(parts):
+        raise _damaged("/tree_sizes", f"are not those of {len(parts)} trees")
+    return _File(header=header, parts=parts, categories=pandas_categories(lines[lines.index(END) :]))
 
 
 def _block(lines: Iterable[str], pointer: str) -> dict[str, str]:
@@ -180,8 +173,8 @@ def _block(lines: Iterable[str], pointer: str) -> dict[str, str]:
     return block
 
 
-def _tree(block: Mapping[str, str], pointer: str) -> tuple[Tree, np.ndarray, Bitsets]:
-    """The tree, its inner nodes first, their `decision_type`, and the sets of categories."""
+def _part(block: Mapping[str, str], pointer: str) -> _Part:
+    """The tree of a block."""
 
     def numbers(key: str, count: int, kind: type, limit: int = LIMIT) -> np.ndarray:
         try:
@@ -210,7 +203,7 @@ def _tree(block: Mapping[str, str], pointer: str) -> tuple[Tree, np.ndarray, Bit
     if ((decision < 0) | (decision > DECISIONS)).any():
         raise _damaged(f"{pointer}/decision_type", "must describe comparisons, or splits by categories")
     threshold = numbers("threshold", inner, np.float64)
-    bitsets = Bitsets(starts=np.zeros(1, dtype=np.int64), words=np.zeros(0, dtype=np.int64))
+    bitsets = NO_SETS
     if sets:
         if not 0 < sets <= inner:
             raise _damaged(f"{pointer}/num_cat", "must be the number of splits by categories")
@@ -232,7 +225,7 @@ def _tree(block: Mapping[str, str], pointer: str) -> tuple[Tree, np.ndarray, Bit
         left=np.concatenate([np.where(left < 0, inner - 1 - left, left), absent]),
         right=np.concatenate([np.where(right < 0, inner - 1 - right, right), absent]),
     )
-    return tree, decision, bitsets
+    return _Part(tree=tree, decisions=decision, sets=bitsets)
 
 
 def _damaged(pointer: str, sentence: str) -> ModelRefused:
@@ -272,10 +265,14 @@ def _columns(header: Mapping[str, str]) -> tuple[list[str] | None, int]:
     return names, int(count) + 1
 
 
-def _tree_faults(tree: Tree, columns: int) -> list[str]:
-    if fault := tree.fault(columns):
-        return [fault]
-    return ["has nodes that its root does not lead to"] if len(tree.reached()) < len(tree.left) else []
+def _tree_faults(file: _File, columns: int) -> list[Fault]:
+    faults: list[Fault] = []
+    for i, part in enumerate(file.parts):
+        fault = part.tree.fault(columns)
+        if fault is None and len(part.tree.reached()) < len(part.tree.left):
+            fault = "has nodes that its root does not lead to"
+        faults += [] if fault is None else [Fault(f"/artifact/tree/{i}", fault)]
+    return faults
 
 
 def _edges(threshold: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
@@ -289,7 +286,7 @@ def _edges(threshold: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
 
 def _text(file: _File, slope: float, columns: int, *, classes: int = 1, names: Sequence[str] | None = None) -> str:
     """The file that LightGBM 4 would write, without what predictions do not need."""
-    blocks = [_tree_text(i, tree, file.decisions[i], file.bitsets[i]) for i, tree in enumerate(file.trees)]
+    blocks = [_tree_text(i, part.tree, part.decisions, part.sets) for i, part in enumerate(file.parts)]
     header = [
         "tree",
         "version=v4",
@@ -367,10 +364,8 @@ def _of_estimator(state: Any) -> Any:
     file = _parse(str(state).encode())
     slope, faults = _header_faults(file.header)
     names, count = _columns(file.header)
-    faults += [
-        Fault(f"/artifact/tree/{i}", text) for i, tree in enumerate(file.trees) for text in _tree_faults(tree, count)
-    ]
-    if any((decision & CATEGORICAL).any() for decision in file.decisions):
+    faults += _tree_faults(file, count)
+    if any((part.decisions & CATEGORICAL).any() for part in file.parts):
         faults.append(Fault("/artifact", "splits by categories; save its booster_ and use input: raw"))
     if faults:
         raise ModelRefused(faults=faults)
