@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from pydantic import BaseModel, ValidationError
 
 from app.errors import RehearsalFailed
-from app.futures.recipe import Encoded, Tuned, in_columns
+from app.futures.recipe import Described, Encoded, Tuned, in_columns
 from app.futures.records import Records, Sample
 from app.recourse.features import RawValue
 from app.registry.adapters.artifact import read_artifact
@@ -87,7 +87,7 @@ class _XgboostTree(BaseModel):
     loss_changes: list[float]
 
 
-class _BoostedRecipe:
+class _BoostedRecipe(Described):
     """What the recipes of boosted trees share.
 
     Parameters
@@ -98,13 +98,8 @@ class _BoostedRecipe:
     block = 1
 
     def __init__(self, model: LoadedModel, manifest: Manifest, *, stand_in: bool = False) -> None:
-        self.model = model
-        self.described = manifest
+        super().__init__(model, manifest)
         self.stand_in = stand_in
-
-    def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
-        """Contract in `Recipe`."""
-        return self.described
 
     def category_names(self, columns: Iterable[int]) -> dict[int, list[RawValue]]:
         """By column, the levels that its codes stand for; numbers are left out."""

@@ -16,10 +16,9 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from app.errors import RehearsalFailed
-from app.futures.recipe import Tuned
+from app.futures.recipe import Described, Tuned
 from app.futures.records import Records, Sample
 from app.registry.files import inside
-from app.registry.manifest import Manifest
 from app.registry.reference import Table, read_table
 from app.registry.version import LoadedModel
 
@@ -32,7 +31,7 @@ LARGEST = 2 << 30
 """Bytes of a model beyond which it is not read."""
 
 
-class CommandRecipe:
+class CommandRecipe(Described):
     """Runs a training command.
 
     Parameters
@@ -46,15 +45,11 @@ class CommandRecipe:
     block = 1
 
     def __init__(self, model: LoadedModel, command: str, data: Path, *, timeout_s: float) -> None:
-        self.model = model
+        super().__init__(model, model.registered.manifest)
         self.words = command_words(command)
         self.data = data
         self.timeout_s = timeout_s
         self._table: Table | None = None
-
-    def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
-        """Contract in `Recipe`."""
-        return self.model.registered.manifest
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
         """Nothing. Contract in `Recipe`."""
@@ -80,7 +75,7 @@ class CommandRecipe:
             return self._read(directory, errors, sample)
 
     def _read(self, directory: Path, errors: Path, sample: Sample) -> bytes:
-        name = PurePosixPath(self.model.registered.manifest.file.path)
+        name = PurePosixPath(self.described.file.path)
         for path in (name, PurePosixPath(name.name)):
             try:
                 found = inside(directory, str(path))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import RehearsalFailed
-from app.futures.recipe import Tuned
+from app.futures.recipe import Described, Tuned
 from app.futures.records import Records, Sample
 from app.recourse.models.black_box import Input
 from app.registry.adapters.artifact import read_artifact
@@ -21,15 +21,14 @@ from app.registry.manifest import Manifest
 from app.registry.version import LoadedModel
 
 
-class EstimatorRecipe:
+class EstimatorRecipe(Described):
     """Clones of the registered estimator."""
 
     name = "estimator"
     block = 1
 
     def __init__(self, model: LoadedModel, manifest: Manifest, estimator: Any) -> None:
-        self.model = model
-        self.described = manifest
+        super().__init__(model, manifest)
         self.estimator = estimator
 
     @classmethod
@@ -38,10 +37,6 @@ class EstimatorRecipe:
         registered = model.registered
         content = read_artifact(registered.manifest, registered.directory)
         return cls(model, registered.manifest, read_content(registered.manifest.file.path, content, registered.trust))
-
-    def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
-        """Contract in `Recipe`."""
-        return self.described
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
         """Nothing but whether it can be done. Contract in `Recipe`."""

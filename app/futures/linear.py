@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import RehearsalFailed, SolverFailed
-from app.futures.recipe import Encoded, Tuned, encoded
+from app.futures.recipe import Described, Encoded, Tuned, encoded
 from app.futures.records import Records, Sample
 from app.recourse.models.linear import homogeneous
 from app.recourse.surrogate.refits import BATCH, fit
@@ -26,20 +26,15 @@ USUAL_RIDGE = 1.0
 """Of a model that is no logit, which has nothing to be compared with: scikit-learn's default."""
 
 
-class LinearRecipe:
+class LinearRecipe(Described):
     """Logistic regressions on encoded points."""
 
     name = "linear"
     block = 20
 
     def __init__(self, model: LoadedModel, manifest: Manifest, *, compare: bool = True) -> None:
-        self.model = model
-        self.described = manifest
+        super().__init__(model, manifest)
         self.compare = compare and model.black_box.linear
-
-    def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
-        """Contract in `Recipe`."""
-        return self.described
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
         """The penalty. Contract in `Recipe`."""

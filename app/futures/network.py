@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize
 
 from app.errors import RehearsalFailed
-from app.futures.recipe import Encoded, Tuned, encoded, log_loss
+from app.futures.recipe import Described, Encoded, Tuned, encoded, log_loss
 from app.futures.records import MOST_DRAWN, Records, Sample
 from app.recourse.models.score import LOGIT_LIMIT, sigmoid
 from app.registry.adapters.optional_import import library
@@ -196,7 +196,7 @@ class Training:
         return found / self.chosen.shape[1]
 
 
-class NetworkRecipe:
+class NetworkRecipe(Described):
     """Networks of the architecture of a manifest.
 
     Parameters
@@ -209,18 +209,13 @@ class NetworkRecipe:
     block = MODELS_AT_ONCE
 
     def __init__(self, model: LoadedModel, manifest: Manifest, target: float | None) -> None:
-        self.model = model
-        self.described = manifest
+        super().__init__(model, manifest)
         self.target = target
 
     @classmethod
     def of_model(cls, model: LoadedModel, records: Records) -> "NetworkRecipe":
         """The recipe of a registered network, which is trained until it fits as well as that one does."""
         return cls(model, model.registered.manifest, model_loss(model, records))
-
-    def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
-        """Contract in `Recipe`."""
-        return self.described
 
     @property
     def architecture(self) -> Architecture:

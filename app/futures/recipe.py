@@ -48,6 +48,23 @@ class Recipe(Protocol):
         """
 
 
+class Described:
+    """The part of a recipe whose models have one description, whatever was tuned.
+
+    Parameters
+    ----------
+    described : of every future model, but for the digest of its file
+    """
+
+    def __init__(self, model: LoadedModel, described: Manifest) -> None:
+        self.model = model
+        self.described = described
+
+    def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
+        """Contract in `Recipe`."""
+        return self.described
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
     """Training records as a model takes them: it speaks of its own class 1."""
