@@ -14,7 +14,7 @@ from app.recourse.candidates import Candidates
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import MethodContext
-from app.recourse.method_run import Shared
+from app.recourse.method_run import Groundwork
 from app.recourse.methods.robust_mpm import METHOD, RobustMpmParams
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import favourable
@@ -159,10 +159,10 @@ def brute_force(problem: RecourseProblem) -> tuple[Ways, Ways]:
 
 
 def _candidates(problem: RecourseProblem) -> Candidates:
-    shared, params = Shared(problem, Meter(problem.black_box)), RobustMpmParams()
-    seen = shared.survey(params)
+    groundwork, params = Groundwork(problem, Meter(problem.black_box)), RobustMpmParams()
+    seen = groundwork.survey(params)
     context = MethodContext(
-        sample=shared.sample(params), factual_score=seen.factual_score, neighbours=seen.ends,
+        sample=groundwork.sample(params), factual_score=seen.factual_score, neighbours=seen.ends,
         certificate=CertificateParams(), meter=Meter(problem.black_box),
     )  # fmt: skip
     candidates = METHOD.generate(problem, params, context)

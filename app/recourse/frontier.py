@@ -12,7 +12,7 @@ from app.recourse.certificate_params import CertificateParams
 from app.recourse.method import Method, MethodParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, RecourseResult, Status
-from app.recourse.solve import Solver
+from app.recourse.solve import Questions
 from app.recourse.verdict import PROMISE_NOT_KEPT, Reason, Verdict
 
 FUTURE_VALIDITY = "future_validity"
@@ -61,16 +61,16 @@ def frontier(
     ModelOutputInvalid : the model broke its contract
     """
     started = time.perf_counter()
-    solver = Solver(replace(problem, count=1), method)
+    questions = Questions(replace(problem, count=1), method)
     sign = 1 if parameter == FUTURE_VALIDITY else method.knobs[parameter]
     results: dict[float, RecourseResult] = {}
     for value in sorted(values, key=lambda value: sign * value, reverse=True):
         if parameter == FUTURE_VALIDITY:
-            answer = solver.solve(params, certificate, future_validity=value, steps=False)
+            answer = questions.solve(params, certificate, future_validity=value, steps=False)
         else:
-            answer = solver.solve(replace(params, **{parameter: value}), certificate, steps=False)
+            answer = questions.solve(replace(params, **{parameter: value}), certificate, steps=False)
         results[value] = _not_so_robust(answer) if answer.fallback else answer
-        solver.remember(results[value])
+        questions.remember(results[value])
     robustness_and_cost = [
         (sign * value, result.counterfactuals[0].cost) for value, result in results.items() if result.counterfactuals
     ]
@@ -84,7 +84,7 @@ def frontier(
             )
             for value in values
         ),
-        diagnostics=Diagnostics.since(started, solver.meter.calls, solver.meter.rows),
+        diagnostics=Diagnostics.since(started, questions.meter.calls, questions.meter.rows),
     )
 
 

@@ -64,7 +64,7 @@ NOT_AIMED_WARNING = (
 )
 
 
-class Shared:
+class Groundwork:
     """Survey, samples and earlier answers that several questions about one applicant share."""
 
     def __init__(self, problem: RecourseProblem, meter: Meter) -> None:
@@ -76,21 +76,21 @@ class Shared:
         self._whole = problem
         """What is surveyed and sampled: with all legal records, and nothing done yet of what the person does anyway."""
 
-    def narrowed(self, actions: ActionSet) -> "Shared":
+    def narrowed(self, actions: ActionSet) -> "Groundwork":
         """What a question about fewer legal records of the same applicant shares with this one."""
         other = self._like(replace(self.problem, action_set=actions))
         other._whole = self._whole
         other.known = [one for one in self.known if actions.contains(one.row_raw[None])[0]]
         return other
 
-    def asking(self, future_validity: float | None) -> "Shared":
+    def asking(self, future_validity: float | None) -> "Groundwork":
         """The same with another share of future models asked for."""
         other = self._like(replace(self.problem, future_validity=future_validity))
         other.known = self.known
         return other
 
-    def _like(self, problem: RecourseProblem) -> "Shared":
-        other = Shared(problem, self.meter)
+    def _like(self, problem: RecourseProblem) -> "Groundwork":
+        other = Groundwork(problem, self.meter)
         other._surveys, other._samples = self._surveys, self._samples
         return other
 
@@ -137,7 +137,7 @@ def sampler_of(params: MethodParams) -> SamplerParams:
 
 
 def answer_with(
-    shared: Shared,
+    groundwork: Groundwork,
     method: Method,
     params: MethodParams,
     certificate: CertificateParams | None = None,
@@ -155,15 +155,15 @@ def answer_with(
     InvalidRequest, ModelOutputInvalid, ModelUnavailable, SolverFailed : as `app.recourse.solve.solve`
     """
     started = time.perf_counter()
-    problem = shared.problem
+    problem = groundwork.problem
     if problem.future_validity is not None and problem.futures is None:
         raise InvalidRequest(faults=[NO_FUTURES])
-    draft = Draft(problem, shared.meter)
+    draft = Draft(problem, groundwork.meter)
     own = problem.action_set.beginning or problem.action_set
     draft.warnings += [f"{sentence} {UNSEEN_WARNING}" for sentence in problem.reference.unseen(own.factual_raw)]
     reason: Reason | None
     try:
-        reason = _derive(draft, shared, method, params, certificate or CertificateParams())
+        reason = _derive(draft, groundwork, method, params, certificate or CertificateParams())
     except DeadlineExceeded:
         reason = Reason.DEADLINE
     except BudgetExceeded:
@@ -191,12 +191,12 @@ def answer_with(
 
 
 def _derive(
-    draft: Draft, shared: Shared, method: Method, params: MethodParams, certificate: CertificateParams
+    draft: Draft, groundwork: Groundwork, method: Method, params: MethodParams, certificate: CertificateParams
 ) -> Reason | None:
     """Fill the draft; the reason to give if nothing is found, None where the factual is favourable."""
     problem, meter = draft.problem, draft.meter
     sampler = sampler_of(params)
-    seen = shared.survey(sampler)
+    seen = groundwork.survey(sampler)
     draft.factual_score = seen.factual_score
     if math.isnan(seen.factual_score):
         return Reason.MODEL_OUTPUT_INVALID
@@ -204,7 +204,7 @@ def _derive(
         return None
     failed: SolverFailed | None = None
     try:
-        draft.sample = shared.sample(sampler)
+        draft.sample = groundwork.sample(sampler)
         draft.calls_left = min(SEARCH_CALLS - draft.calls, VERIFY_CALLS)
         context = MethodContext(
             sample=draft.sample,
@@ -219,7 +219,7 @@ def _derive(
             if draft.found and problem.action_set.reweighted and not method.weighs_costs(params):
                 draft.warnings.append(WEIGHTS_WARNING)
         else:
-            reason = verify_one(draft, candidates, shared.known)
+            reason = verify_one(draft, candidates, groundwork.known)
     except (DegenerateSurrogate, SolverFailed) as error:
         reason = Reason.DEGENERATE_SURROGATE
         failed = error if isinstance(error, SolverFailed) else None
@@ -230,7 +230,7 @@ def _derive(
     refused = None if draft.found or draft.missed else draft.all_changes
     if problem.future_validity is not None:
         assert problem.futures is not None  # checked at the beginning
-        known = () if method.yields is Yields.PLAN else shared.known
+        known = () if method.yields is Yields.PLAN else groundwork.known
         verify_committee(draft, method, params, problem.futures, problem.future_validity, known)
         reason = Reason.TARGET_NOT_REACHED
     if not draft.found and not (draft.relax and draft.relax.sufficient):
@@ -246,7 +246,7 @@ def _derive(
 
 
 def certified(
-    shared: Shared,
+    groundwork: Groundwork,
     params: MethodParams,
     certificate: CertificateParams,
     found: Sequence[Counterfactual],
@@ -264,15 +264,15 @@ def certified(
     plan_s : seconds for the joint bounds; where they take longer, a bracket is returned
     """
     sampler = sampler_of(params)
-    sample = shared.sampled(sampler)
+    sample = groundwork.sampled(sampler)
     if not found or sample is None:
         return list(found), None, []
-    problem, rows_raw = shared.problem, np.array([one.row_raw for one in found])
+    problem, rows_raw = groundwork.problem, np.array([one.row_raw for one in found])
     scores, plan, warnings = np.array([one.score for one in found]), None, list[str]()
     try:
         shift = shift_of(problem, sample, certificate)
-        factual_score = shared.survey(sampler).factual_score
-        certificates, warnings = certify(problem, shared.meter, shift, factual_score, rows_raw, scores)
+        factual_score = groundwork.survey(sampler).factual_score
+        certificates, warnings = certify(problem, groundwork.meter, shift, factual_score, rows_raw, scores)
         found = [replace(one, certificate=c) for one, c in zip(found, certificates, strict=True)]
         if together:
             plan = certify_plan(problem, shift, np.array([one.row_raw for one in together]), plan_s)

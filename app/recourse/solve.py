@@ -19,7 +19,7 @@ from app.recourse.actions.providing import provided
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams, Yields
-from app.recourse.method_run import MAX_CALLS, WEIGHTS_WARNING, Shared, answer_with, certified
+from app.recourse.method_run import MAX_CALLS, WEIGHTS_WARNING, Groundwork, answer_with, certified
 from app.recourse.methods import DEFAULT_METHOD, METHODS
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
@@ -28,9 +28,9 @@ from app.recourse.robustness.future_validity import certify_future, reaches
 from app.recourse.steps import with_steps
 from app.recourse.verdict import SENTENCES, Reason, Verdict
 from app.recourse.verification import Draft
-from app.recourse.ways import Answer, Frozen, WaySearch
+from app.recourse.ways import Frozen, Grounded, WaySearch
 
-__all__ = ["DEFAULT_METHOD", "MAX_CALLS", "METHODS", "WEIGHTS_WARNING", "Solver", "solve"]
+__all__ = ["DEFAULT_METHOD", "MAX_CALLS", "METHODS", "WEIGHTS_WARNING", "Questions", "solve"]
 
 SILENT_WARNING = (
     "The model gave no finite score for {} of the {} points it was asked about; they count as unfavourable."
@@ -64,11 +64,11 @@ def solve(
     ModelUnavailable : a remote model does not answer
     SolverFailed : a solver ended without an answer, and no fallback record was accepted
     """
-    return Solver(problem, method).solve(params, certificate, plan_s=plan_s)
+    return Questions(problem, method).solve(params, certificate, plan_s=plan_s)
 
 
-class Solver:
-    """The answers to one applicant's questions, with one method."""
+class Questions:
+    """One applicant's questions, answered with one method."""
 
     def __init__(self, problem: RecourseProblem, method: Method) -> None:
         self.problem, self.method, self.actions = problem, method, problem.action_set
@@ -77,9 +77,9 @@ class Solver:
             # The members of a plan are chosen among legal records; one answer is instead searched for until it is.
             problem = replace(problem, action_set=replace(self.actions, barred=()))
         self.meter = Meter(problem.black_box, problem.deadline)
-        self.shared = Shared(problem, self.meter)
-        self._providing: dict[tuple[int, ...], Shared] = {}
-        self.alone: list[Shared] = []
+        self.groundwork = Groundwork(problem, self.meter)
+        self._providing: dict[tuple[int, ...], Groundwork] = {}
+        self.alone: list[Groundwork] = []
         """Questions that share no survey or samples with others."""
 
     @cached_property
@@ -93,9 +93,9 @@ class Solver:
 
     def remember(self, result: RecourseResult) -> None:
         """Keep an answer as a candidate for the next one."""
-        for shared in (self.shared, *self._providing.values(), *self.alone):
-            rows = [one for one in result.counterfactuals if shared.problem.action_set.contains(one.row_raw[None])[0]]
-            shared.known.extend(rows)
+        for groundwork in (self.groundwork, *self._providing.values(), *self.alone):
+            legal = groundwork.problem.action_set.contains
+            groundwork.known.extend(one for one in result.counterfactuals if legal(one.row_raw[None])[0])
 
     def solve(
         self,
@@ -131,31 +131,31 @@ class Solver:
         if result.status is Status.FOUND:
             result = self._certified(result, listed, params, certificate, plan_s)
             if steps:
-                found = with_steps(self.actions, self.shared.meter, result.counterfactuals)
+                found = with_steps(self.actions, self.groundwork.meter, result.counterfactuals)
                 result = replace(result, counterfactuals=tuple(found))
         if self.meter.silent:
             silent = SILENT_WARNING.format(self.meter.silent, self.meter.rows)
             result = replace(result, warnings=(*result.warnings, silent))
         return replace(result, diagnostics=Diagnostics.since(began, self.meter.calls - calls, self.meter.rows - rows))
 
-    def providing(self, but: Frozen) -> Shared | None:
-        """What is shared by questions in which missing values are provided, those of some features aside."""
-        actions = provided(self.shared.problem.action_set, but=but)
+    def providing(self, but: Frozen) -> Groundwork | None:
+        """That of questions in which missing values are provided, those of some features aside."""
+        actions = provided(self.groundwork.problem.action_set, but=but)
         if actions is None:
             return None
         if actions.given not in self._providing:
-            self._providing[actions.given] = Shared(replace(self.problem, action_set=actions), self.meter)
+            self._providing[actions.given] = Groundwork(replace(self.problem, action_set=actions), self.meter)
         return self._providing[actions.given]
 
-    def apart(self, actions: ActionSet) -> Shared:
-        """What a question that shares no survey or samples with others is asked with."""
-        self.alone.append(Shared(replace(self.problem, action_set=actions), self.meter))
+    def apart(self, actions: ActionSet) -> Groundwork:
+        """That of a question that shares no survey or samples with others."""
+        self.alone.append(Groundwork(replace(self.problem, action_set=actions), self.meter))
         return self.alone[-1]
 
     def _certified(
         self,
         result: RecourseResult,
-        listed: list[Answer],
+        listed: list[Grounded],
         params: MethodParams,
         certificate: CertificateParams | None,
         plan_s: float,
@@ -165,10 +165,10 @@ class Solver:
             return result
         found, warnings = list(result.counterfactuals), list(result.warnings)
         together = found if self.is_plan or len(found) > 1 else []
-        for shared in dict.fromkeys(one.shared for one in listed):
-            own = [k for k in range(len(found)) if self.is_plan or listed[k].shared is shared]
+        for groundwork in dict.fromkeys(one.groundwork for one in listed):
+            own = [k for k in range(len(found)) if self.is_plan or listed[k].groundwork is groundwork]
             with_them, plan, more = certified(
-                shared, params, certificate, [found[k] for k in own], together=together, plan_s=plan_s
+                groundwork, params, certificate, [found[k] for k in own], together=together, plan_s=plan_s
             )
             for k, one in zip(own, with_them, strict=True):
                 found[k] = one
@@ -182,30 +182,34 @@ class _Question:
     """One question, asked with some features as they are."""
 
     def __init__(
-        self, solver: Solver, problem: RecourseProblem, params: MethodParams, certificate: CertificateParams | None
+        self,
+        questions: Questions,
+        problem: RecourseProblem,
+        params: MethodParams,
+        certificate: CertificateParams | None,
     ) -> None:
-        self.solver, self.problem, self.method = solver, problem, solver.method
+        self.questions, self.problem, self.method = questions, problem, questions.method
         self.params, self.certificate = params, certificate
-        self._asking = cache(partial(Shared.asking, future_validity=problem.future_validity))
+        self._asking = cache(partial(Groundwork.asking, future_validity=problem.future_validity))
         """The same with the share of future models that this question asks for; answers are compared by it."""
 
-    def ask(self, frozen: Frozen, most_changes: int | None = None) -> Answer | None:
+    def ask(self, frozen: Frozen, most_changes: int | None = None) -> Grounded | None:
         """The better of the answers with and without missing values provided; None where nothing can be asked."""
-        solver, best = self.solver, None
-        if frozen.isdisjoint(solver.actions.included):
-            best = self._best_beginning(self._asking(solver.shared), frozen, most_changes, None)
+        questions, best = self.questions, None
+        if frozen.isdisjoint(questions.actions.included):
+            best = self._best_beginning(self._asking(questions.groundwork), frozen, most_changes, None)
             if best is not None and best.result.status is Status.ALREADY_FAVOURABLE:
                 return best
-            providing = solver.providing(frozen)
+            providing = questions.providing(frozen)
             if providing is not None:
                 best = self._best_beginning(self._asking(providing), frozen, most_changes, best)
         return best
 
     def _best_beginning(
-        self, shared: Shared, frozen: Frozen, most_changes: int | None, best: Answer | None
-    ) -> Answer | None:
+        self, groundwork: Groundwork, frozen: Frozen, most_changes: int | None, best: Grounded | None
+    ) -> Grounded | None:
         """The best answer over all ways to begin what the person does anyway, or a better one that is known."""
-        own = shared.problem.action_set
+        own = groundwork.problem.action_set
         asked_of = own.frozen(frozen)
         if most_changes is not None:
             asked_of = replace(asked_of, constraints=replace(asked_of.constraints, max_changes=most_changes))
@@ -213,17 +217,17 @@ class _Question:
         for actions in begun:
             if best is not None and best.found and best.key <= (False, sum(actions.begun.values())):
                 break
-            asked = shared if actions is own else shared.narrowed(actions)
+            asked = groundwork if actions is own else groundwork.narrowed(actions)
             apart = bool(own.given and actions.begun)
             if apart:  # a stated value is not the typical one, which the others ask about
-                asked = self._asking(self.solver.apart(actions))
+                asked = self._asking(self.questions.apart(actions))
             result = answer_with(asked, self.method, self.params, self.certificate)
             if own.given:
                 result = self._provided(result, asked, best)
             if actions.begun:
                 costed = tuple(self._costed(own, one) for one in result.counterfactuals)
                 result = replace(result, counterfactuals=costed)
-            other = Answer(result=result, shared=asked if apart else shared)
+            other = Grounded(result=result, groundwork=asked if apart else groundwork)
             if best is None or (other.found and (not best.found or other.key[1] < best.key[1])):
                 best = other
         return best
@@ -238,15 +242,15 @@ class _Question:
         probability = None if score is None else self.problem.black_box.probability_of(score)
         return replace(result, factual_score=score, factual_probability=probability)
 
-    def _provided(self, result: RecourseResult, shared: Shared, other: Answer | None) -> RecourseResult:
+    def _provided(self, result: RecourseResult, groundwork: Groundwork, other: Grounded | None) -> RecourseResult:
         """An answer in which missing values are provided, seen from the applicant who has not."""
-        own = self.solver.own_score if other is None else other.result.factual_score
+        own = self.questions.own_score if other is None else other.result.factual_score
         score, result = result.factual_score, self._seen_from(own, result)
         if own is not None and own >= 0.0:
             return replace(result, status=Status.ALREADY_FAVOURABLE, counterfactuals=(), verdict=None)
         if result.status is Status.ALREADY_FAVOURABLE and score is not None:
-            problem = shared.problem
-            stated = Draft(problem, shared.meter).counterfactual(problem.factual_raw, score)
+            problem = groundwork.problem
+            stated = Draft(problem, groundwork.meter).counterfactual(problem.factual_raw, score)
             (stated,) = certify_future(problem, [stated])
             wanted, reason = problem.future_validity, Reason.TARGET_NOT_REACHED
             if wanted is None or reaches(problem, stated.future, wanted):

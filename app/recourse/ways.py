@@ -22,7 +22,7 @@ from typing import TypeAlias
 from app.errors import SolverFailed
 from app.recourse.actions.sentences import name_text
 from app.recourse.counterfactual import Counterfactual
-from app.recourse.method_run import Shared
+from app.recourse.method_run import Groundwork
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
 from app.recourse.robustness.future_validity import reaches
@@ -47,11 +47,11 @@ Frozen: TypeAlias = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The answer to one question, and what it belongs to."""
+class Grounded:
+    """The result of one question, and the groundwork that it rests on."""
 
     result: RecourseResult
-    shared: Shared
+    groundwork: Groundwork
     """Of the applicant, with or without missing values provided."""
 
     @property
@@ -84,7 +84,7 @@ class WaySearch:
     """
 
     def __init__(
-        self, problem: RecourseProblem, first: Answer, ask: Callable[[Frozen, int | None], Answer | None]
+        self, problem: RecourseProblem, first: Grounded, ask: Callable[[Frozen, int | None], Grounded | None]
     ) -> None:
         self.problem, self.first, self._ask = problem, first, ask
         self.is_complete = True
@@ -92,16 +92,16 @@ class WaySearch:
         barred = problem.action_set.barred
         self.most_changes = None if barred else max(FEW_CHANGES, len(first.best.changed))
         """Of a further way; None for no limit, as where the request excludes sets and any other answer is welcome."""
-        self._answers: dict[Frozen, Answer | None] = {frozenset(): first}
+        self._answers: dict[Frozen, Grounded | None] = {frozenset(): first}
 
-    def run(self) -> list[Answer]:
+    def run(self) -> list[Grounded]:
         """As many ways as there are, or as are asked for; the cheapest first."""
-        listed: list[Answer] = []
+        listed: list[Grounded] = []
         closed = [frozenset(some) for some in self.problem.action_set.barred]
         """Sets that no further way contains."""
         most, newest = MOST_QUESTIONS * (self.problem.count + len(closed)), count()
         # What an answer costs at least, an order among equals, what stays as it is, and the answer once it is known.
-        waiting: list[tuple[tuple[bool, float], int, Frozen, Answer | None]] = [
+        waiting: list[tuple[tuple[bool, float], int, Frozen, Grounded | None]] = [
             (self.first.key, next(newest), frozenset(), self.first)
         ]
         seen = {frozenset[int]()}
@@ -136,7 +136,7 @@ class WaySearch:
                     heapq.heappush(waiting, (answer.key, next(newest), frozen | {j}, None))
         return self._in_order(listed)
 
-    def result(self, listed: list[Answer]) -> RecourseResult:
+    def result(self, listed: list[Grounded]) -> RecourseResult:
         """What `run` found, as one answer; a verdict where it found nothing."""
         if not listed:
             return self._excluded()
@@ -169,7 +169,7 @@ class WaySearch:
         verdict = Verdict(reason=Reason.TARGET_NOT_REACHED, sentence=EXCLUDED_SENTENCE, relax=relax)
         return replace(first.result, status=Status.NOT_FOUND, counterfactuals=(), verdict=verdict, fallback=False)
 
-    def _keeps_promise(self, answer: Answer) -> bool:
+    def _keeps_promise(self, answer: Grounded) -> bool:
         """Whether as many future models accept a further way as are asked for."""
         wanted = self.problem.future_validity
         return wanted is None or reaches(self.problem, answer.best.future, wanted)
@@ -179,7 +179,7 @@ class WaySearch:
         known = (answer for fewer, answer in self._answers.items() if fewer < frozen)
         return max(((True, math.inf) if one is None else one.key for one in known), default=(False, 0.0))
 
-    def _answer(self, frozen: Frozen) -> Answer | None:
+    def _answer(self, frozen: Frozen) -> Grounded | None:
         """The answer in which these features stay as they are; one that is known where that changes none of them."""
         for fewer, known in self._answers.items():
             if fewer < frozen and known is not None and frozen.isdisjoint(known.best.changed):
@@ -198,14 +198,14 @@ class WaySearch:
         self._answers[frozen] = found
         return found
 
-    def _is_long(self, answer: Answer) -> bool:
+    def _is_long(self, answer: Grounded) -> bool:
         """Whether an answer changes too much for a further way."""
         return answer.found and self.most_changes is not None and len(answer.best.changed) > self.most_changes
 
     @staticmethod
-    def _in_order(listed: list[Answer]) -> list[Answer]:
+    def _in_order(listed: list[Grounded]) -> list[Grounded]:
         """The ways, cheapest first, where a search that is not exact has found a cheaper one, or a better one, late."""
-        kept: list[Answer] = []
+        kept: list[Grounded] = []
         for answer in sorted(listed, key=lambda one: one.key):
             worse = bool(kept) and answer.result.misses and not kept[0].result.misses
             if not worse and not any(set(other.best.changed) <= set(answer.best.changed) for other in kept):
@@ -216,7 +216,7 @@ class WaySearch:
         return time.monotonic() >= self.problem.deadline
 
 
-def _warnings(listed: Sequence[Answer]) -> list[str]:
+def _warnings(listed: Sequence[Grounded]) -> list[str]:
     """The warnings of the ways; what is true of some of them only says of which."""
     ways_of: dict[str, list[int]] = {}
     for k, one in enumerate(listed):
