@@ -58,7 +58,7 @@ class _Order:
         some = self._combinations(actions)
         self.rows_raw = dict(zip(some, self._rows(actions, some), strict=True))
         rows = np.array(list(self.rows_raw.values()))
-        legal = np.logical_and.reduce([np.ones(len(rows), dtype=bool), *(rule.holds(rows) for rule in actions.rules)])
+        legal = actions.keeps_rules(rows)
         if actions.space.derived is not None:
             legal &= actions.space.derives_legally(rows)
         self.legal = dict(zip(self.rows_raw, legal.tolist(), strict=True))

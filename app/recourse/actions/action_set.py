@@ -222,8 +222,8 @@ class ActionSet:
         mask = (self.each_is_legal(rows_raw) | self.clock.passive).all(axis=1)
         if self.max_changes is not None:
             mask &= self.changed(rows_raw) <= self.max_changes
-        for rule in self.rules:
-            mask &= rule.holds(rows_raw)
+        if self.rules:
+            mask &= self.keeps_rules(rows_raw)
         if self.space.derived is not None:
             mask &= self.space.derives_legally(rows_raw)
         if not self.clock.stands_still:
@@ -231,6 +231,11 @@ class ActionSet:
         if self.included or self.barred:
             mask &= self._as_wished(rows_raw)
         return np.asarray(mask)
+
+    def keeps_rules(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which rows break no rule."""
+        every = np.ones(len(rows_raw), dtype=bool)
+        return np.logical_and.reduce([every, *(rule.holds(rows_raw) for rule in self.rules)])
 
     def _as_wished(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Which rows change all that is included, and no set of features that is excluded."""

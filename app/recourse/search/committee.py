@@ -257,13 +257,7 @@ class CommitteeSearch:
         rows[np.arange(len(chosen)), chosen] = self._single_moves.snapped(np.array(value, dtype=float), chosen)
         rows = np.concatenate([rows, *self._single_moves.balanced(rows)]) if A.rules else rows
         rows = unique_rows(rows)
-        return rows[(rows != base).any(axis=1) & self._keeps_rules(rows)]
-
-    def _keeps_rules(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        holds = np.ones(len(rows_raw), dtype=bool)
-        for rule in self.actions.rules:
-            holds &= rule.holds(rows_raw)
-        return holds
+        return rows[(rows != base).any(axis=1) & A.keeps_rules(rows)]
 
     def _combined(
         self,
