@@ -185,16 +185,15 @@ class Branching:
             responses.write_group(one, j, [heaviest])
             responses.write_group(other, j, [level for level in levels if level != heaviest])
             return [one, other]
-        k = int(np.flatnonzero(space.numeric == j)[0])
         still = math.isfinite(node.cost[j, 0])
         move = bool(np.isfinite(node.cost[j, 1:]).any())
         below, above = self._around(node, j, float(weights @ values[:, j]))
         if below != above:
             one.high_raw[j], other.low_raw[j] = below, above
             for child in (one, other):
-                responses.write(child, k, j, still=still, move=move)
+                responses.write(child, j, still=still, move=move)
             return [one, other]
-        responses.write(one, k, j, still=True, move=False)
+        responses.write(one, j, still=True, move=False)
         other.moved[j] = True
-        responses.write(other, k, j, still=False)
+        responses.write(other, j, still=False)
         return [one, other]

@@ -40,6 +40,8 @@ class Responses:
         self.action_set, self.objective = action_set, objective
         space = action_set.space
         self.space = space
+        self._place = {j: k for k, j in enumerate(space.numeric.tolist())}
+        """Of each number among all numbers."""
         x0 = space.encode(action_set.factual_raw[None])
         self.base_r = float(objective.worst_score(x0)[0])
         predicted = objective.predicted or objective.model
@@ -81,7 +83,7 @@ class Responses:
         low, high = A.lower_raw.copy(), A.upper_raw.copy()
         # An action that costs more than the whole objective at the start cannot be optimal.
         worth = float(self.weighted(A.factual_raw[None], weight)[0]) / weight
-        for k, j in enumerate(self.space.numeric.tolist()):
+        for j, k in self._place.items():
             if not A.movable[j]:
                 continue
             reach = worth * self.space.scale_raw[k] / A.weights[j]
@@ -93,15 +95,15 @@ class Responses:
                 high[j] = max(legal(A, j, A.factual_raw[j] + reach, math.ceil), A.above_raw[j])
         blank = np.zeros((p, self._width))
         node = Node(blank, blank.copy(), blank.copy(), np.full_like(blank, np.inf), low, high, np.zeros(p, dtype=bool))
-        for k, j in enumerate(self.space.numeric.tolist()):
-            self.write(node, k, j, still=True)
+        for j in self._place:
+            self.write(node, j, still=True)
         for g in self.space.groups.tolist():
             self.write_group(node, g, list(A.levels(g)))
         return node
 
-    def write(self, node: Node, k: int, j: int, *, still: bool, move: bool = True) -> None:
-        """The values of the number `j`, the k-th of all numbers, within its range in `node`."""
-        A, low, high = self.action_set, float(node.low_raw[j]), float(node.high_raw[j])
+    def write(self, node: Node, j: int, *, still: bool, move: bool = True) -> None:
+        """The values of the number `j` within its range in `node`."""
+        A, k, low, high = self.action_set, self._place[j], float(node.low_raw[j]), float(node.high_raw[j])
         fact, center = float(A.factual_raw[j]), float(self.space.center_raw[k])
         still = still and low <= fact <= high
         ends: set[float] = set()

@@ -169,7 +169,7 @@ class _TiedBranching(Branching):
                 if not A.movable[j] or abs(pair[1] - pair[0]) <= room:
                     continue
                 end = float(fact[j]) + (min(pair) + room) / float(uses[j])
-                k, still = int(np.flatnonzero(self.responses.space.numeric == j)[0]), math.isfinite(node.cost[j, 0])
+                still = math.isfinite(node.cost[j, 0])
                 # The applicant's own value need not be on the lattice.
                 if uses[j] > 0.0:
                     node.high_raw[j] = max(legal(A, j, end, math.floor), fact[j] if fact[j] <= end else -math.inf)
@@ -177,7 +177,7 @@ class _TiedBranching(Branching):
                     node.low_raw[j] = min(legal(A, j, end, math.ceil), fact[j] if fact[j] >= end else math.inf)
                 if 0.0 < node.low_raw[j] - node.high_raw[j] <= KEPT * (1.0 + abs(node.low_raw[j])):
                     node.high_raw[j] = node.low_raw[j]
-                self.responses.write(node, k, j, still=still)
+                self.responses.write(node, j, still=still)
                 if not np.isfinite(node.cost[j]).any():
                     return None
         return node
