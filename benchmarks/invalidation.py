@@ -10,7 +10,7 @@ from app.recourse.methods.probe import ProbeParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult
 from app.recourse.robustness.invalidation import noise_columns
-from app.recourse.search.gradient import Relaxed
+from app.recourse.search.gradient import Hull
 from app.recourse.solve import METHODS, solve
 from benchmarks import authors_probe
 from benchmarks.tables import show
@@ -69,7 +69,7 @@ def _beside(task: Task, target: float) -> Sequence[str]:
         if np.isnan(x).any():
             continue
         actions = action_set(task.space, applicant)
-        free.append((_rate(task, x, std), float(Relaxed(actions).cost(x[None])[0])))
+        free.append((_rate(task, x, std), float(Hull(actions).cost(x[None])[0])))
         row_raw = actions.snap(task.space.decode(x[None]))
         if task.black_box.score_raw(row_raw)[0] < 0.0 or not actions.contains(row_raw)[0]:
             continue

@@ -43,7 +43,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.invalidation import NOISE_LAWS, NoiseLaw, linear_margin, noise_faults
 from app.recourse.robustness.measured_invalidation import Estimator, MeasuredInvalidation, Rates
 from app.recourse.search.cheapest import Search
-from app.recourse.search.gradient import Relaxed, descend
+from app.recourse.search.gradient import Hull, descend
 from app.recourse.search.tree_leaves import rows_in_boxes
 from app.recourse.surrogate.boundary import SamplerParams
 from app.recourse.surrogate.local import local_linear
@@ -230,7 +230,7 @@ class _Probe(MeasuredInvalidation):
         margins = max(search.start_score, 0.0) + 0.5 * self.context.sample.deviation * DEEPER
         rows_raw = search.rows(margins, exact_up_to=-math.inf)
         found = [self._best(rows_raw)] if len(rows_raw) else []
-        hull = Relaxed(self.actions)
+        hull = Hull(self.actions)
         X = np.concatenate(
             [hull.x0[None], self.context.neighbours[:2], self.space.encode(np.array(found).reshape(-1, self.space.p))]
         )

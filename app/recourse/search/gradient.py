@@ -19,7 +19,7 @@ NOWHERE = -1e9
 """Stands in for categories that a group does not have, far below any weight."""
 
 
-class Relaxed:
+class Hull:
     """The convex hull of an encoded action set, and the cost on it."""
 
     def __init__(self, action_set: ActionSet) -> None:
@@ -84,7 +84,7 @@ def nearest_on_simplex(X: Float[np.ndarray, "n g k"]) -> Float[np.ndarray, "n g 
 
 
 def descend(
-    gradient: Gradient, starts: Float[np.ndarray, "n d"], hull: Relaxed, *, steps: int, rate: float
+    gradient: Gradient, starts: Float[np.ndarray, "n d"], hull: Hull, *, steps: int, rate: float
 ) -> Float[np.ndarray, "s n d"]:
     """All iterates of projected Adam from each start.
 

@@ -21,7 +21,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import TypeAlias
 
-from app.recourse.search.knapsack_amounts import SLACK, Amounts, Effort, Item, Movable, Search, dominated
+from app.recourse.search.knapsack_amounts import SLACK, Amounts, BestSoFar, EffortLeft, Item, Movable, dominated
 
 THOROUGH = 20_000
 """Branches after which a search for the cheapest moves gives up."""
@@ -79,7 +79,7 @@ class Knapsack:
         """
         if need <= 0.0:
             return [0.0] * len(self.items), True
-        least, effort = need * (1.0 - SLACK), Effort(branches, deadline)
+        least, effort = need * (1.0 - SLACK), EffortLeft(branches, deadline)
         search = _Leaps(self, least, effort) if self.uses == len(self.items) else _Selection(self, least, effort)
         search.run()
         if search.best is not None:
@@ -87,7 +87,7 @@ class Knapsack:
         return search.best, not effort.spent
 
     def amounts(
-        self, chosen: tuple[int, ...], moving: frozenset[int], need: float, effort: Effort, best_cost: float
+        self, chosen: tuple[int, ...], moving: frozenset[int], need: float, effort: EffortLeft, best_cost: float
     ) -> tuple[list[float], float] | None:
         """How far to move some of the items, and what that costs; None where nothing cheaper than `best_cost` is found.
 
@@ -143,10 +143,10 @@ _Share: TypeAlias = tuple[float, int, _State, float, float, int]
 state, its gain and its cost as far as it goes beyond what is decided, and how many uses that is."""
 
 
-class _Leaps(Search):
+class _Leaps(BestSoFar):
     """Chooses the items that leap and move, without a cap; `Amounts` decides how far."""
 
-    def __init__(self, knapsack: Knapsack, need: float, effort: Effort) -> None:
+    def __init__(self, knapsack: Knapsack, need: float, effort: EffortLeft) -> None:
         super().__init__(effort)
         self.knapsack, self.need = knapsack, need
 
@@ -170,14 +170,14 @@ class _Leaps(Search):
         self._branch(moving, staying | {k})
 
 
-class _Selection(Search):
+class _Selection(BestSoFar):
     """Chooses the items that move under a cap; `Amounts` decides how far.
 
     The bound relaxes the cap to a price for the share of an item that is used (Lagrangian relaxation); it is valid for
     every price >= 0, and tightest where exactly the allowed number is used.
     """
 
-    def __init__(self, knapsack: Knapsack, need: float, effort: Effort) -> None:
+    def __init__(self, knapsack: Knapsack, need: float, effort: EffortLeft) -> None:
         super().__init__(effort)
         self.knapsack, self.need = knapsack, need
         self.state = [_State.OPEN] * len(knapsack.items)

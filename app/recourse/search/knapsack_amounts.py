@@ -120,8 +120,8 @@ def dominated(items: Sequence[Item], singles: Sequence[int]) -> dict[int, list[i
     }
 
 
-class Effort:
-    """The remaining effort for one need."""
+class EffortLeft:
+    """The effort that is left for one need."""
 
     def __init__(self, branches: int, deadline: float) -> None:
         self._left = branches
@@ -135,10 +135,10 @@ class Effort:
             self.spent = True
 
 
-class Search:
+class BestSoFar:
     """The best moves so far, and when to stop."""
 
-    def __init__(self, effort: Effort, best_cost: float = math.inf) -> None:
+    def __init__(self, effort: EffortLeft, best_cost: float = math.inf) -> None:
         self.effort = effort
         self.best: list[float] | None = None
         self.best_cost = best_cost
@@ -148,10 +148,10 @@ class Search:
         return self.effort.spent or cost >= self.best_cost * (1.0 - GAP)
 
 
-class Amounts(Search):
+class Amounts(BestSoFar):
     """How far to move items that may all move."""
 
-    def __init__(self, movable: Movable, need: float, effort: Effort, best_cost: float = math.inf) -> None:
+    def __init__(self, movable: Movable, need: float, effort: EffortLeft, best_cost: float = math.inf) -> None:
         super().__init__(effort, best_cost)
         self.movable, self.need = movable, need
         self.amounts = [0.0] * len(movable.items)

@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from app.recourse.search.knapsack_amounts import SLACK, Effort, Search
+from app.recourse.search.knapsack_amounts import SLACK, BestSoFar, EffortLeft
 from app.recourse.search.tied_items import TiedItem, TiedItems
 
 THOROUGH = 2_000
@@ -70,16 +70,16 @@ class TiedKnapsack(TiedItems):
         self, need: float, branches: int = THOROUGH, *, deadline: float = math.inf
     ) -> tuple[list[float] | None, bool]:
         """As `Knapsack.cover`; also moves what the rules ask for, whatever the need."""
-        effort = Effort(branches, deadline)
+        effort = EffortLeft(branches, deadline)
         search = _Tied(self, need - SLACK * abs(need), effort)
         search.run()
         return search.best, not effort.spent
 
 
-class _Tied(Search):
+class _Tied(BestSoFar):
     """The search for one need."""
 
-    def __init__(self, knapsack: TiedKnapsack, need: float, effort: Effort) -> None:
+    def __init__(self, knapsack: TiedKnapsack, need: float, effort: EffortLeft) -> None:
         super().__init__(effort)
         self.knapsack, self.need = knapsack, need
         self.items = knapsack.items

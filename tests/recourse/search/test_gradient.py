@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
-from app.recourse.search.gradient import Relaxed, descend, nearest_on_simplex
+from app.recourse.search.gradient import Hull, descend, nearest_on_simplex
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions, rows
 from tests.recourse.toys import LOAN, loan_rows
 
@@ -68,12 +68,12 @@ def test_projection_is_the_nearest_point_of_the_hull(question: Question, seed: i
     if (question.action_set.lower_raw > question.action_set.upper_raw).any():
         return
     X = 3.0 * np.random.default_rng(seed).standard_normal((2, question.space.d))
-    found = Relaxed(question.action_set).project(X.copy())
+    found = Hull(question.action_set).project(X.copy())
     for x, nearest in zip(X, found, strict=True):
         z = cp.Variable(question.space.d)
         least(cp.sum_squares(z - x), hull_of(question.action_set, z))
         np.testing.assert_allclose(nearest, z.value, atol=1e-5)
-    np.testing.assert_allclose(Relaxed(question.action_set).project(found.copy()), found, atol=1e-12)
+    np.testing.assert_allclose(Hull(question.action_set).project(found.copy()), found, atol=1e-12)
 
 
 @settings(PROPERTY, max_examples=examples(100))
@@ -81,7 +81,7 @@ def test_projection_is_the_nearest_point_of_the_hull(question: Question, seed: i
 def test_the_cost_of_records_is_the_cost_of_the_action_set(data: st.DataObject) -> None:
     question = data.draw(questions())
     rows_raw = np.array(data.draw(st.lists(rows(question.space), min_size=1, max_size=5)))
-    found = Relaxed(question.action_set).cost(question.space.encode(rows_raw))
+    found = Hull(question.action_set).cost(question.space.encode(rows_raw))
     np.testing.assert_allclose(found, question.action_set.cost(rows_raw), atol=1e-9)
 
 
@@ -89,12 +89,12 @@ def test_records_that_are_legal_stay_where_they_are() -> None:
     rows_raw = loan_rows(40)
     A = action_set(LOAN, rows_raw[0])
     X = LOAN.encode(A.snap(rows_raw))
-    np.testing.assert_allclose(Relaxed(A).project(X.copy()), X, atol=1e-12)
+    np.testing.assert_allclose(Hull(A).project(X.copy()), X, atol=1e-12)
 
 
 def test_the_slope_of_the_cost_is_that_of_the_cost() -> None:
     rows_raw = loan_rows(30, seed=2)
-    hull = Relaxed(action_set(LOAN, rows_raw[0], cost_weights={"income": 3.0, "housing": 0.5}))
+    hull = Hull(action_set(LOAN, rows_raw[0], cost_weights={"income": 3.0, "housing": 0.5}))
     X, step = LOAN.encode(rows_raw) + 1e-3, 1e-6
     for j in range(LOAN.d):
         forward = hull.cost(X + step * np.eye(LOAN.d)[j]) - hull.cost(X - step * np.eye(LOAN.d)[j])
@@ -111,7 +111,7 @@ def test_descent_reaches_the_optimum_of_a_convex_problem_from_everywhere(weight:
         bounds={"savings": Bounds(max="some")},
     )
     A = action_set(LOAN, rows_raw[3], constraints=constraints)
-    hull, aim = Relaxed(A), LOAN.encode(rows_raw[3:4])[0] + np.linspace(-1.5, 1.5, LOAN.d)
+    hull, aim = Hull(A), LOAN.encode(rows_raw[3:4])[0] + np.linspace(-1.5, 1.5, LOAN.d)
 
     def objective(X: Points) -> Float[np.ndarray, "n"]:
         return ((X - aim) ** 2).sum(axis=1) + weight * hull.cost(X)
