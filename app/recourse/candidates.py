@@ -66,6 +66,5 @@ class PlanCandidates:
     """The best plan of at most `count` members among rows that the black box accepts: their indices, in order."""
     rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]
     """How favourable the method expects raw rows to be; only the order counts."""
-    surrogate: SurrogateReport | None = None
-    relax: Callable[[], Relaxation | None] = lambda: None
+    relax: Callable[[], Relaxation | None]
     """The constraint whose removal helps most; asked only where nothing is found."""

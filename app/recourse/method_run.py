@@ -30,7 +30,7 @@ from app.errors import (
     SolverFailed,
 )
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.candidates import PlanCandidates
+from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.certificate import certify, certify_plan
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
@@ -184,7 +184,7 @@ def answer_with(
         verdict=_verdict(draft, reason) if status is Status.NOT_FOUND else None,
         fallback=draft.fallback,
         misses=draft.misses,
-        surrogate=draft.candidates.surrogate if draft.candidates else None,
+        surrogate=draft.candidates.surrogate if isinstance(draft.candidates, Candidates) else None,
         diagnostics=Diagnostics.since(started, draft.calls, draft.rows),
         warnings=(*([draft.fallback_warning] if draft.fallback and draft.found else []), *draft.warnings),
     )
