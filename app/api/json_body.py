@@ -1,6 +1,7 @@
 """Reads JSON strictly: exactly one value, and each key of an object once."""
 
 import asyncio
+import codecs
 import gc
 import json
 import time
@@ -44,6 +45,8 @@ def read_json(body: bytes) -> Any:
     MalformedJson : not JSON in UTF-8, nested more than 200 deep, half of a surrogate pair, or a key twice
     InvalidRequest : more than `MOST_VALUES` values, or an object with more than `MOST_MEMBERS` members
     """
+    # As editors and shells of Windows write it.
+    body = body.removeprefix(codecs.BOM_UTF8)
     # Before anything is built of it. Each value begins the text or a list, or follows a comma or the brace of its
     # object; commas and brackets in texts are counted too, of which no valid request has so many.
     if body.count(b",") + body.count(b"[") + body.count(b"{") >= MOST_VALUES:
