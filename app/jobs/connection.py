@@ -21,6 +21,7 @@ from app.jobs.workflows import ids_pending
 from app.observability import log, trace
 from app.settings import Settings
 from app.store.engine import UNREACHABLE, overwrite_log
+from app.store.health import reason
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 P = ParamSpec("P")
+
+STORE = "job store"
+"""In sentences for people."""
 
 RETRY_S = 1.0
 """Pause after the database could not be opened; doubles up to `LONGEST_RETRY_S`."""
@@ -113,8 +117,9 @@ class Connection:
             # The database answered; storing a key twice is a bug of ours.
             raise
         except UNREACHABLE as error:
-            log.error("job-store-lost", trace=trace(error))
-            raise NotReady("The job store cannot be reached.") from None
+            sentence = reason(error, STORE, "The job store cannot be reached.")
+            log.error("job-store-lost", trace=trace(error), reason=sentence)
+            raise NotReady(sentence) from None
 
     async def ask(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
         """The result of a function that asks the database and blocks. Raises `NotReady` as `reached`."""
@@ -233,7 +238,8 @@ class Connection:
             if self._settings.run_jobs:
                 await self._start_worker()
         except Exception as error:  # noqa: BLE001 - whatever the driver or the database raises, it is tried again
-            self.fault = error.detail if isinstance(error, RecourseError) else "The job store cannot be opened."
+            sentence = reason(error, STORE, "The job store cannot be opened.")
+            self.fault = error.detail if isinstance(error, RecourseError) else sentence
             log.error("job-store-not-opened", reason=self.fault, trace=trace(error))
             await asyncio.to_thread(self.shut)
             return False

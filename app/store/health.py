@@ -19,38 +19,38 @@ TAIL = 1000
 """Entries whose hashes are verified at start."""
 
 _REASONS = {
-    "SQLITE_FULL": "The disk of the ledger is full.",
-    "SQLITE_READONLY": "The ledger is read-only.",
-    "SQLITE_CORRUPT": "The file of the ledger is damaged; restore it from a backup.",
-    "SQLITE_NOTADB": "The file of the ledger is damaged; restore it from a backup.",
-    "SQLITE_IOERR": "The disk of the ledger does not work.",
-    "SQLITE_CANTOPEN": "The file of the ledger cannot be opened.",
-    "SQLITE_BUSY": "Another process has locked the ledger.",
+    "SQLITE_FULL": "The disk of the {store} is full.",
+    "SQLITE_READONLY": "The {store} is read-only.",
+    "SQLITE_CORRUPT": "The file of the {store} is damaged; restore it from a backup.",
+    "SQLITE_NOTADB": "The file of the {store} is damaged; restore it from a backup.",
+    "SQLITE_IOERR": "The disk of the {store} does not work.",
+    "SQLITE_CANTOPEN": "The file of the {store} cannot be opened.",
+    "SQLITE_BUSY": "Another process has locked the {store}.",
 }
 """By the beginning of SQLite's name for the error."""
 
 _STATES = {
-    "25006": "The ledger is read-only.",
-    "42501": "The role of the database lacks rights on the tables of the ledger.",
-    "53100": "The disk of the ledger is full.",
-    "55P03": "Another process has locked the ledger.",
-    "XX001": "The tables of the ledger are damaged; restore them from a backup.",
-    "XX002": "The tables of the ledger are damaged; restore them from a backup.",
+    "25006": "The {store} is read-only.",
+    "42501": "The role of the database lacks rights on the tables of the {store}.",
+    "53100": "The disk of the {store} is full.",
+    "55P03": "Another process has locked the {store}.",
+    "XX001": "The tables of the {store} are damaged; restore them from a backup.",
+    "XX002": "The tables of the {store} are damaged; restore them from a backup.",
 }
 """By PostgreSQL's code for the error. A standby that took the place of the primary is read-only."""
 
 _TOUCH = sa.text(f"UPDATE {VERSIONS} SET version_num = version_num")  # noqa: S608 - our own name
 
 
-def reason(error: BaseException) -> str:
+def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUnavailable.__doc__ or "") -> str:
     """A sentence for people; without what a driver says, which may hold applicant data."""
+    if isinstance(error, StateUnusable):
+        return StateUnusable.__doc__ or ""
     driver = getattr(error, "orig", None)
     name = getattr(driver, "sqlite_errorname", None) or ""
     known = [sentence for prefix, sentence in _REASONS.items() if name.startswith(prefix)]
-    if isinstance(error, StateUnusable):
-        return StateUnusable.__doc__ or ""
-    unknown = LedgerUnavailable.__doc__ or ""
-    return known[0] if known else _STATES.get(getattr(driver, "sqlstate", None) or "", unknown)
+    known += [sentence for code, sentence in _STATES.items() if getattr(driver, "sqlstate", None) == code]
+    return known[0].format(store=store) if known else unknown
 
 
 def try_write(engine: sa.Engine) -> None:

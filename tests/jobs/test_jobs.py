@@ -26,7 +26,7 @@ from app.settings import Settings
 from app.store.engine import writing
 from tests.compute import chores
 from tests.jobs.kinds import KINDS
-from tests.jobs.serving import database, postgres_missing
+from tests.jobs.serving import database, drop_connections, postgres_missing
 
 ROWS = [{"applicant": {}}] * 3
 
@@ -322,3 +322,21 @@ def test_a_process_that_computes_jobs_leaves_connections_to_others(tmp_path: Pat
 
     with database() as url:
         assert asyncio.run(work(url)) <= CONNECTIONS + 1 + 5 + 5 + 1
+
+
+def test_a_job_store_that_became_read_only_says_so(tmp_path: Path) -> None:
+    """As a standby does in the place of the primary: it is reached, and jobs are listed."""
+    if missing := postgres_missing():
+        pytest.skip(missing)
+    import psycopg
+
+    async def work(url: str) -> None:
+        async with jobs(tmp_path, url) as queue:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(f"alter database {url.rpartition('/')[2]} set default_transaction_read_only = on")
+            drop_connections(url)
+            with pytest.raises(NotReady, match="job store is read-only"):
+                await queue.submit("hold", {}, timeout_s=1.0)
+
+    with database() as url:
+        asyncio.run(work(url))
