@@ -109,7 +109,7 @@ def specified(
     loaded: LoadedModel, records: Records, choices: Choices, material: Material, asked: Json
 ) -> tuple[Spec, Recipe]:
     """The first source that can make models, tuned."""
-    sources = _sources(loaded, records, choices, material)
+    sources = possible_sources(loaded.registered.manifest, choices, material)
     pilots = samples(records, choices.records, choices.seed, range(PILOT, PILOT + PILOTS))
     for source in sources:
         try:
@@ -133,8 +133,8 @@ def specified(
     raise AssertionError("there is always a source")
 
 
-def _sources(loaded: LoadedModel, records: Records, choices: Choices, material: Material) -> list[Source]:
-    """The sources that may be tried, the best first."""
+def possible_sources(manifest: Manifest, choices: Choices, material: Material) -> list[Source]:
+    """The sources that may be tried, the best first; raises RehearsalFailed where there is none."""
     if material.command is not None:
         return ["command"]
     if material.folder is not None:
@@ -143,17 +143,17 @@ def _sources(loaded: LoadedModel, records: Records, choices: Choices, material: 
         return ["supplied"]
     if choices.source == "none":
         raise RehearsalFailed("The manifest wants no future models; name a source to make some all the same.")
-    today = loaded.registered.manifest
-    own = today.artifact.format in OWN and today.output is not Output.POINTS
+    own = manifest.artifact.format in OWN and manifest.output is not Output.POINTS
     retrained: list[Source] = ["retrained"] if own else []
-    if choices.source == "stand_in" or (records.labels == "own_decisions" and choices.source == "auto"):
+    if choices.source == "stand_in" or (manifest.label is None and choices.source == "auto"):
         return ["stand_in"]
     if choices.source == "auto":
         return [*retrained, "stand_in"]
     if not retrained:
-        kind = "that outputs points" if today.output is Output.POINTS else f"of the format {today.artifact.format}"
+        points = manifest.output is Output.POINTS
+        kind = "that outputs points" if points else f"of the format {manifest.artifact.format}"
         raise RehearsalFailed(f"A model {kind} is not retrained.")
-    if records.labels == "own_decisions":
+    if manifest.label is None:
         raise RehearsalFailed("Retraining needs the true outcomes: name their column in the manifest, as `label`.")
     return retrained
 

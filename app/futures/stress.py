@@ -8,6 +8,7 @@ of `u` moves from 0.5 to 0.75, or to 0.25: as far as if half of the records were
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -19,7 +20,7 @@ from jaxtyping import Float
 from app.errors import RehearsalFailed
 from app.futures.records import Records
 from app.recourse.features import Feature, FeatureType
-from app.registry.reference import read_table
+from app.registry.reference import read_header, read_table
 from app.registry.version import LoadedModel
 
 Direction: TypeAlias = Literal["up", "down"]
@@ -36,6 +37,16 @@ class Stress:
     """A number, an ordered category or a yes and no of the schema, or another column of the CSV, of numbers or dates
     (``2026-03-31``)."""
     direction: Direction
+
+
+def columns(features: Sequence[Feature], header: Sequence[str]) -> list[str]:
+    """Along which columns there can be a stress: categories without an order have none, nor have columns of one name.
+
+    Whether another column of the records holds numbers or dates is seen when they are read.
+    """
+    names = {feature.name for feature in features}
+    ordered = [feature.name for feature in features if feature.type is not FeatureType.CATEGORICAL]
+    return ordered + [name for name in header if name not in names and header.count(name) == 1]
 
 
 def weights(model: LoadedModel, records: Records, path: Path, stress: Stress) -> Float[np.ndarray, "n"]:
@@ -64,20 +75,17 @@ def weights(model: LoadedModel, records: Records, path: Path, stress: Stress) ->
 def _values(model: LoadedModel, records: Records, path: Path, column: str) -> Float[np.ndarray, "n"]:
     """Numbers in the order of a column; NaN for what has no place in it."""
     features = model.registered.space.features
+    if column not in (known := columns(features, read_header(path))):
+        raise RehearsalFailed(f'There is no stress along "{column}", only along one of {", ".join(known)[:1_000]}.')
     at = next((j for j, feature in enumerate(features) if feature.name == column), None)
     if at is not None:
         return _of_feature(features[at], records.rows_raw[:, at])
     table = read_table(path)
-    if table.header.count(column) != 1:
-        known = ", ".join(table.header)[:1_000]
-        raise RehearsalFailed(f'The records have no single column "{column}" for a stress; their header has {known}')
     i = table.header.index(column)
     return np.array([_number(row[i].strip(), column, line) for row, line in zip(table.rows, table.lines, strict=True)])
 
 
 def _of_feature(feature: Feature, values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    if feature.type is FeatureType.CATEGORICAL:
-        raise RehearsalFailed(f'The categories of "{feature.name}" have no order: no stress along them.')
     return np.where(np.isin(values, feature.states_raw), np.nan, values)
 
 

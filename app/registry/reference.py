@@ -88,13 +88,25 @@ def read_reference(
 
 def read_table(path: Path) -> Table:
     """The cells of a CSV with a header, without empty lines. Raises UnicodeDecodeError, csv.Error, OSError."""
+    header, *found = list(_numbered(path)) or [(0, [])]
+    return Table(_names(header[1]), [row for _, row in found], [line for line, _ in found])
+
+
+def read_header(path: Path) -> list[str]:
+    """The names of a CSV's columns. Errors as `read_table`."""
+    return _names(next(_numbered(path), (0, []))[1])
+
+
+def _names(header: list[str]) -> list[str]:
+    return [name.strip() for name in header]
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The lines that are not empty, as cells, with the number of the line in which each ends."""
     # Spreadsheets write a byte order mark.
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, skipinitialspace=True, strict=True)
-        numbered: Iterator[tuple[int, list[str]]] = ((reader.line_num, row) for row in reader if row)
-        _, header = next(numbered, (0, []))
-        found = list(numbered)
-    return Table([name.strip() for name in header], [row for _, row in found], [line for line, _ in found])
+        yield from ((reader.line_num, row) for row in reader if row)
 
 
 def _header_faults(table: Table, features: Sequence[Feature]) -> list[Fault]:

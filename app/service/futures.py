@@ -1,19 +1,24 @@
 """Future models of registered versions: jobs that make them, on request or where a label is there to train on."""
 
+import asyncio
+import csv
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 
 from app.compute.answers import Json
 from app.compute.messages import model_payload
-from app.errors import ModelUnusable, RecourseError, RehearsalFailed, UnknownModel
-from app.futures.spec import choices_of
+from app.errors import Fault, InvalidRequest, ModelUnusable, RecourseError, RehearsalFailed, UnknownModel
+from app.futures.spec import Material, choices_of, possible_sources
 from app.futures.store import status
+from app.futures.stress import columns
 from app.futures.underway import abandon, begin, give_up, underway
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import FUTURES
 from app.observability import log
+from app.registry.files import inside
+from app.registry.reference import read_header
 from app.registry.version import RegisteredModel
 from app.service.models import Models
 from app.service.watch import Watch
@@ -46,13 +51,15 @@ class Rehearsals:
         ------
         UnknownModel, ModelUnusable : there is no such version
         ModelQuarantined, DailyBudgetSpent : as `Models.admit`
-        RehearsalFailed : its manifest wants no future models, or its directory cannot be written
+        InvalidRequest : there is no such column for a stress
+        RehearsalFailed : no source can make them, or the directory of the version cannot be written
         NotReady : the job store cannot be reached
         """
         model = self._models.find(name, include_inactive=True)
         choices = choices_of(model, **changes)
-        if choices.source == "none":
-            raise RehearsalFailed(f"The manifest of {model.name} wants no future models; name a `source` to make some.")
+        possible_sources(model.manifest, choices, Material())
+        if choices.stress is not None:
+            await asyncio.to_thread(_require_column, model, choices.stress.column)
         await self._models.admit(model)
         return await self._submit(model, asdict(choices))
 
@@ -115,6 +122,15 @@ class Rehearsals:
             log.warning("rehearsal-refused", model=model.name, detail=error.detail)
         except RecourseError as error:  # such as a job store that is lost
             log.info("rehearsal-postponed", model=model.name, detail=error.detail)
+
+
+def _require_column(model: RegisteredModel, column: str) -> None:
+    try:
+        header = read_header(inside(model.directory, model.manifest.reference))
+    except (OSError, ValueError, csv.Error) as error:
+        raise ModelUnusable(f"The reference records of {model.name} cannot be read.") from error
+    if column not in (known := columns(model.space.features, header)):
+        raise InvalidRequest(faults=[Fault("/stress/column", f"must be one of {', '.join(known)[:1_000]}")])
 
 
 def wants_futures(model: RegisteredModel) -> bool:

@@ -73,12 +73,27 @@ def test_future_models_on_request(labelled: Server) -> None:
         ({"records": "all"}, "/records"),
         ({"stress": {"column": "age", "direction": "left"}}, "/stress/direction"),
         ({"stress": {"column": "age"}}, "/stress/direction"),
+        ({"stress": {"column": "moon", "direction": "up"}}, "/stress/column"),
+        ({"stress": {"column": "housing", "direction": "up"}}, "/stress/column"),
     ],
 )
 def test_nothing_else_can_be_asked_for(client: httpx.Client, body: dict[str, Any], pointer: str) -> None:
     refused = client.post("/models/loan/futures", json=body)
     assert refused.status_code == 422
     assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
+
+
+def test_a_column_that_has_no_stress_is_answered_with_those_that_have_one(client: httpx.Client) -> None:
+    refused = client.post("/models/loan/futures", json={"stress": {"column": "aeg", "direction": "up"}})
+    (fault,) = refused.json()["errors"]
+    assert {"age", "savings"} <= set(fault["detail"].removeprefix("must be one of ").split(", "))
+    assert "housing" not in fault["detail"], "its categories have no order"
+
+
+def test_what_no_source_can_make_is_refused_at_once(client: httpx.Client) -> None:
+    refused = client.post("/models/loan/futures", json={"source": "retrained"})
+    assert refused.status_code == 409, refused.text
+    assert "as `label`" in refused.json()["detail"]
 
 
 def test_a_model_that_is_not_there(client: httpx.Client) -> None:
