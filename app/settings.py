@@ -13,6 +13,8 @@ from app.remote_hosts import RemoteHost
 
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?")
 
+_ADDRESS = "postgresql://user:password@host:port/name"
+
 SECRETS = "RECOURSE_SECRET_"
 """Prefix of the variables that hold tokens of remote models; manifests name them."""
 
@@ -152,10 +154,14 @@ class Settings(BaseSettings):
         from sqlalchemy import make_url
 
         try:
-            make_url(url.get_secret_value())
+            parts = make_url(url.get_secret_value())
         except ValueError:
             # Not the message of the parser, which may hold the password.
-            raise ValueError("must be of the form postgresql://user:password@host:port/name") from None
+            raise ValueError(f"must be of the form {_ADDRESS}") from None
+        if "@" in (parts.host or ""):
+            raise ValueError("must have %40 in place of each @ of the user and the password")
+        if not parts.database:
+            raise ValueError(f"must end with the name of the database: {_ADDRESS}")
         return url
 
 

@@ -223,7 +223,7 @@ def test_a_broken_version_is_listed_as_such(run_afresh: Run, source: ModelDirect
         (["models", "show", "../x"], 'The model "../x" is not registered; no model is active.'),
         (["models", "retire", "x"], 'The model "x" is not registered; no model is active.'),
         (["openapi", "--output", "/nowhere/openapi.json"], "No such file or directory: /nowhere/openapi.json"),
-        (["serve", "--host", "192.0.2.1"], "192.0.2.1:0 cannot be listened on"),
+        (["serve", "--host", "192.0.2.1"], "(Cannot assign requested address); name an address"),
         (["demo"], "The demo needs consumer-loan, which is not in"),
     ],
 )
@@ -239,7 +239,14 @@ def test_a_state_that_cannot_be_kept_is_told_before_anything_starts(run: Run, tm
 
 
 def test_a_wrong_setting_is_named(run: Run) -> None:
-    assert refused(run("serve", RECOURSE_PORT="high")).startswith("RECOURSE_PORT: ")
+    told = refused(run("serve", RECOURSE_PORT="high", RECOURSE_LANES_SYNC="0", RECOURSE_CORS_ORIGINS="a.example"))
+    assert told.splitlines() == [
+        "RECOURSE_PORT: must be a whole number",
+        "RECOURSE_LANES_SYNC: must be at least 1",
+        'RECOURSE_CORS_ORIGINS: "a.example" must be of the form https://host or https://host:port in lower case, or *',
+    ]
+    assert "RECOURSE_NOTICE_REGIME" in refused(run("serve", RECOURSE_NOTICE_REGIME="uk"))
+    assert "RECOURSE_NOTICE_DIR" in refused(run("serve", RECOURSE_NOTICE_DIR="/nowhere"))
 
 
 # --- the ledger ------------------------------------------------------------------------------------------------------

@@ -75,4 +75,18 @@ def test_an_address_that_cannot_be_read_is_refused_without_its_password() -> Non
     with pytest.raises(ValidationError, match="must be of the form postgresql://") as caught:
         Settings.model_validate({"database_url": "postgresql://me:secret@h:54x2/n"})
     assert "54x2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("postgresql://me:sec@ret@h/n", "must have %40 in place of each @"),
+        ("postgresql://me:secret@h", "must end with the name of the database"),
+    ],
+)
+def test_an_address_that_means_another_host_or_database_is_refused(url: str, sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence) as caught:
+        Settings.model_validate({"database_url": url})
+    assert "ret@" not in str(caught.value)
+    assert Settings.model_validate({"database_url": "postgresql:///n?host=/var/run/postgresql"})
     assert "secret" not in str(caught.value)

@@ -21,12 +21,13 @@ def read_settings(**overrides: Any) -> "Settings":
     """The settings of the environment, overridden by options that are not None."""
     from pydantic import ValidationError
 
+    from app.registry.form_sentences import sentence_of
     from app.settings import Settings
 
     try:
         return Settings(**{key: value for key, value in overrides.items() if value is not None})
     except ValidationError as error:
-        faults = [f"RECOURSE_{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()]
+        faults = [f"RECOURSE_{'_'.join(map(str, e['loc'])).upper()}: {sentence_of(e)}" for e in error.errors()]
         raise CommandError("\n".join(faults)) from error
 
 

@@ -37,7 +37,7 @@ def demo(host: HostOption = None, port: PortOption = None) -> None:
 
     os.environ.setdefault(LOG_LEVEL, "warning")  # child processes inherit it
     settings = read_settings(host=host, port=port)
-    refuse_taken(settings)
+    refuse_taken(settings.host, settings.port)
     start_template()
     _refuse_missing_demo(settings)
     if settings.port == 0:

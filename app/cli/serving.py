@@ -1,15 +1,13 @@
 """The commands ``recourse serve | worker | openapi``: run the service, and describe it."""
 
+import errno
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from app.cli.common import CommandError, read_settings
-
-if TYPE_CHECKING:
-    from app.settings import Settings
 
 HostOption = Annotated[str | None, typer.Option("--host", help="Address to listen on; default: RECOURSE_HOST.")]
 PortOption = Annotated[int | None, typer.Option("--port", help="Port to listen on; default: RECOURSE_PORT.")]
@@ -18,7 +16,7 @@ PortOption = Annotated[int | None, typer.Option("--port", help="Port to listen o
 def serve(host: HostOption = None, port: PortOption = None) -> None:
     """Run the HTTP service."""
     settings = read_settings(host=host, port=port)
-    refuse_taken(settings)
+    refuse_taken(settings.host, settings.port)
     start_template()
     from app.main import serve as run
 
@@ -32,25 +30,28 @@ def worker() -> None:
     """
     settings = read_settings()
     if settings.worker_port is not None:
-        refuse_taken(settings.model_copy(update={"port": settings.worker_port}))
+        refuse_taken(settings.host, settings.worker_port, "RECOURSE_WORKER_PORT")
     start_template()
     from app.main import work
 
     work(settings)
 
 
-def refuse_taken(settings: "Settings") -> None:
-    """Raise `CommandError` before anything is started if the address cannot be listened on."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def refuse_taken(host: str, port: int, setting: str = "--port or RECOURSE_PORT") -> None:
+    """Raise `CommandError` before anything is started if the address cannot be listened on; `setting` is the port's."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((settings.host, settings.port))
+            probe.bind((host, port))
         except OSError as error:
-            raise CommandError(
-                f"{settings.host}:{settings.port} cannot be listened on ({error.strerror}); "
-                "another program may be using it: choose a port with --port or RECOURSE_PORT"
-            ) from error
+            no_address = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+            advice = (
+                "name an address of this machine with --host or RECOURSE_HOST"
+                if no_address
+                else f"another program may be using it: choose a port with {setting}"
+            )
+            raise CommandError(f"{host}:{port} cannot be listened on ({error.strerror}); {advice}") from error
 
 
 def start_template() -> None:

@@ -21,7 +21,7 @@ from app.jobs.workflows import ids_pending
 from app.observability import log, trace
 from app.settings import Settings
 from app.store.engine import UNREACHABLE, overwrite_log
-from app.store.health import reason
+from app.store.health import reason, refusal
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -240,7 +240,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - whatever the driver or the database raises, it is tried again
             sentence = reason(error, STORE, "The job store cannot be opened.")
             self.fault = error.detail if isinstance(error, RecourseError) else sentence
-            log.error("job-store-not-opened", reason=self.fault, trace=trace(error))
+            log.error("job-store-not-opened", reason=self.fault, trace=trace(error), refusal=refusal(error))
             await asyncio.to_thread(self.shut)
             return False
         log.info(

@@ -61,11 +61,16 @@ class Templates:
                     one.name: one.read_text(encoding="utf-8") for one in sorted(directory.iterdir()) if one.is_file()
                 }
             except (OSError, UnicodeDecodeError) as error:
-                raise TemplateFaulty(f"The letters in {directory} cannot be read: {error}") from error
+                raise TemplateFaulty(
+                    f"The letters in {directory} (RECOURSE_NOTICE_DIR) cannot be read: {error}"
+                ) from error
         names = sorted(name for name in content if name.startswith(f"{regime}.") and name.endswith(".txt"))
         tags = [name.split(".")[1] for name in names]
         if not tags:
-            raise TemplateFaulty(f"There is no letter {regime}.en.txt, nor one of {regime} in another language.")
+            raise TemplateFaulty(
+                f"There is no letter {regime}.en.txt, nor one of {regime} in another language; "
+                f"RECOURSE_NOTICE_REGIME is {regime}."
+            )
         if default not in tags:
             raise TemplateFaulty(f"There is no letter {regime}.{default}.txt; RECOURSE_NOTICE_LANGUAGE is {default}.")
         letters, languages = {}, {}

@@ -53,6 +53,16 @@ def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUna
     return known[0].format(store=store) if known else unknown
 
 
+def refusal(error: BaseException) -> str | None:
+    """What a database, or the way to it, said to a connection; for the log, as it names host, user and database.
+
+    None of an error of a statement, which may hold applicant data.
+    """
+    if not isinstance(error, sa.exc.DBAPIError) or error.statement is not None or getattr(error.orig, "sqlstate", None):
+        return None
+    return " ".join(str(error.orig).split())
+
+
 def try_write(engine: sa.Engine) -> None:
     """Write to the disk, and change nothing. Raises `DBAPIError`."""
     with writing(engine) as connection:

@@ -21,7 +21,7 @@ from app.errors import LedgerUnavailable
 from app.observability import log, trace
 from app.settings import Settings
 from app.store.engine import UNREACHABLE, database_url, open_engine, overwrite_log
-from app.store.health import fault_of_tail, lack_of_space, reason, try_write
+from app.store.health import fault_of_tail, lack_of_space, reason, refusal, try_write
 from app.store.idempotent_answers import IdempotentAnswers
 from app.store.ledger import FILE, Ledger, NewRecord, Record
 from app.store.migrate import upgrade
@@ -205,7 +205,7 @@ class Recorder:
             log.error("ledger-silent", patience_s=PATIENCE_S)
             raise LedgerUnavailable(SILENT) from None
         except UNREACHABLE as error:
-            log.error("ledger-lost", trace=trace(error), reason=reason(error))
+            log.error("ledger-lost", trace=trace(error), reason=reason(error), refusal=refusal(error))
             raise LedgerUnavailable(reason(error)) from None
 
     def _write_soon(self) -> None:
@@ -251,7 +251,7 @@ class Recorder:
             self._engine = await asyncio.get_running_loop().run_in_executor(self._threads, self._connect)
         except Exception as error:  # noqa: BLE001 - whatever driver, database or migration raise, it is tried again
             self._reason = reason(error)
-            log.error("ledger-not-opened", trace=trace(error), reason=self._reason)
+            log.error("ledger-not-opened", trace=trace(error), reason=self._reason, refusal=refusal(error))
             return False
         if self._fault:
             log.error("ledger-damaged", detail=self._fault)

@@ -358,7 +358,9 @@ def test_the_server_answers_before_its_jobs_are_there(start: Start, tmp_path: Pa
 def test_a_database_that_is_away_costs_jobs_and_the_ledger_only(start: Start) -> None:
     # Where keys may be asked for, nobody is let in: they are in the same database.
     server = start(RECOURSE_DATABASE_URL="postgresql://nobody@127.0.0.1:9/nowhere", RECOURSE_AUTH="off")
-    until(lambda: server.lines("job-store-not-opened"))
+    until(lambda: server.lines("job-store-not-opened") and server.lines("ledger-not-opened"))
+    told = [*server.lines("job-store-not-opened"), *server.lines("ledger-not-opened")]
+    assert all("port 9 failed: Connection refused" in line["refusal"] for line in told)
     until(lambda: server.client.post("/recourse", json=question(store=False)).status_code == 200)
     answer = server.client.post("/recourse", json=question(), headers={"Prefer": "respond-async"})
     problem(answer, 503, "not-ready")

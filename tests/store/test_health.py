@@ -11,7 +11,7 @@ from app.settings import Settings
 from app.store import engine as engines
 from app.store import health
 from app.store.engine import database_url, open_engine, writing
-from app.store.health import fault_of_tail, lack_of_space, reason, try_write
+from app.store.health import fault_of_tail, lack_of_space, reason, refusal, try_write
 from app.store.ledger import FILE, Ledger
 from app.store.tables import entries, personal_data
 from tests.store.records import new_record
@@ -84,6 +84,16 @@ def test_what_postgresql_forbids_is_named(ledger: Ledger, harm: str, sentence: s
         with pytest.raises(sa.exc.DBAPIError) as caught:
             connection.execute(health._TOUCH)
     assert reason(caught.value) == sentence
+
+
+def test_the_log_may_say_why_a_database_is_not_reached_and_nothing_of_a_statement(ledger: Ledger) -> None:
+    with pytest.raises(sa.exc.DBAPIError) as caught:
+        open_engine("postgresql://nobody@127.0.0.1:9/nowhere").connect()
+    assert "Connection refused" in (refusal(caught.value) or "")
+    with ledger._engine.connect() as connection, pytest.raises(sa.exc.DBAPIError) as caught:
+        connection.execute(sa.text("SELECT applicant"))
+    assert refusal(caught.value) is None
+    assert refusal(ValueError("applicant")) is None
 
 
 def test_a_locked_ledger_is_named(url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

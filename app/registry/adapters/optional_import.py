@@ -12,18 +12,17 @@ def library(extra: str) -> Iterator[None]:
 
     Raises
     ------
-    ModelUnusable : a library, or a system library that it needs, is missing
+    ModelUnusable : a library, or a system library that it needs, is missing, or there is no memory for it
     """
     try:
         yield
-    except OSError as error:
+    except ModuleNotFoundError as error:
+        raise ModelUnusable(
+            f'this model needs {error.name} that is not installed: pip install "recourse[{extra}]"', extra=extra
+        ) from error
+    except (OSError, ImportError) as error:
         raise ModelUnusable(
             f"a library that this model needs cannot be loaded ({error}); "
             f"docs/operations/installation.md lists what {extra} needs",
-            extra=extra,
-        ) from error
-    except ImportError as error:
-        raise ModelUnusable(
-            f'this model needs {error.name or "a library"} that is not installed: pip install "recourse[{extra}]"',
             extra=extra,
         ) from error

@@ -16,6 +16,7 @@ import safetensors.torch
 import torch
 
 from app.errors import ModelUnusable
+from app.registry.adapters.optional_import import library
 from app.registry.adapters.torch_model import Network
 from app.registry.artifact import Activation
 from app.registry.registry import Registry
@@ -207,3 +208,8 @@ def test_a_missing_library_is_named_with_what_installs_it(
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(ModelUnusable, match=r'pip install "recourse\[torch\]"'):
         registered.load()
+
+
+def test_a_library_that_is_installed_and_finds_no_memory_is_not_to_be_installed() -> None:
+    with pytest.raises(ModelUnusable, match=r"cannot be loaded \(failed to map segment"), library("torch"):
+        raise ImportError("failed to map segment from shared object", name="_safetensors_rust")
