@@ -20,6 +20,7 @@ from app.errors import (
     InvalidRecord,
     InvalidRequest,
     LaneTimeout,
+    ModelUnusable,
     Overloaded,
     RecourseError,
     UnknownModel,
@@ -47,6 +48,18 @@ def ask(service: Service, **changes: Any) -> Any:
 @pytest.fixture
 def service(models_store: Path) -> Service:
     return Service(Settings(models_store=models_store, default_deadline_ms=1234, valid_days=30))
+
+
+def test_a_store_that_is_away_makes_no_model_unknown(tmp_path: Path) -> None:
+    """A client takes a model that is not registered as final, and a store that is not mounted comes back."""
+    models = Service(Settings(models_store=tmp_path / "away")).models
+    for look in (lambda: models.find("loan", pointer="/model"), lambda: models.require_known("loan"), models.summaries):
+        with pytest.raises(ModelUnusable, match="RECOURSE_MODELS_STORE"):
+            look()
+    (tmp_path / "away").mkdir()
+    with pytest.raises(UnknownModel):
+        models.find("loan")
+    assert models.summaries() == []
 
 
 class Asked:

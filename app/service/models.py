@@ -10,7 +10,7 @@ from app.compute.child import Written
 from app.compute.lane import Lane
 from app.compute.messages import ModelRef, Store
 from app.compute.quarantine import Quarantine
-from app.errors import Fault, InsufficientScope, InvalidRequest, UnknownModel
+from app.errors import Fault, InsufficientScope, InvalidRequest, ModelUnusable, UnknownModel
 from app.futures.store import status
 from app.metrics import Metrics
 from app.recourse.features import Change, Feature, Table
@@ -20,6 +20,8 @@ from app.service.daily_budgets import DailyBudgets
 from app.settings import Settings
 from app.store.keys import asking, asking_id
 from app.store.timestamps import timestamp
+
+UNREADABLE = "the directory of models (RECOURSE_MODELS_STORE) cannot be read"
 
 
 class Models:
@@ -45,13 +47,15 @@ class Models:
     def find(self, name: str, *, pointer: str | None = None, include_inactive: bool = False) -> RegisteredModel:
         """As `Registry.find`; an unknown model is a fault at `pointer`, where there is one.
 
-        Raises `InsufficientScope` where the key of this context may not ask the model.
+        Raises `InsufficientScope` where the key of this context may not ask the model, and `ModelUnusable` where none
+        can be looked for: an unknown model would be taken as final.
         """
         _require(name)
         try:
             return self._registry.find(name, include_inactive=include_inactive)
-        except UnknownModel as error:
-            if pointer is None:
+        except (UnknownModel, OSError) as error:
+            self._require_store()
+            if pointer is None or isinstance(error, OSError):
                 raise
             fault = Fault(pointer, "is not the name of an active model")
             raise UnknownModel(error.detail, faults=[fault], **error.facts) from None
@@ -71,8 +75,9 @@ class Models:
         return self.find(name, pointer="/model", include_inactive=True)
 
     def known(self, model_id: str) -> bool:
-        """Whether any version of a model is registered. Raises `InsufficientScope` as `find`."""
+        """Whether any version of a model is registered. Raises `InsufficientScope` and `ModelUnusable` as `find`."""
         _require(model_id)
+        self._require_store()
         return any(model.id == model_id for model in self._registry.list())
 
     def require_known(self, model_id: str) -> None:
@@ -94,11 +99,18 @@ class Models:
 
     def problems(self) -> str:
         """Why no applicant can be answered; empty if they can."""
-        if not os.access(self._settings.models_store, os.R_OK | os.X_OK):
-            return "the directory of models (RECOURSE_MODELS_STORE) cannot be read"
+        if not self._readable():
+            return UNREADABLE
         if self._registry.broken() and not self.active():
             return "none of the registered models can be used"
         return ""
+
+    def _readable(self) -> bool:
+        return os.access(self._settings.models_store, os.R_OK | os.X_OK)
+
+    def _require_store(self) -> None:
+        if not self._readable():
+            raise ModelUnusable(f"No model can be looked for: {UNREADABLE}.")
 
     def ref(self, model: RegisteredModel) -> ModelRef:
         """The reference by which child processes and jobs identify the model."""
@@ -139,7 +151,8 @@ class Models:
         return self._registry.list()
 
     def summaries(self) -> list[Json]:
-        """Every registered version that the key of this context may ask."""
+        """Every registered version that the key of this context may ask. Raises `ModelUnusable` as `find`."""
+        self._require_store()
         key = asking.get()
         return [_summary(model) for model in self._registry.list() if key is None or key.may_ask(model.id)]
 

@@ -33,7 +33,7 @@ training = APIRouter(route_class=guarded(Scope.AUDIT))
     name="list_models",
     summary="List registered models",
     response_model=Models,
-    responses=UNCHANGED | refusals("/models", errors.InvalidRequest),
+    responses=UNCHANGED | refusals("/models", errors.InvalidRequest, errors.ModelUnusable),
 )
 async def list_models(service: ServiceDep, if_none_match: IfNoneMatch = None) -> Response:
     """Every version, active or not, by id and then in the order of registration."""
