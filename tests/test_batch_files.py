@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.api.table_rows import Reader
+from app.api.table_rows import Reader, fault_of_heading
 from app.cli import batch_files
 from app.cli.batch import batch
 from app.cli.batch_files import Batch, BatchRefused
@@ -100,7 +100,9 @@ def test_a_table_is_judged_by_its_columns_once(run: Run, folder: Path) -> None:
     assert done.returncode == 0
     assert "refused" not in done.stdout
     (folder / "less.csv").write_text("\n".join([heading.replace("age", "Age"), *lines]))
-    assert "less.csv has no column age, which loan@1 needs" in refused(run(*command(folder, "less.csv", "none.csv")))
+    assert "less.csv lacks these columns, which the model needs: age." in refused(
+        run(*command(folder, "less.csv", "none.csv"))
+    )
     assert not list(folder.glob("none*"))
 
 
@@ -124,6 +126,23 @@ def test_a_table_that_cannot_be_read_leaves_nothing(run: Run, folder: Path, cont
     (folder / "bad.csv").write_bytes(heading + b"\n" + content)
     assert sentence in refused(run(*command(folder, "bad.csv", "out.csv")))
     assert not list(folder.glob("out*"))
+
+
+@pytest.mark.parametrize(("separator", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_a_table_of_another_separator_is_told_so(run: Run, folder: Path, separator: str, name: str) -> None:
+    (folder / "other.csv").write_text((folder / "in.csv").read_text().replace(",", separator))
+    assert f"other.csv has {name} between its cells" in refused(run(*command(folder, "other.csv", "out.csv")))
+
+
+def test_a_table_need_not_have_what_is_derived() -> None:
+    number = FeatureType.CONTINUOUS
+    features = [
+        Feature(name="debt", type=number),
+        Feature(name="income", type=number),
+        Feature(name="ratio", type=number, derived="debt / income"),
+    ]
+    assert fault_of_heading(["reference", "income", "debt"], features) == ""
+    assert fault_of_heading(["income", "ratio"], features) == "lacks these columns, which the model needs: debt."
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

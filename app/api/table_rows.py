@@ -14,6 +14,9 @@ from app.recourse.features import Feature, number_of_text
 UNNAMED = "(without a heading)"
 """Name for the cells beyond the last column; such a row is refused."""
 
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What programs write in place of commas."""
+
 
 def table_lines(text: Iterable[str]) -> Iterator[list[str]]:
     """The lines of a CSV that are not empty, as cells. Raises csv.Error, also where a quote has no end."""
@@ -28,9 +31,16 @@ def table_records(lines: Iterator[list[str]]) -> Iterator[Json]:
         yield record if len(cells) <= len(columns) else {**record, UNNAMED: cells[len(columns) :]}
 
 
-def repeated(columns: Sequence[str]) -> list[str]:
-    """The columns that a table has more than once."""
-    return sorted({name for name in columns if columns.count(name) > 1})
+def fault_of_heading(columns: Sequence[str], features: Iterable[Feature]) -> str:
+    """What is wrong with the columns of a table, as the end of a sentence; empty if nothing is."""
+    if twice := sorted({name for name in columns if columns.count(name) > 1}):
+        return f"has these columns twice: {', '.join(twice)}."
+    needed = (feature.name for feature in features if feature.derived is None)
+    missing = [name for name in needed if name not in columns]
+    for separator, name in SEPARATORS.items():
+        if missing and len(columns) == 1 and separator in columns[0]:
+            return f"has {name} between its cells; write commas, and points in decimal numbers."
+    return f"lacks these columns, which the model needs: {', '.join(missing)}." if missing else ""
 
 
 class Reader:
@@ -109,9 +119,5 @@ class CsvTable:
             raise InvalidRequest(f"The table is not CSV: {error}.") from None
 
     def _require(self, columns: list[str] | None) -> None:
-        names = columns or []
-        if twice := repeated(names):
-            raise InvalidRequest(f"The table has these columns twice: {', '.join(twice)}.")
-        needed = (feature.name for feature in self._features if feature.derived is None)
-        if missing := [name for name in needed if name not in names]:
-            raise InvalidRequest(f"The table lacks these columns, which the model needs: {', '.join(missing)}.")
+        if fault := fault_of_heading(columns or [], self._features):
+            raise InvalidRequest(f"The table {fault}")

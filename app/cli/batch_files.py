@@ -20,7 +20,7 @@ from typing import Any
 
 from app.api.errors import problem
 from app.api.schemas.batch import line_to_row
-from app.api.table_rows import Reader, repeated, table_lines, table_records
+from app.api.table_rows import Reader, fault_of_heading, table_lines, table_records
 from app.compute import tasks
 from app.compute.answers import Json
 from app.compute.lane import Lane
@@ -82,11 +82,8 @@ class Batch:
         if PARQUET in (self.source.suffix, self.output.suffix):
             _parquet()
         self._require_no_output()
-        columns = self._columns()
-        if twice := repeated(columns):
-            raise BatchRefused(f"{self.source} has these columns twice: {', '.join(twice)}.")
-        if missing := [name for name in self._names() if name not in columns]:
-            raise BatchRefused(f"{self.source} has no column {', '.join(missing)}, which {self.model.name} needs.")
+        if fault := fault_of_heading(self._columns(), self.model.space.schema):
+            raise BatchRefused(f"{self.source} {fault}")
         total = self._count()
         question = line_of({"input": _digest(self.source), "question": self.payload})
         with self._alone():

@@ -68,8 +68,7 @@ def _table(path: Path, reader: Any) -> Records:
     except csv.Error as error:
         raise ModelRefused(f"{path} is no CSV: line {reader.line_num} cannot be split into cells") from error
     names = [name.strip() for name in header]
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise ModelRefused(f'{path} has the column "{repeated[0]}" more than once')
+    _require_once(path, names)
     if len(rows) < LEAST:
         raise ModelRefused(f"{path} has {len(rows)} records below its header; at least {LEAST} are needed")
     if wrong := [line for line, row in rows if len(row) != len(names)]:
@@ -80,6 +79,11 @@ def _table(path: Path, reader: Any) -> Records:
     if all(_is_number(name) for name in names):
         raise ModelRefused(f"{path} has no header: its first line must be the names of the columns")
     return Records(columns={name: [row[j] for _, row in rows] for j, name in enumerate(names)}, file=path.name)
+
+
+def _require_once(path: Path, names: list[str]) -> None:
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise ModelRefused(f'{path} has the column "{repeated[0]}" more than once')
 
 
 def _is_number(text: str) -> bool:
@@ -96,6 +100,8 @@ def _parquet(path: Path) -> Records:
     except ImportError:
         raise ModelRefused("Parquet files need pyarrow: pip install 'recourse[parquet]', or save it as CSV") from None
     try:
+        # Of the schema, as a table with a column twice cannot be read.
+        _require_once(path, pyarrow.parquet.read_schema(path).names)
         table = pyarrow.parquet.read_table(path)
     except (OSError, ValueError) as error:  # pyarrow's own errors are of these
         raise ModelRefused(f"{path} is not a Parquet file, or cut off") from error

@@ -58,3 +58,11 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ModelRefused, match=r"is not a Parquet file, or cut off"):
         read_records(path)
+
+
+def test_a_column_twice_is_named_in_parquet_too(tmp_path: Path) -> None:
+    pa, parquet = library("pyarrow"), library("pyarrow.parquet")
+    table = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["age", "age"])
+    parquet.write_table(table, tmp_path / "loans.parquet")
+    with pytest.raises(ModelRefused, match='has the column "age" more than once'):
+        read_records(tmp_path / "loans.parquet")
