@@ -253,7 +253,7 @@ class _Question:
             stated = Draft(problem, groundwork.meter).counterfactual(problem.factual_raw, score)
             (stated,) = certify_future(problem, [stated])
             wanted, reason = problem.future_validity, Reason.TARGET_NOT_REACHED
-            if wanted is None or reaches(problem, stated.future, wanted):
+            if wanted is None or reaches(problem, stated.row_raw, wanted):
                 result = replace(result, status=Status.FOUND, counterfactuals=(stated,))
             else:
                 verdict = Verdict(reason=reason, sentence=SENTENCES[reason], nearest=stated, relax=None)

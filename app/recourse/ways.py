@@ -172,7 +172,7 @@ class WaySearch:
     def _keeps_promise(self, answer: Grounded) -> bool:
         """Whether as many future models accept a further way as are asked for."""
         wanted = self.problem.future_validity
-        return wanted is None or reaches(self.problem, answer.best.future, wanted)
+        return wanted is None or reaches(self.problem, answer.best.row_raw, wanted)
 
     def _bound(self, frozen: Frozen) -> tuple[bool, float]:
         """What an answer costs at least: as much as one in which fewer features stay as they are."""

@@ -192,9 +192,23 @@ def test_further_ways_are_those_that_as_many_models_accept_where_trials_let_nobo
     problem = replace(question(REJECTED[0], 0.9, replace(FUTURES, trials=FIFTH_BROKEN)), count=3)
     ways = solve(problem, method, method.params()).counterfactuals
     assert len(ways) >= 2
-    for way in ways[1:]:
-        assert way.future is not None
-        assert way.future.probability >= 0.9
+    assert (FUTURES.search.shares(np.array([way.row_raw for way in ways])) >= 0.9).all()
+
+
+@pytest.mark.parametrize("calibration", [None, Calibration(told=(0.5,), by=(0.3,), promises=60, retrainings=2)])
+def test_held_back_models_and_later_versions_have_no_say_in_which_ways_are_listed(
+    calibration: Calibration | None,
+) -> None:
+    """Chosen by what the held-back models say of them, ways would be told more than holds."""
+    method, futures = METHODS["robust_mpm"], replace(FUTURES, calibration=calibration)
+    refusing = replace(FUTURES.held_back, score_all=lambda X: np.full((len(X), MODELS), -1.0))
+    ways, refused = (
+        solve(replace(question(REJECTED[0], 0.8, one), count=3), method, method.params()).counterfactuals
+        for one in (futures, replace(futures, held_back=refusing))
+    )
+    assert len(ways) == 3
+    np.testing.assert_array_equal([way.row_raw for way in ways], [way.row_raw for way in refused])
+    assert (FUTURES.search.shares(np.array([way.row_raw for way in ways])) >= 0.8).all()
 
 
 def test_a_plan_is_answered_where_trials_let_nobody_promise_as_much() -> None:

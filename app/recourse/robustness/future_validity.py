@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from app.recourse.counterfactual import Basis, CorrectedFuture, Counterfactual, FutureCertificate, StressedFuture
 from app.recourse.models.calibration import Calibration
-from app.recourse.models.committee import ROUNDING, Futures
+from app.recourse.models.committee import ROUNDING, Futures, models_needed
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanFutureCertificate
@@ -98,11 +98,16 @@ def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) ->
     return [replace(one, future=f) for one, f in zip(found, future_certificates(problem, rows_raw), strict=True)]
 
 
-def reaches(problem: RecourseProblem, future: FutureCertificate | None, share: float) -> bool:
-    """Whether this share can be promised; or, where trials let no record promise as much, so many models accept."""
-    if future is None or problem.futures is None:
-        return False
-    return (future.promised if problem.futures.most >= share else future.probability) >= share
+def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:
+    """Whether so many models of the search set accept a raw row that this share can be promised.
+
+    Or, where trials let no record promise as much, this share of them. The held-back models have no say: chosen by what
+    they say, records would be told more than holds.
+    """
+    assert problem.futures is not None
+    futures = problem.futures
+    needed = models_needed(futures.asked_of_models(share) if futures.most >= share else share, futures.search.count)
+    return int((futures.search.scores_raw(row_raw[None]) >= 0.0).sum()) >= needed
 
 
 def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> PlanFutureCertificate | None:
