@@ -100,11 +100,11 @@ def calibrate_trials(retrainings: Sequence[Retraining], models: int) -> Calibrat
     """The correction that trials call for; None where they broke no more than was told.
 
     A record's margin, in standard deviations between models, is ``z = Phi^-1(told)``; the next model keeps the promise
-    with probability ``Phi(a + c z)``, with `a` and `c` of greatest likelihood. Trials have few models, so the ends
-    follow from the curve, and a share of k in n counts as ``(k + 1/2) / (n + 1)``. Trials are few as well, and only
-    lower what is told, so chance alone would lower it: the difference is multiplied by ``max(0, 1 - e^2 / d^2)``, where
-    `d` is the mean over trials of kept minus told, and `e` its standard error: by 0 where `d` is one standard error or
-    less, by 0.75 where it is two.
+    with probability ``Phi(a + c z)``, with `a` and `c` of greatest likelihood under a normal prior of `c` around 1, of
+    variance 1. Trials have few models, so the ends follow from the curve, and a share of k in n counts as ``(k + 1/2) /
+    (n + 1)``. Trials are few as well, and only lower what is told, so chance alone would lower it: the difference is
+    multiplied by ``max(0, 1 - e^2 / d^2)``, where `d` is the mean over trials of kept minus told, and `e` its standard
+    error: by 0 where `d` is one standard error or less, by 0.75 where it is two.
 
     Parameters
     ----------

@@ -307,8 +307,8 @@ def _draw(
     for j in space.groups[problem.action_set.movable[space.groups]]:
         span = space.spans[j]
         levels = span.stop - span.start
-        # A ball of this deviation moves the group's columns by levels * deviation^2 in the mean square, a change of
-        # category by 2.
+        # Among points whose columns sum to 1, a ball of this deviation moves them by (levels - 1) deviation^2 in the
+        # mean square; a change of category by 2, and one in `levels` switches changes nothing.
         switch = rng.random(n) < min(MAX_SWITCH, levels * deviation**2 / 2.0)
         X[switch, span] = np.eye(levels)[rng.integers(levels, size=int(switch.sum()))]
     return X
