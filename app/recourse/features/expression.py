@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features.arithmetic import Arithmetic, Arrays, LinearForms, NotLinear, Sloped, Slopes
+from app.recourse.features.arithmetic import Arithmetic, Arrays
 
 DEEPEST = 30
 """Parentheses, signs and functions inside each other at most."""
@@ -110,21 +110,6 @@ class Expression:
             value = np.asarray(self.over(Arrays(values)), dtype=float)
         shape = next((np.shape(one) for one in values.values()), ())
         return value if value.shape == shape else np.full(shape, value)
-
-    def gradient(self, values: Mapping[str, Float[np.ndarray, "*n"]]) -> dict[str, Float[np.ndarray, "*n"]]:
-        """Slope in each name; exact but for kinks of `min` and `max`, where it is that of the chosen one."""
-        with np.errstate(all="ignore"):
-            slopes = self.over(Slopes({name: Sloped(values[name], {name: np.float64(1.0)}) for name in self.names}))
-        shape = np.broadcast_shapes(*(np.shape(values[name]) for name in self.names))
-        return {name: np.broadcast_to(slopes.slopes.get(name, 0.0), shape).astype(float) for name in self.names}
-
-    def linear(self) -> tuple[dict[str, float], float] | None:
-        """Coefficient of each name and the constant; None where the formula is not linear as it is written."""
-        try:
-            form = self.over(LinearForms())
-        except NotLinear:
-            return None
-        return form.weights, form.constant
 
 
 @dataclass(frozen=True, slots=True)
