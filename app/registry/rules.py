@@ -45,18 +45,8 @@ _MIRRORED = {"<=": ">=", ">=": "<=", "<": ">", ">": "<"}
 _EQUAL = ("=", "==", "!=")
 
 
-def parse_rule(text: str, features: Sequence[Feature]) -> Rule:
-    """The rule over raw rows of these features, derived ones left out.
-
-    Raises
-    ------
-    ValueError : it does not follow the grammar, or names what is not in the schema; the sentence says where
-    """
-    return RuleParser(features).parse(text)
-
-
 class RuleParser:
-    """Reads rules over one schema."""
+    """Reads rules over raw rows of one schema, derived features left out."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self.known = {feature.name: feature for feature in features}
@@ -71,7 +61,12 @@ class RuleParser:
                 self._formulas = {}
 
     def parse(self, text: str) -> Rule:
-        """As `parse_rule`."""
+        """The rule that a text stands for.
+
+        Raises
+        ------
+        ValueError : it does not follow the grammar, or names what is not in the schema; the sentence says where
+        """
         return _RuleReader(text, self).rule()
 
     def comparison(self, left: Expression, relation: str, right: Expression) -> Condition:

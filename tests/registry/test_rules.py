@@ -5,7 +5,7 @@ import pytest
 
 from app.recourse.actions.rules import LinearRule, LogicRule
 from app.recourse.features import MISSING, Feature, FeatureType, Missing, Table
-from app.registry.rules import parse_rule
+from app.registry.rules import RuleParser
 
 FEATURES = [
     Feature(name="a", type=FeatureType.CONTINUOUS),
@@ -62,7 +62,7 @@ def rows(count: int = 2_000) -> np.ndarray:
 
 @pytest.mark.parametrize("text", LINEAR)
 def test_a_linear_rule_means_what_it_says(text: str) -> None:
-    rule = parse_rule(text, FEATURES)
+    rule = RuleParser(FEATURES).parse(text)
     assert isinstance(rule, LinearRule)
     expected = [bool(LINEAR[text](*row[:4])) for row in rows()]
     assert 0 < sum(expected) < len(expected)
@@ -71,7 +71,7 @@ def test_a_linear_rule_means_what_it_says(text: str) -> None:
 
 @pytest.mark.parametrize("text", CURVED)
 def test_any_other_rule_means_what_it_says(text: str) -> None:
-    rule = parse_rule(text, FEATURES)
+    rule = RuleParser(FEATURES).parse(text)
     assert isinstance(rule, LogicRule)
     expected = [bool(CURVED[text](*row)) for row in rows()]
     assert 0 < sum(expected) < len(expected)
@@ -79,13 +79,13 @@ def test_any_other_rule_means_what_it_says(text: str) -> None:
 
 
 def test_a_rule_keeps_its_words() -> None:
-    assert parse_rule("a <= b", FEATURES).text == "a <= b"
-    assert parse_rule("a < b => kind = x", FEATURES).text == "a < b => kind = x"
+    assert RuleParser(FEATURES).parse("a <= b").text == "a <= b"
+    assert RuleParser(FEATURES).parse("a < b => kind = x").text == "a < b => kind = x"
 
 
 def test_words_of_the_language_may_be_names_where_a_name_stands() -> None:
     names = [Feature(name=name, type=FeatureType.CONTINUOUS) for name in ("and", "in", "min")]
-    rule = parse_rule("and <= in and min <= 3", names)
+    rule = RuleParser(names).parse("and <= in and min <= 3")
     assert rule.holds(np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 4.0]])).tolist() == [True, False]
 
 
@@ -121,13 +121,16 @@ UNSURE = [
     ],
 )
 def test_a_rule_is_broken_only_where_it_is_false(text: str, row: list[float], holds: bool) -> None:
-    assert parse_rule(text, UNSURE).holds(np.array([row], dtype=float)).tolist() == [holds]
+    assert RuleParser(UNSURE).parse(text).holds(np.array([row], dtype=float)).tolist() == [holds]
 
 
 def test_equal_up_to_rounding_is_equal() -> None:
     row = np.array([[0.1 + 0.2, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0]])
-    holds = {text: bool(parse_rule(text, FEATURES).holds(row)[0]) for text in ("a <= `net income`", "a = `net income`",
-             "a != `net income`", "a > `net income`", "a * 1 * a <= a * `net income`", "a < `net income`")}  # fmt: skip
+    texts = (
+        "a <= `net income`", "a = `net income`", "a != `net income`", "a > `net income`",
+        "a * 1 * a <= a * `net income`", "a < `net income`",
+    )  # fmt: skip
+    holds = {text: bool(RuleParser(FEATURES).parse(text).holds(row)[0]) for text in texts}
     assert [text for text, held in holds.items() if not held] == [
         "a != `net income`",
         "a > `net income`",
@@ -173,11 +176,11 @@ def test_equal_up_to_rounding_is_equal() -> None:
 )  # fmt: skip
 def test_a_bad_rule_is_named_with_its_place(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        parse_rule(text, FEATURES)
+        RuleParser(FEATURES).parse(text)
 
 
 def test_a_name_without_a_usable_formula_is_named() -> None:
     features = [FEATURES[0], Feature(name="broken", type=FeatureType.CONTINUOUS, derived="a +")]
     with pytest.raises(ValueError, match=r"names broken \(column 1\), whose own formula cannot be used"):
-        parse_rule("broken <= 3", features)
-    assert parse_rule("a <= 3", features).holds(np.array([[2.0], [4.0]])).tolist() == [True, False]
+        RuleParser(features).parse("broken <= 3")
+    assert RuleParser(features).parse("a <= 3").holds(np.array([[2.0], [4.0]])).tolist() == [True, False]

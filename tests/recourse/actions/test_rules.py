@@ -5,7 +5,7 @@ import pytest
 
 from app.recourse.actions.rules import LinearRule
 from app.recourse.features import Feature, FeatureType
-from app.registry.rules import parse_rule
+from app.registry.rules import RuleParser
 from tests.recourse.random_rules import rule_sets
 
 
@@ -39,7 +39,7 @@ FEATURES = [
 def test_a_broken_rule_is_mended_by_one_feature(
     text: str, row: list[float], mended: list[list[float]]
 ) -> None:  # fmt: skip
-    rule = parse_rule(text, FEATURES)
+    rule = RuleParser(FEATURES).parse(text)
     rows = np.array([row, [100, 0, 1 if text == "housing = own => debt = 0" else 2]], dtype=float)
     assert rule.holds(rows).tolist() == [False, True]
     found = np.concatenate([moved for moved, _ in rule.mended(rows, np.ones(3, dtype=bool))])
@@ -49,7 +49,7 @@ def test_a_broken_rule_is_mended_by_one_feature(
 
 
 def test_numbers_are_rounded_in_the_way_they_were_moved() -> None:
-    rule = parse_rule("debt * debt <= 2 * income", FEATURES)
+    rule = RuleParser(FEATURES).parse("debt * debt <= 2 * income")
     rows = np.array([[10.0, 8.0, 0.0]])
     ways = {tuple(np.flatnonzero(way[0])): way[0].sum() for _, way in rule.mended(rows, np.ones(3, dtype=bool))}
     assert ways == {(0,): 1.0, (1,): -1.0}

@@ -9,7 +9,7 @@ from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
 from app.recourse.features import Feature, FeatureSpace, FeatureType
 from app.recourse.search.legal_rows import every_row, nearest_legal
-from app.registry.rules import parse_rule
+from app.registry.rules import RuleParser
 from tests.recourse.random_rules import factual, legal_rows, rule_sets
 
 
@@ -54,7 +54,7 @@ def test_rows_without_an_end_are_not_listed() -> None:
 
 
 def test_no_time_means_no_rows() -> None:
-    rules = [parse_rule("a * b = 6", FREE)]
+    rules = [RuleParser(FREE).parse("a * b = 6")]
     actions = action_set(FeatureSpace(FREE), np.zeros(2), rules=rules)
     assert len(nearest_legal(actions, np.array([[2.0, 2.0]]), deadline=time.monotonic() - 1.0)) == 0
     (row,) = nearest_legal(actions, np.array([[2.0, 4.0]]))
