@@ -73,10 +73,15 @@ def workbench_of(browser: Any, url: str) -> Iterator[Open]:
         assert [address for address in asked if not address.startswith(f"{url}/")] == []
 
 
-def ask(page: Page) -> None:
-    """The two clicks to a first recourse."""
+def fill_in(page: Page) -> None:
+    """Enter an example, and wait for the decision on it."""
     page.click("#example")
     page.wait_for_selector("#verdict b")
+
+
+def ask(page: Page) -> None:
+    """The two clicks to a first recourse."""
+    fill_in(page)
     page.click("#ask")
     page.wait_for_selector("#answer-body h3")
 

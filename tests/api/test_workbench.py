@@ -17,7 +17,7 @@ from app.futures.spec import choices_of
 from app.registry.registry import Registry
 from app.settings import Settings
 from docs.workbench import take
-from tests.browser import Open, Page, ask, text, violations, workbench_of
+from tests.browser import Open, Page, ask, fill_in, text, violations, workbench_of
 from tests.conftest import Running, run
 from tests.registry.loan import make_linear
 
@@ -131,8 +131,7 @@ def test_a_browser_revalidates_the_files_it_keeps(client: httpx.Client) -> None:
 
 def test_a_first_recourse_takes_two_clicks(workbench: Open) -> None:
     page = workbench()
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     assert text(page, "#verdict").startswith("The model says no. 57 in 100")
     with page.expect_response("**/recourse") as answered:
         page.click("#ask")
@@ -169,8 +168,7 @@ def test_a_chance_that_is_put_in_words_begins_a_sentence(workbench: Open) -> Non
     page = workbench()
     prediction = {"favourable": True, "probability": 0.999, "points": None}
     page.route("**/predict", lambda route: route.fulfill(json={"predictions": [prediction], "derived": [{}]}))
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     assert text(page, "#verdict").startswith("The model says yes. More than 99 in 100 is the predicted chance")
 
 
@@ -186,8 +184,7 @@ def test_the_form_says_what_may_be_entered(workbench: Open) -> None:
 @pytest.mark.slow
 def test_wrong_input_is_told_at_its_field_and_not_sent(workbench: Open) -> None:
     page = workbench()
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.fill("#f-age", "255")
@@ -253,8 +250,7 @@ def test_the_page_waits_for_a_service_that_starts(workbench: Open) -> None:
 @pytest.mark.slow
 def test_a_limit_that_blocks_is_named_and_can_be_taken_back(workbench: Open) -> None:
     page = workbench()
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     page.click("#limits summary")
     for stays in page.query_selector_all(".ways input[value=none]"):
         stays.evaluate("(radio) => radio.click()")
@@ -360,8 +356,7 @@ def told(future: Any, noun: str) -> str:
 @pytest.mark.slow
 def test_the_default_request_asks_for_future_validity(desk: Open) -> None:
     page = desk()
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     with page.expect_response("**/recourse") as answered:
         page.click("#ask")
     page.wait_for_selector("#answer-body h3")
@@ -393,8 +388,7 @@ def test_stand_ins_are_named_as_such(desk: Open, lender: Running) -> None:
 def test_without_future_models_nothing_is_claimed_about_retraining(desk: Open) -> None:
     page = desk()
     choose(page, "plain")
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     with page.expect_response("**/recourse") as answered:
         page.click("#ask")
     page.wait_for_selector("#answer-body h3")
@@ -459,8 +453,7 @@ def test_the_slider_asks_for_a_share_of_future_models(desk: Open) -> None:
 @pytest.mark.slow
 def test_it_is_told_how_far_an_answer_got(desk: Open) -> None:
     page = desk()
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     page.click("#limits summary")
     for name in ("income", "amount"):
         page.locator(f"input[name=way-{name}][value=none]").evaluate("(radio) => radio.click()")
@@ -480,8 +473,7 @@ def test_the_members_of_a_plan_are_judged_together(desk: Open) -> None:
     page.click("#how summary")
     page.select_option("#method", "copa")
     page.fill("#count", "2")
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     with page.expect_response("**/recourse") as answered:
         page.click("#ask")
     page.wait_for_selector("#together")
@@ -712,8 +704,7 @@ def test_the_pictures_of_the_readme_can_be_taken_again(workbench: Open, tmp_path
 @pytest.mark.slow
 def test_reasons_stand_beside_the_ways_and_the_letter_says_the_same(workbench: Open) -> None:
     page = workbench()
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     with page.expect_response("**/recourse") as answered:
         page.click("#ask")
     page.wait_for_selector("#answer-body h3")
@@ -955,8 +946,7 @@ def test_progress_is_shown_until_the_answer_is_there(workbench: Open, demo: Runn
         stub(page, "/jobs/job_1/results", results)
 
     page = workbench(prepare=prepare)
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     page.click("#ask")
     page.get_by_text("Working: 3 of 7 done.").wait_for()
     page.wait_for_selector(".specialists")

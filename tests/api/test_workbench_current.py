@@ -9,7 +9,7 @@ import pytest
 
 from app.registry.registry import Registry
 from app.settings import Settings
-from tests.browser import Open, Page, ask, text, workbench_of
+from tests.browser import Open, Page, ask, fill_in, text, workbench_of
 from tests.conftest import Running, run
 from tests.registry.loan import WEIGHTS, make_linear
 
@@ -122,8 +122,7 @@ def test_a_curve_of_another_question_is_not_shown_as_current(workbench: Open, ch
 @pytest.mark.slow
 def test_a_first_answer_follows_the_limits_that_change_while_it_is_computed(workbench: Open) -> None:
     page = workbench()
-    page.click("#example")
-    page.wait_for_selector("#verdict b")
+    fill_in(page)
     held = hold(page, "recourse")
     with page.expect_request("**/recourse"):
         page.click("#ask")
