@@ -118,7 +118,7 @@ class Connection:
             raise
         except UNREACHABLE as error:
             sentence = reason(error, STORE, "The job store cannot be reached.")
-            log.error("job-store-lost", trace=trace(error), reason=sentence)
+            log.error("job-store-lost", trace=trace(error), reason=sentence, refusal=refusal(error))
             raise NotReady(sentence) from None
 
     async def ask(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:

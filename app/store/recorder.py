@@ -250,7 +250,8 @@ class Recorder:
         try:
             self._engine = await asyncio.get_running_loop().run_in_executor(self._threads, self._connect)
         except Exception as error:  # noqa: BLE001 - whatever driver, database or migration raise, it is tried again
-            self._reason = reason(error)
+            # SQLite says of a full disk, while it opens a file, that the disk does not work.
+            self._reason = self._lack_of_space() or reason(error)
             log.error("ledger-not-opened", trace=trace(error), reason=self._reason, refusal=refusal(error))
             return False
         if self._fault:

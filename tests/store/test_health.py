@@ -13,9 +13,10 @@ from app.store import health
 from app.store.engine import database_url, open_engine, writing
 from app.store.health import fault_of_tail, lack_of_space, reason, refusal, try_write
 from app.store.ledger import FILE, Ledger
+from app.store.recorder import Recorder
 from app.store.tables import entries, personal_data
 from tests.store.records import new_record
-from tests.store.test_recorder import opened
+from tests.store.test_recorder import forget, opened
 
 
 def test_a_probe_writes_and_changes_nothing(ledger: Ledger) -> None:
@@ -66,6 +67,23 @@ def test_a_ledger_that_cannot_be_written_says_why(tmp_path: Path, monkeypatch: p
     assert checked(settings, "PRAGMA query_only=ON") == "The ledger is read-only."
     monkeypatch.setattr(health, "LEAST_FREE", 2**62)
     assert "MB left" in checked(settings)
+
+
+def test_a_full_disk_is_named_where_the_ledger_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / FILE).mkdir()
+    monkeypatch.setattr(health, "LEAST_FREE", 2**62)
+
+    async def work() -> str:
+        recorder = Recorder(Settings(state_dir=tmp_path, run_jobs=False), forget)
+        assert not await recorder._try_to_open()
+        with pytest.raises(LedgerUnavailable) as caught:
+            await recorder.check()
+        await recorder.close()
+        return caught.value.detail
+
+    assert "MB left" in asyncio.run(work())
 
 
 @pytest.mark.parametrize(
