@@ -977,6 +977,24 @@ def test_axe_finds_nothing_in_the_promises(desk: Open) -> None:
     assert violations(page) == []
 
 
+@pytest.mark.slow
+def test_a_name_of_one_long_word_runs_over_nothing(desk: Open) -> None:
+    def rename(route: Any) -> None:
+        content = route.fetch().json()
+        content["features"][0]["label"] = "Durchschnittliches" + "Haushaltsnettoeinkommen" * 3
+        route.fulfill(json=content)
+
+    page = desk(prepare=lambda page: page.route("**/models/*/schema", rename))
+    page.set_viewport_size({"width": 1024, "height": 700})
+    page.wait_for_selector("#example:enabled")
+    page.click("#limits summary")
+    wide = page.evaluate(
+        "() => [...document.querySelectorAll('main :is(label, legend, form, details)')]"
+        ".filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1).map((one) => one.outerHTML)"
+    )
+    assert wide == []
+
+
 @pytest.mark.parametrize("width", [320, pytest.param(768, marks=pytest.mark.slow)])
 def test_nothing_is_wider_than_a_phone(desk: Open, width: int) -> None:
     page = desk(prepare=with_calibration(CALIBRATION))
