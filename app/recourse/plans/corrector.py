@@ -51,8 +51,6 @@ SLACK = 1e-9
 """Tolerance of a limit, for rounding."""
 GAIN = 1e-7
 """Improvements of the joint lower bound below this are the solver's accuracy."""
-LEAST_DEVIATION = 1e-12
-"""Least deviation of a score under retraining; avoids division by zero for a certain model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +122,7 @@ class Corrector:
         if self.params.kind == "requirement":
             return [MemberOutcome.MET if score >= self.params.margin - SLACK else None for score in scores]
         # Where the mean refuses a member there is no worst distribution to ask: the weakest members are most at risk.
-        risk = -self._ratios(rows_raw) if before.lost is None else np.array(before.lost)
+        risk = -self._certainty(rows_raw) if before.lost is None else np.array(before.lost)
         chosen = (-risk).argsort(kind="stable")[: self.params.count]
         return [None if j in chosen else MemberOutcome.NOT_SELECTED for j in range(len(rows_raw))]
 
@@ -188,7 +186,7 @@ class Corrector:
             starts += [self._rounded(row_raw, point, columns), self._rounded(row_raw, point, columns, away=False)]
         return self._by_single_moves(
             starts,
-            worth=self._ratios,
+            worth=self._certainty,
             miss=lambda rows: np.maximum(
                 np.sqrt(((space.encode(rows) - x) ** 2).sum(axis=1)) - shift, -self._scores(rows)
             ),
@@ -252,10 +250,11 @@ class Corrector:
     def _scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         return homogeneous(self.actions.space.encode(rows_raw)) @ self.moments.mean
 
-    def _ratios(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+    def _certainty(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """The angle whose tangent is ``mu.x~ / |Sigma^1/2 x~|``: it grows with that, and a penalty outweighs it."""
         points = homogeneous(self.actions.space.encode(rows_raw))
         variance = ((points @ self.covariance) * points).sum(axis=1)
-        return points @ self.moments.mean / np.sqrt(np.maximum(variance, LEAST_DEVIATION**2))
+        return np.arctan2(points @ self.moments.mean, np.sqrt(np.maximum(variance, 0.0)))
 
     def _box(
         self, row_raw: Float[np.ndarray, "p"]

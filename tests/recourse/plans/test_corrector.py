@@ -125,6 +125,20 @@ def test_rules_hold_in_the_homogeneous_form_too() -> None:
     assert ratio(row, known) == pytest.approx(ratio(point, known), rel=1e-2)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_models_that_do_not_vary_leave_a_member_within_its_limit(seed: int) -> None:
+    """The ratio has no bound there, and must not outweigh the limit."""
+    known = replace(moments(seed, 4), root=np.zeros((5, 1)))
+    x = np.random.default_rng(seed).normal(size=4)
+    accepted = x + max(0.0, 0.1 - float(known.mean @ np.append(x, 1.0))) * known.mean[:-1] / np.sum(
+        known.mean[:-1] ** 2
+    )
+    found = corrector(4, known, -5.0, 5.0).mahalanobis(accepted, 0.3)
+    assert found is not None
+    assert np.linalg.norm(found - accepted) <= 0.3 + 1e-6
+    assert known.mean @ np.append(found, 1.0) >= -1e-9
+
+
 def test_what_the_mean_refuses_everywhere_near_cannot_be_corrected() -> None:
     known = moments(0, 3)
     x = -10.0 * known.mean[:-1]
