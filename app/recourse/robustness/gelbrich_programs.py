@@ -166,25 +166,33 @@ def upper_program(
     radius: float,
     time_limit_s: float,
 ) -> Bracketed:
-    """``sup Q(theta.x_j >= 0 for all j)``: theorem 2.3, the dual side, an infimum."""
+    """``sup Q(theta.x_j >= 0 for all j)``: theorem 2.3, the dual side, an infimum.
+
+    In the paper `q` and `Q` cancel nearly all of ``gamma (|mean|^2 + Tr covariance)``, which grows without bound where
+    the radius falls to 0. Here they are what is left: ``q`` less ``gamma |mean|^2 + 2 mean.z + mean'Z mean``, and ``Q``
+    less ``gamma covariance + root Z root``.
+    """
     r = len(mean)
     values, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    second = covariance + np.outer(mean, mean)
     program = Lmi()
     gamma, q, z0 = program.vector(3)
     z, Z, Q, prices = program.vector(r), program.symmetric(r), program.symmetric(r), program.vector(len(points))
     for k in (gamma, q, *prices):
         program.nonnegative({k: 1.0})
     rest = [[_plus({gamma: float(i == j)}, {Z[i][j]: -1.0}) for j in range(r)] for i in range(r)]
-    program.semidefinite(_block(rest, [[{gamma: float(v)} for v in row] for row in root], _of(Q)))
-    program.semidefinite(
-        _block(rest, [[{gamma: float(m), k: 1.0}] for m, k in zip(mean, z, strict=True)], [[{q: 1.0}]])
-    )
+    Z_root = [[{Z[i][k]: float(root[k, j]) for k in range(r)} for j in range(r)] for i in range(r)]
+    program.semidefinite(_block(rest, Z_root, _of(Q)))
+    Z_mean = [[{z[i]: 1.0} | {Z[i][k]: float(mean[k]) for k in range(r)}] for i in range(r)]
+    program.semidefinite(_block(rest, Z_mean, [[{q: 1.0}]]))
     program.semidefinite(_block(_of(Z), _column(z), [[{z0: 1.0}]]))
     shifted = [
         [_plus({z[i]: 1.0}, {price: -0.5 * float(point[i]) for price, point in zip(prices, points, strict=True)})]
         for i in range(r)
     ]
     program.semidefinite(_block(_of(Z), shifted, [[{z0: 1.0, CONSTANT: -1.0}]]))
-    room = radius**2 - float(mean @ mean) - float(covariance.trace())
-    return program.minimise(_plus({z0: 1.0, gamma: room, q: 1.0}, *({Q[i][i]: 1.0} for i in range(r))), time_limit_s)
+    known = [{z[i]: 2.0 * float(mean[i])} for i in range(r)]
+    known += [{Z[i][j]: float(second[i, j])} for i in range(r) for j in range(r)]
+    spread = [{Q[i][i]: 1.0} for i in range(r)]
+    return program.minimise(_plus({z0: 1.0, gamma: radius**2, q: 1.0}, *known, *spread), time_limit_s)

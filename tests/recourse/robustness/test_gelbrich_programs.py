@@ -3,12 +3,15 @@
 import math
 from collections.abc import Callable
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
 from app.errors import DeadlineExceeded, SolverFailed
+from app.recourse.models.linear import WeightMoments
 from app.recourse.numerics.solvers import Bracketed
 from app.recourse.robustness.gelbrich_programs import CONSTANT, Linear, Lmi, lower_program, upper_program
+from app.recourse.robustness.validity import plan_bounds
 
 RADII = [(0.003, 1e-3), (0.03, 1e-4), (0.1, 1e-4)]
 """Radii and how much may be left open; a ball without an interior leaves the solver little to stand on."""
@@ -55,6 +58,20 @@ def test_the_upper_program_brackets_what_one_counterfactual_is_worth(seed: int, 
     turned -= math.asin(min(radius / distance, 1.0))
     expected = math.sin(turned) ** 2 if turned > math.pi / 2 else 1.0
     contains(upper_program(point[None], mean, covariance, radius, TIME_S), expected, width)
+
+
+def test_the_upper_program_is_nearly_tight_where_the_moments_are_known() -> None:
+    """The largest probability under known moments (Vandenberghe, Boyd & Comanor 2007), by a modelling layer."""
+    points = np.array([[-0.05, -0.88, -1.0], [1.14, 0.78, -1.0], [-0.09, 1.55, -1.0]])
+    mean, root = np.array([0.13, -0.35, 0.93]), np.array([[0.47, -1.32], [0.02, -0.79], [0.54, 0.08]])
+    covariance = root @ root.T
+    whole, price = cp.Variable((4, 4), PSD=True), cp.Variable(3, nonneg=True)
+    tilted = cp.reshape(price @ points / 2.0, (3, 1), order="F")
+    corner = cp.bmat([[np.zeros((3, 3)), tilted], [tilted.T, np.ones((1, 1))]])
+    moments = np.block([[covariance + np.outer(mean, mean), mean[:, None]], [mean[None], np.ones((1, 1))]])
+    known = float(cp.Problem(cp.Minimize(cp.trace(whole @ moments)), [whole - corner >> 0]).solve(solver=cp.CLARABEL))
+    found = plan_bounds(points, WeightMoments(mean=mean, root=root, kind="test"), 0.0).upper
+    assert known - 1e-4 < found < known + 0.02
 
 
 @pytest.mark.parametrize("radius", [0.01, 0.1])
