@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
+from app.errors import InvalidRequest
 from app.recourse.actions.action_set import action_set
-from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.constraints import Bounds, Constraints
 from app.recourse.actions.wishes import ChangeTo, Exclude, Wishes
 from app.recourse.assess import assess
 from app.recourse.certificate import mistaken
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.correct import correct
-from app.recourse.features import MISSING, Feature, FeatureSpace, FeatureType
+from app.recourse.features import MISSING, Advice, Feature, FeatureSpace, FeatureType
 from app.recourse.features.feature import Missing
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.plans.corrector import CorrectionParams
@@ -99,6 +100,44 @@ def test_who_may_not_change_all_of_a_set_still_gets_what_the_method_promises() -
 def test_what_has_to_stay_missing_stays_missing(asked: dict[str, Any]) -> None:
     result = answer(question(0, **asked)[0])
     assert all(one.row_raw[BUREAU] == MISSING for one in result.counterfactuals)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"constraints": Constraints(bounds={"bureau": Bounds(max=2.0)})},
+        {"constraints": Constraints(bounds={"bureau": Bounds(min=8.0, max=9.0)})},
+        {"wishes": Wishes(exclude=Exclude(changes=(ChangeTo(feature="bureau", to=5.0),)))},
+    ],
+)
+def test_the_value_that_an_answer_assumes_is_one_that_the_request_allows(asked: dict[str, Any]) -> None:
+    assert answer(question(0)[0]).counterfactuals[0].row_raw[BUREAU] == 5.0, "what is typical"
+    bounds = asked.get("constraints", Constraints()).bounds.get("bureau", Bounds(min=0.0, max=10.0))
+    result = answer(question(0, **asked)[0])
+    (value,) = (one.row_raw[BUREAU] for one in result.counterfactuals)
+    assert value not in (MISSING, 5.0)
+    assert (bounds.min or 0.0) <= value <= bounds.max
+
+
+def test_who_could_state_no_value_that_the_request_allows_states_none() -> None:
+    space = schema()
+    space = FeatureSpace([replace(space.features[0], advice=Advice(max=3.0)), *space.features[1:]])
+    problem, _ = ask(space, linear(WEIGHTS[0]), [MISSING, *question(0)[0].action_set.factual_raw[1:].tolist()],
+                     rows_raw=rows_of(space))  # fmt: skip
+    constraints = Constraints(bounds={"bureau": Bounds(min=4.0)})
+    asked = action_set(space, problem.action_set.factual_raw, constraints=constraints)
+    result = answer(replace(problem, action_set=asked))
+    assert all(one.row_raw[BUREAU] == MISSING for one in result.counterfactuals)
+
+
+def test_a_stated_value_that_the_request_rules_out_is_refused() -> None:
+    stated = ChangeTo(feature="bureau", to=4.0)
+    with pytest.raises(InvalidRequest) as refused:
+        question(0, wishes=Wishes(must_include=(stated,)), constraints=Constraints(bounds={"bureau": Bounds(max=2)}))
+    assert [fault.pointer for fault in refused.value.faults] == ["/must_include/0/to"]
+    with pytest.raises(InvalidRequest) as refused:
+        question(0, wishes=Wishes(must_include=(stated,), exclude=Exclude(changes=(stated,))))
+    assert [fault.pointer for fault in refused.value.faults] == ["/must_include/0/to"]
 
 
 def test_the_budget_of_a_remote_model_is_that_of_the_whole_answer() -> None:

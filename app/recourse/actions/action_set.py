@@ -391,5 +391,5 @@ def action_set(
         **arrays_of(space, ranges),
     )  # fmt: skip
     if wishes.must_include:
-        check_inclusion(space, wishes, factual_raw, ranges, actions.limits(), actions.each_is_legal)
+        check_inclusion(space, wishes, constraints, factual_raw, ranges, actions.limits(), actions.each_is_legal)
     return actions

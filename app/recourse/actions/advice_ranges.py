@@ -22,7 +22,7 @@ from jaxtyping import Float
 from app.recourse.actions.constraints import Bounds, Constraints
 from app.recourse.actions.timing import distance_within
 from app.recourse.actions.wishes import Exclude, excluded_values
-from app.recourse.features import Change, Feature, FeatureSpace, MaxChange
+from app.recourse.features import Advice, Change, Feature, FeatureSpace, MaxChange
 
 LEAST_SHARE = 0.02
 """Share of the person's own value, and of the spread between people, by which a number changes at least where nobody
@@ -113,7 +113,7 @@ def limits_of(
     if feature.name in constraints.direction:
         add("direction", one_way[Change(constraints.direction[feature.name].value)])
     if feature.name in constraints.bounds:
-        add("bounds", _bounded(feature, constraints.bounds[feature.name]))
+        add("bounds", bounds_of(feature, constraints))
     if feature.name in constraints.max_change:
         add("max_change", _within(fact, constraints.max_change[feature.name]))
     if feature.name in constraints.least_change:
@@ -318,11 +318,22 @@ def _within(fact: float, limit: MaxChange) -> tuple[float, float]:
     return fact - reach, fact + reach
 
 
-def _bounded(feature: Feature, bounds: Bounds) -> tuple[float, float]:
+def bounds_of(feature: Feature, constraints: Constraints) -> tuple[float, float]:
+    """The bounds that the request sets, as raw numbers."""
+    bounds = constraints.bounds.get(feature.name, Bounds())
     return (
         -math.inf if bounds.min is None else number_of(feature, bounds.min),
         math.inf if bounds.max is None else number_of(feature, bounds.max),
     )
+
+
+def limits_of_value(feature: Feature, constraints: Constraints) -> tuple[float, float]:
+    """From where to where a value may be proposed that the person does not have yet."""
+    low, high = feature.range_raw
+    advice = feature.advice if feature.is_number else Advice()
+    bounds = bounds_of(feature, constraints)
+    low = max(low, bounds[0], -math.inf if advice.min is None else advice.min)
+    return low, min(high, bounds[1], math.inf if advice.max is None else advice.max)
 
 
 def number_of(feature: Feature, value: float | str) -> float:

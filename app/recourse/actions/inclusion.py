@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import Fault, InvalidRequest
-from app.recourse.actions.advice_ranges import Limit, Range, range_of, range_without
+from app.recourse.actions.advice_ranges import Limit, Range, bounds_of, range_of, range_without
+from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.wishes import Wishes
 from app.recourse.features import MISSING, Feature, FeatureSpace
 
@@ -16,6 +17,7 @@ TAKES_LONGER = "every change takes longer than the answer is valid, and the requ
 def check_inclusion(
     space: FeatureSpace,
     wishes: Wishes,
+    constraints: Constraints,
     factual_raw: Float[np.ndarray, "p"],
     ranges: Sequence[Range],
     limits: Sequence[Sequence[Limit]],
@@ -39,7 +41,11 @@ def check_inclusion(
             assert j is not None  # checked before
             feature, fact = space.features[j], float(factual_raw[j])
             if feature.provide and fact == MISSING:
-                continue  # the value that the person states is any
+                # The value that the person states is any, within what the request itself allows.
+                low, high = bounds_of(feature, constraints)
+                if to is not None and not low <= feature.parse(to) <= high:
+                    yield Fault(f"/must_include/{i}/to", "lies outside constraints.bounds")
+                continue
             if not ranges[j].is_open:
                 why = _why_fixed(feature, fact, limits[j])
                 yield Fault(f"/must_include/{i}", f'"{name}" cannot change for this applicant: {why}')
@@ -74,6 +80,7 @@ def _possible(feature: Feature, fact: float, own: Range) -> str:
     """The values that may be proposed, as a caller writes them."""
     if feature.is_number:
         ends = [(own.lower, own.below), (own.above, own.upper)]
-        return " or ".join(f"{low:g} to {high:g}" for low, high in ends if low < fact or high > fact)
+        possible = [(low, high) for low, high in ends if low < fact or high > fact]
+        return " or ".join(f"{low:g} to {high:g}" if low < high else f"{low:g}" for low, high in possible)
     levels = own.levels or range(int(own.lower), int(own.upper) + 1)
     return ", ".join(str(feature.levels[level]) for level in levels if level != fact)

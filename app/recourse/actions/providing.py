@@ -12,9 +12,12 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.actions.action_set import ActionSet, action_set
-from app.recourse.actions.advice_ranges import lattice_point
-from app.recourse.actions.wishes import Wishes
+from app.recourse.actions.advice_ranges import lattice_point, limits_of_value
+from app.recourse.actions.wishes import Wishes, excluded_values
 from app.recourse.features import MISSING, Feature
+
+BESIDE = 0.01
+"""How far beside a value that the person rules out another one is taken, in spreads, where there is no lattice."""
 
 
 def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | None:
@@ -31,11 +34,15 @@ def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | No
         j for j in centers
         if space.features[j].provide and fact[j] == MISSING and j not in but and space.names[j] not in ruled_out
     ]  # fmt: skip
+    for j in list(given):
+        stated = actions.included.get(j)
+        value = _typical(space.features[j], centers[j], actions) if stated is None else stated
+        if value is None:
+            given.remove(j)
+        else:
+            fact[j] = value
     if not given:
         return None
-    for j in given:
-        stated = actions.included.get(j)
-        fact[j] = _typical(space.features[j], centers[j]) if stated is None else stated
     other = action_set(
         space, fact, constraints=actions.constraints, rules=actions.rules, timing=actions.timing,
         valid_months=actions.clock.months, least_share=actions.least_share,
@@ -56,12 +63,19 @@ def providing(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> ActionS
     return actions if other is None else other
 
 
-def _typical(feature: Feature, center: float) -> float:
-    """The value that may be proposed nearest to the mean of those that are not missing."""
-    low, high = feature.range_raw
-    if feature.is_number:
-        low = low if feature.advice.min is None else max(low, feature.advice.min)
-        high = high if feature.advice.max is None else min(high, feature.advice.max)
-    step, anchor = feature.lattice_raw
-    near = lattice_point(round((center - anchor) / step), anchor, step) if step > 0.0 else center
-    return float(np.clip(near, low, high))
+def _typical(feature: Feature, center: float, actions: ActionSet) -> float | None:
+    """The value that may be proposed nearest to the mean of those that are not missing; None where none may be."""
+    low, high = limits_of_value(feature, actions.constraints)
+    ruled_out = {*feature.states_raw, *excluded_values(feature, MISSING, actions.wishes.exclude)}
+    (step, anchor), near = feature.lattice_raw, float(np.clip(center, low, high))
+    advised = feature.advice.categories
+    if not feature.is_number:
+        values = [float(k) for k, level in enumerate(feature.levels) if advised is None or level in advised]
+    elif step > 0.0:
+        at, reach = round((near - anchor) / step), len(ruled_out) + 1
+        values = [lattice_point(tick, anchor, step) for tick in range(at - reach, at + reach + 1)]
+    else:
+        apart = BESIDE * (feature.spread or feature.scale or 1.0)
+        values = [near + k * apart for k in range(-len(ruled_out), len(ruled_out) + 1)]
+    legal = [value for value in values if low <= value <= high and value not in ruled_out]
+    return min(legal, key=lambda value: abs(value - near), default=None)

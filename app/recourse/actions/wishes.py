@@ -102,6 +102,8 @@ def _include_faults(space: FeatureSpace, wishes: Wishes, constraints: Constraint
         j = space.index(name)
         if isinstance(one, ChangeTo):
             yield from _change_faults(space, one, pointer)
+            if one in wishes.exclude.changes:
+                yield Fault(f"{pointer}/to", "is excluded as well, by exclude.changes")
             pointer += "/feature"
         elif j is None:
             yield unknown_feature(space, name, pointer)
