@@ -300,16 +300,27 @@ _SENTENCES = {
 
 
 def faults_of(details: Sequence[Mapping[str, Any]], body: object) -> list[Fault]:
-    """Faults with JSON pointers into the request body; one for each place."""
+    """Faults with JSON pointers into the request body; one for each place.
+
+    Where one of several types fits, its faults are told, and not that the others do not fit.
+    """
     faults: dict[str, list[str]] = {}
+    of_type: dict[str, bool] = {}
     for found in details:
-        sentences = faults.setdefault(_pointer(found, body), [])
+        pointer = _pointer(found, body)
+        of_type[pointer] = of_type.get(pointer, True) and found["type"].endswith("_type")
+        sentences = faults.setdefault(pointer, [])
         sentence = _SENTENCES.get(found["type"], "is not valid").format_map(found.get("ctx", {}))
         if found["loc"][0] == "query":
             sentence = f"the query parameter {found['loc'][1]} {sentence}"
         if sentence not in sentences:
             sentences.append(sentence)
-    return [Fault(pointer, " or ".join(sentences)) for pointer, sentences in faults.items()]
+    fitting = {pointer.rpartition("/")[0] for pointer in faults if pointer}
+    return [
+        Fault(pointer, " or ".join(sentences))
+        for pointer, sentences in faults.items()
+        if not (of_type[pointer] and pointer in fitting)
+    ]
 
 
 def _pointer(found: Mapping[str, Any], body: object) -> str:

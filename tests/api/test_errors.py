@@ -126,6 +126,19 @@ def test_what_pydantic_calls_a_fault_is_put_in_our_words_for_each_place_once() -
     ]
 
 
+def test_of_several_types_the_faults_of_the_one_that_fits_are_told() -> None:
+    details = [
+        {"type": "string_type", "loc": ("body", "must_include", 0, "str")},
+        {"type": "missing", "loc": ("body", "must_include", 0, "ChangeTo", "to")},
+        {"type": "string_type", "loc": ("body", "must_include", 1, "str")},
+    ]
+    body = {"must_include": [{"feature": "age"}, 3]}
+    assert faults_of(details, body) == [
+        Fault("/must_include/0/to", "is missing"),
+        Fault("/must_include/1", "must be a text"),
+    ]
+
+
 def test_an_error_crosses_a_process_boundary_unchanged() -> None:
     error = InvalidRequest("No.", faults=[Fault("/a", "b")], known=["c"])
     assert RecourseError.from_dict(error.to_dict()).to_dict() == error.to_dict()
