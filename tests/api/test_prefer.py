@@ -1,5 +1,7 @@
 """The header `Prefer`, as RFC 7240 has it."""
 
+from typing import Any
+
 import httpx
 import pytest
 
@@ -58,8 +60,14 @@ def test_a_hostile_header_takes_no_time(header: str) -> None:
     assert Prefer.parse(header) == Prefer()
 
 
-def test_what_is_always_direct_refuses_to_be_a_job(client: httpx.Client) -> None:
-    body = {"records": [APPLICANT]}
-    refused = client.post("/models/loan/predict", json=body, headers={"Prefer": "respond-async"})
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/models/loan/predict", {"records": [APPLICANT]}),
+        ("/reasons", {"model": "loan", "applicant": APPLICANT}),
+    ],
+)
+def test_what_is_always_direct_refuses_to_be_a_job(client: httpx.Client, path: str, body: dict[str, Any]) -> None:
+    refused = client.post(path, json=body, headers={"Prefer": "respond-async"})
     assert "always answers directly" in problem(refused, 422, "invalid-request")["detail"]
-    assert client.post("/models/loan/predict", json=body, headers={"Prefer": "wait=5"}).status_code == 200
+    assert client.post(path, json=body, headers={"Prefer": "wait=5"}).status_code == 200

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Body, Response
 from app.api.deps import ServiceDep
 from app.api.error_docs import BODY, QUESTION, refusals
 from app.api.media_type import JSON
+from app.api.prefer import DIRECT
 from app.api.schemas.reasons import REASONS_EXAMPLES, ReasonsAnswer, ReasonsRequest, reasons_question_of
 from app.api.schemas.recourse import terms_of
 from app.api.strict_route import DirectRoute, guarded
@@ -24,12 +25,16 @@ router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE, kind=D
     responses=refusals("/reasons", *BODY, *QUESTION),
 )
 async def reasons(
-    request: Annotated[ReasonsRequest, Body(openapi_examples=REASONS_EXAMPLES)], service: ServiceDep
+    request: Annotated[ReasonsRequest, Body(openapi_examples=REASONS_EXAMPLES)],
+    service: ServiceDep,
+    _no_job: Annotated[None, DIRECT],
 ) -> Response:
     """The features that lowered the applicant's score most, compared with reference records of the model.
 
     Reasons are not recourse: a feature that nobody can change is a reason where it lowered the score, and what would
     help need not be a reason. Protected features are never named; the answer says which share they have.
+
+    Always answered directly: `Prefer: respond-async` is refused.
     """
     asked = (REASONS, reasons_question_of(request), request.applicant, terms_of(request))
     return Response(await service.ask(*asked), media_type=JSON)
