@@ -14,8 +14,8 @@ from app.api.schemas.strict import MOST_ENTRIES
 from app.errors import Fault, RecourseError
 from app.service.validation import Check, checks
 
-ONE = "applicant"
-"""The member of requests that is a record."""
+ONE, OTHER = "applicant", "factual"
+"""Names of the member of requests that is a record; the second is known to some of them."""
 
 MANY = ("counterfactuals", "records")
 """Members that are a list of them."""
@@ -36,7 +36,8 @@ def further_faults(request: Request, body: object, wrong: Collection[object]) ->
         model = service.models.find(question.model)
     except (ValidationError, RecourseError):
         return []
-    records = {f"/{ONE}": body[ONE]} if ONE in body else {}
+    named = ONE if ONE in body else OTHER
+    records = {f"/{named}": body[named]} if ONE in body or OTHER in right else {}
     for name in MANY:
         if isinstance(listed := body.get(name), list):
             records |= {f"/{name}/{i}": record for i, record in enumerate(listed[:MOST_ENTRIES])}

@@ -23,6 +23,8 @@ class Terms:
     """How much of the answer a job shows, `short` or `full`."""
     exclude_ids: tuple[str, ...] = ()
     """Earlier answers, and counterfactuals of them, whose sets of changed features are excluded."""
+    record: str = "applicant"
+    """Where the request has the applicant's record, for pointers to its faults."""
 
 
 Rows = Iterable[Json]

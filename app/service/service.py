@@ -214,7 +214,7 @@ class Service:
         """The model, the question with its records once nothing is wrong with it, and the frame of its answer."""
         created = datetime.now(UTC)
         model = self.models.find(terms.model, pointer="/model")
-        reading: dict[str, Check] = {"factual_raw": lambda: model.space.read(applicant, pointer="/applicant")}
+        reading: dict[str, Check] = {"factual_raw": lambda: model.space.read(applicant, pointer=f"/{terms.record}")}
         if isinstance(question, ValidityQuestion):
             reading["rows_raw"] = lambda: model.space.read_many(counterfactuals, pointer="/counterfactuals")
         read = all_or_faults(*reading.values(), *checks(self.models, model, question))

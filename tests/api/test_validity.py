@@ -234,3 +234,18 @@ def test_a_record_without_a_score_is_no_decision(client: httpx.Client) -> None:
     answer = judge(client, {**BETTER, "age": GIVES_NAN}, model="odd")
     (one,) = answer["counterfactuals"]
     assert one["validity"]["current"] == {"probability": None, "score": None, "points": None, "favourable": False}
+
+
+@pytest.mark.parametrize("path", ["/recourse/validity", "/recourse/correct"])
+def test_the_record_may_be_called_factual(client: httpx.Client, path: str) -> None:
+    """Its name of an earlier release, and of the papers; faults are told where they are."""
+    body = {"model": "loan", "counterfactuals": [{**APPLICANT, "age": APPLICANT["age"] + 1}]}
+    plain = client.post(path, json={**body, "applicant": APPLICANT}).json()
+    other = client.post(path, json={**body, "factual": APPLICANT})
+    assert other.status_code == 200, other.text
+    assert other.json()["factual"] == plain["factual"]
+    for more in ({}, {"seed": -1}):
+        refused = client.post(path, json={**body, **more, "factual": {**APPLICANT, "age": "old"}})
+        assert "/factual/age" in {fault["pointer"] for fault in refused.json()["errors"]}
+    both = client.post(path, json={**body, "applicant": APPLICANT, "factual": APPLICANT})
+    assert [fault["pointer"] for fault in problem(both, 422, "invalid-request")["errors"]] == ["/factual"]

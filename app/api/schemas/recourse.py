@@ -197,5 +197,6 @@ def terms_of(request: AnyQuestion) -> Terms:
         deadline_ms=request.deadline_ms,
         store=getattr(request, "store", False),
         detail=getattr(request, "detail", "full"),
+        record=getattr(request, "record", "applicant"),
         exclude_ids=request.exclude.ids if isinstance(request, RecourseQuestion) else (),
     )

@@ -1,8 +1,9 @@
 """Certificates of counterfactuals that the caller supplies."""
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import AliasChoices, Field, PrivateAttr, model_validator
 
 from app.api.examples import APPLICANT, DEMO_MODEL
 from app.api.schemas.described import describe
@@ -20,9 +21,24 @@ MOST_MEMBERS = 20
 class ValidityRequest(ModelQuestion):
     """One applicant and one or several counterfactuals from any source."""
 
-    applicant: Record
+    applicant: Record = Field(validation_alias=AliasChoices("applicant", "factual"))
+    """`factual` is understood as well."""
     counterfactuals: Annotated[list[Record], Field(min_length=1, max_length=MOST_MEMBERS), FEW]
     """Certified one by one, and jointly as a plan."""
+    _record: str = PrivateAttr("applicant")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _noted(cls, value: Any, read: Callable[[Any], Self]) -> Self:
+        request = read(value)
+        if isinstance(value, dict) and "factual" in value:
+            request._record = "factual"
+        return request
+
+    @property
+    def record(self) -> str:
+        """Under which name the record was sent, for pointers to its faults."""
+        return self._record
 
 
 ValidityAnswer: Any = describe(use_cases.ValidityAnswer)
