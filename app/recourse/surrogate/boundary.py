@@ -306,11 +306,13 @@ def _draw(
         X[:, numeric] += deviation * math.sqrt(len(numeric) + 2) * unit_ball(problem.seed, n, len(numeric))
     for j in space.groups[problem.action_set.movable[space.groups]]:
         span = space.spans[j]
-        levels = span.stop - span.start
-        # Among points whose columns sum to 1, a ball of this deviation moves them by (levels - 1) deviation^2 in the
-        # mean square; a change of category by 2, and one in `levels` switches changes nothing.
-        switch = rng.random(n) < min(MAX_SWITCH, levels * deviation**2 / 2.0)
-        X[switch, span] = np.eye(levels)[rng.integers(levels, size=int(switch.sum()))]
+        width = span.stop - span.start
+        # Among points whose columns sum to 1, a ball of this deviation moves them by (width - 1) deviation^2 in the
+        # mean square; a change of category by 2, and one in `width` switches among all levels changes nothing.
+        switch = rng.random(n) < min(MAX_SWITCH, width * deviation**2 / 2.0)
+        # A level that few samples have may be of one decision alone, and then decides the direction of a machine: it
+        # has to be one that this person can take.
+        X[switch, span] = np.eye(width)[rng.choice(problem.action_set.levels(j), size=int(switch.sum()))]
     return X
 
 

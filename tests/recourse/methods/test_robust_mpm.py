@@ -5,11 +5,13 @@ import pytest
 
 from app.recourse.candidates import Candidates
 from app.recourse.certificate_params import CertificateParams
+from app.recourse.features import Advice, Feature, FeatureSpace, FeatureType
 from app.recourse.method import MethodContext
 from app.recourse.methods import METHODS
 from app.recourse.methods.robust_mpm import RobustMpmParams, generate
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
+from app.recourse.solve import solve
 from app.recourse.surrogate.boundary import sample_boundary, survey
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score, plane
 
@@ -70,6 +72,27 @@ def test_where_the_surrogate_accepts_the_person_extra_margins_start_from_there()
     np.testing.assert_allclose(
         candidates.rank(candidates.propose(EXTRA_MARGINS[1:3])), start + EXTRA_MARGINS[1:3], atol=1e-7
     )
+
+
+@pytest.mark.parametrize("person", range(5))
+def test_a_rare_level_that_nobody_is_advised_to_take_does_not_lead_the_search(person: int) -> None:
+    """Being retired decides too, but what a working person is told is about their income."""
+    jobs = ("permanent", "temporary", "retired")
+    space = FeatureSpace(
+        [
+            *(Feature(name=name, type=FeatureType.CONTINUOUS, min=-3, max=3, center=0.0, scale=1.0) for name in "ab"),
+            Feature(
+                name="job", type=FeatureType.CATEGORICAL, categories=jobs, advice=Advice(categories=jobs[:2])
+            ),
+        ]
+    )  # fmt: skip
+    random = np.random.default_rng(person)
+    rows_raw = np.column_stack([random.normal(size=(400, 2)).clip(-3, 3), random.integers(3, size=400)])
+    problem, _ = ask(
+        space, lambda X: X[:, 0] + X[:, 1] + 3.0 * (X[:, 2] == 2.0), [-0.2, -0.2, 1.0], rows_raw=rows_raw, raw=True
+    )
+    (found,) = solve(problem, METHODS["robust_mpm"], RobustMpmParams(), CertificateParams()).counterfactuals
+    assert found.cost < 1.5
 
 
 def test_the_report_is_measured_on_the_samples() -> None:

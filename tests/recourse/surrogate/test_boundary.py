@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import Float
 
 from app.errors import BoundaryNotFound, DegenerateSurrogate
-from app.recourse.features import FeatureSpace
+from app.recourse.features import Advice, FeatureSpace
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.surrogate.boundary import (
@@ -298,6 +298,21 @@ def test_categories_switch_as_often_as_the_ball_is_wide() -> None:
     expected = min(0.5, 3 * sample.deviation**2 / 2) * 2 / 3
     assert (levels != centre).mean() == pytest.approx(expected, rel=0.1)
     assert (spy.asked[2][:, LOAN.names.index("origin")] == problem.factual_raw[-1]).all()
+
+
+def test_a_category_that_this_person_cannot_take_is_in_no_sample() -> None:
+    advised = tuple(
+        replace(feature, advice=Advice(categories=("rents", "owns"))) if feature.name == "housing" else feature
+        for feature in LOAN.features
+    )
+    space, rows_raw = FeatureSpace(advised), loan_rows(300)
+    rents = rows_raw[(rows_raw[:, LOAN.names.index("housing")] == 0.0) & (loan_score(LOAN.encode(rows_raw)) < 0.0)]
+    problem, _ = ask(
+        space, lambda X: loan_score(LOAN.encode(X)), rents[0].tolist(), rows_raw=rows_raw, raw=True
+    )  # fmt: skip
+    shares = drawn(problem, radius_fraction=0.5).X.mean(axis=0)
+    assert shares[LOAN.columns.index("housing=owns")] > 0.1
+    assert shares[LOAN.columns.index("housing=free")] == 0.0
 
 
 def test_categories_are_enough_to_sample() -> None:
