@@ -66,7 +66,8 @@ def feature_of(source: Source, column: Column, facts: ModelFacts) -> FeatureDraf
 
 def _words(name: str) -> dict[str, str]:
     parts = [part for part in re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)) if part]
-    unit = UNITS.get(parts[-1].lower()) if len(parts) > 1 else None
+    # In "inquiries_last_6_months" the months are a time in which something is counted.
+    unit = UNITS.get(parts[-1].lower()) if len(parts) > 1 and not parts[-2].isdecimal() else None
     said = " ".join(parts).capitalize()
     return ({} if said.lower() == name.lower() or not said else {"label": said}) | ({"unit": unit} if unit else {})
 

@@ -93,6 +93,16 @@ def test_names_hint_at_what_people_can_change(name: str, keys: dict[str, object]
     assert (None if hint is None else dict(hint.keys)) == keys
 
 
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [("term_months", "months"), ("debtsEUR", "EUR"), ("inquiries_last_6_months", None), ("months", None)],
+)
+def test_a_name_may_end_with_a_unit_but_not_with_the_time_of_a_count(name: str, unit: str | None) -> None:
+    facts = ModelFacts(format=Format.SKLEARN, file="model", content=b"")
+    found = feature_of(Source(column=name), describe(name, ["1", "2", "3"]), facts)
+    assert found.keys.get("unit") == unit
+
+
 def test_words_give_levels_an_order_and_outcomes_a_side() -> None:
     assert scale_of(("high", "low", "medium")) == ("low", "medium", "high")
     assert scale_of(("Bachelors", "HS-grad", "9th", "Some-college", "Doctorate")) == (
