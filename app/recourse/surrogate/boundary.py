@@ -304,7 +304,7 @@ def _draw(
     numeric = np.intersect1d(free, space.numeric_columns)
     if numeric.size:
         X[:, numeric] += deviation * math.sqrt(len(numeric) + 2) * unit_ball(problem.seed, n, len(numeric))
-    for j in space.groups[problem.action_set.movable[space.groups]]:
+    for j in space.groups[problem.action_set.movable[space.groups]].tolist():
         span = space.spans[j]
         width = span.stop - span.start
         # Among points whose columns sum to 1, a ball of this deviation moves them by (width - 1) deviation^2 in the
