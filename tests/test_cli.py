@@ -184,7 +184,7 @@ def test_future_models_are_made_without_a_server(run: Run, source: ModelDirector
     assert "3 more are for the stress income=down" in run(*stressed, "income=down").stdout
     assert "retrained, and under the stress income=down" in run("models", "show", "loan").stdout
     assert "COLUMN=up or COLUMN=down" in run(*stressed, "income").stderr
-    assert "no order" in refused(run(*stressed, "housing=up"))
+    assert 'no stress along "housing", only along one of age, income' in refused(run(*stressed, "housing=up"))
     assert "The command must contain" in refused(run("models", "rehearse", "loan", "--command", "true"))
     assert "at most one of" in run("models", "rehearse", "loan", "--command", "x", "--source", "auto").stderr
     assert run("models", "rehearse", "other").returncode == 1
