@@ -28,28 +28,26 @@ def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | No
     but : features that stay missing
     """
     space, fact = actions.space, actions.factual_raw.copy()
-    centers = dict(zip(space.numeric.tolist(), space.center_raw.tolist(), strict=True))
     ruled_out = {*actions.wishes.exclude.features, *actions.constraints.immutable}
-    given = [
-        j for j in centers
-        if space.features[j].provide and fact[j] == MISSING and j not in but and space.names[j] not in ruled_out
-    ]  # fmt: skip
-    for j in list(given):
+    values: dict[int, float] = {}
+    for j, center in zip(space.numeric.tolist(), space.center_raw.tolist(), strict=True):
+        feature = space.features[j]
+        if not feature.provide or fact[j] != MISSING or j in but or feature.name in ruled_out:
+            continue
         stated = actions.included.get(j)
-        value = _typical(space.features[j], centers[j], actions) if stated is None else stated
-        if value is None:
-            given.remove(j)
-        else:
-            fact[j] = value
-    if not given:
+        value = _typical(feature, center, actions) if stated is None else stated
+        if value is not None:
+            values[j] = value
+    if not values:
         return None
+    fact[list(values)] = list(values.values())
     other = action_set(
         space, fact, constraints=actions.constraints, rules=actions.rules, timing=actions.timing,
         valid_months=actions.clock.months, least_share=actions.least_share,
         wishes=Wishes(exclude=actions.wishes.exclude),
     )  # fmt: skip
     return replace(
-        other, weights=actions.weights, given=tuple(given), wishes=actions.wishes, included=actions.included,
+        other, weights=actions.weights, given=tuple(values), wishes=actions.wishes, included=actions.included,
         barred=actions.barred,
     )  # fmt: skip
 
