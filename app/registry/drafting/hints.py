@@ -80,7 +80,8 @@ HINTS = (
         protected=True,
     ),
     _hint(
-        "dependents?|dependants?|children|kids|household|family|people_liable|num_people",
+        "dependents?|dependants?|children|kids|household|fam\\w*|people_liable|num_people|siblings|guardian|"
+        "mother|father|parents?|parental|[mfp]_?(edu|job|status)",
         "change: none, as a family is no matter of advice; is that so?",
         change="none",
     ),
@@ -91,8 +92,8 @@ HINTS = (
     ),
     _hint(
         "late|delinq\\w*|default|defaults|bankrupt\\w*|arrears|derog\\w*|collections?|history|credit_history|past|"
-        "previous|inquiries|inq|enquiries|pub_rec|public_record|dpd|overdue|missed|since|ago|oldest|first|issued|year|date|"
-        "month_issued|vintage",
+        "previous|inquiries|inq|enquiries|pub_rec|public_record|dpd|overdue|missed|since|ago|oldest|earliest|first|"
+        "issued|year|date|month_issued|vintage|failures?|prior",
         "change: none, because it lies in the past; is that so?",
         change="none",
     ),
