@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -24,6 +24,9 @@ Change = TypeVar("Change", sa.Update, sa.Delete)
 
 LEASE = timedelta(seconds=10)
 """How long a key stays claimed by a server that no longer renews its lease."""
+
+SKEW = timedelta(minutes=5)
+"""How far the clocks of servers may differ. A lease that ends later was taken by a clock that was wrong."""
 
 KEPT = timedelta(hours=24)
 """How long an answer can be repeated."""
@@ -71,7 +74,7 @@ class IdempotentAnswers:
         """
         with writing(self._engine) as connection:
             row = connection.execute(sa.select(answers).where(answers.c.name == name)).one_or_none()
-            if row is not None and row.until > timestamp(now):
+            if row is not None and _holds(row, now):
                 if row.digest != digest:
                     raise IdempotencyKeyReused
                 if row.status is None:
@@ -131,6 +134,12 @@ class IdempotentAnswers:
         given_up = answers.c.until < timestamp(now - KEPT)
         with writing(self._engine) as connection:
             return connection.execute(sa.delete(answers).where(over | given_up)).rowcount
+
+
+def _holds(row: sa.Row[Any], now: datetime) -> bool:
+    """Whether a row is an answer that can be repeated, or the lease of a server that may still be at work."""
+    believed = row.status is not None or row.until <= timestamp(now + LEASE + SKEW)
+    return row.until > timestamp(now) and believed
 
 
 def _own(statement: Change, attempt: Attempt) -> Change:

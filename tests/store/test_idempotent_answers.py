@@ -54,6 +54,20 @@ def test_a_lapsed_lease_is_taken_over_with_the_ids_of_who_crashed(answers: Idemp
     assert answers.keep(heir, ANSWER, None, LATER)
 
 
+def test_a_lease_of_a_clock_that_was_ahead_holds_no_key_after_a_crash(answers: IdempotentAnswers) -> None:
+    crashed = claim(answers, now=NOW + timedelta(days=365))
+    taken = claim(answers, ids="2", now=NOW)
+    assert taken.ids == crashed.ids
+    assert not answers.keep(crashed, ANSWER, "rec_1", NOW)
+    assert answers.keep(taken, ANSWER, "rec_1", NOW)
+
+
+def test_a_lease_of_a_clock_that_is_a_little_ahead_holds_its_key(answers: IdempotentAnswers) -> None:
+    claim(answers, now=NOW + timedelta(minutes=4))
+    with pytest.raises(IdempotencyInProgress):
+        answers.claim("key", "d", "2", NOW)
+
+
 def test_another_request_with_a_lapsed_key_is_a_new_one(answers: IdempotentAnswers) -> None:
     claim(answers, ids="1")
     assert claim(answers, digest="other", ids="2", now=LATER).ids == "2"
