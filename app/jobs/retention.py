@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from app.jobs.connection import Connection
-from app.jobs.job import FINISHED
+from app.jobs.job import FINISHED, Job
 from app.jobs.names import JOBS
 from app.jobs.workflows import delete_lost_chunks
 from app.observability import log, trace
+from app.store.sure_clock import SureClock
 
 FORGET_S = 3600.0
 """Interval at which old jobs are deleted."""
@@ -25,17 +26,29 @@ class Retention:
     def __init__(self, connection: Connection, days: float) -> None:
         self._connection = connection
         self._days = days
+        self._clock: SureClock | None = None
+        """None until the newest job is known."""
 
     async def run(self) -> None:
         """Delete old jobs now and every `FORGET_S`, until cancelled."""
         while True:
             try:
-                deleted = await self.forget(datetime.now(UTC) - timedelta(days=self._days))
-                lost = await self.forget_lost(datetime.now(UTC) - timedelta(seconds=LOST_S))
+                self._clock = self._clock or SureClock(await self._newest_at())
+                now = self._clock.now()
+                deleted = await self.forget(now - timedelta(days=self._days))
+                lost = await self.forget_lost(now - timedelta(seconds=LOST_S))
                 log.info("jobs-forgotten", deleted=deleted, lost_chunks=lost)
             except Exception as error:  # noqa: BLE001 - such as a database that is lost; it is tried again
                 log.warning("jobs-not-forgotten", trace=trace(error))
             await asyncio.sleep(FORGET_S)
+
+    async def _newest_at(self) -> datetime | None:
+        """When the newest job was submitted; None if there is none."""
+        connection = self._connection
+        newest = connection.client.list_workflows_async(
+            name=list(JOBS), sort_desc=True, limit=1, load_input=False, load_output=False
+        )
+        return next((Job.of(record).created_at for record in await connection.reached(newest)), None)
 
     async def forget(self, before: datetime) -> int:
         """Delete finished jobs that were submitted before a moment; returns their number."""

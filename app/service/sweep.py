@@ -13,8 +13,8 @@ OPEN_POLL_S = 0.1
 """Pause after the databases could not be opened; doubles each time, since each attempt writes a line of the log."""
 
 
-async def sweep(settings: Settings) -> int:
-    """`Recorder.sweep` without a running service; how many recourses were erased.
+async def sweep(settings: Settings, *, trust_clock: bool) -> int | None:
+    """`Recorder.sweep` without a running service; how many recourses were erased, None if the clock is doubted.
 
     Raises `NotReady`, with what is wrong with the databases.
     """
@@ -27,7 +27,8 @@ async def sweep(settings: Settings) -> int:
                 problem = found
                 await asyncio.sleep(pause_s)
                 pause_s *= 2.0
-        return await service.ledger.sweep()
+        erased = await service.ledger.sweep(trust_clock=trust_clock)
+        return None if service.ledger.clock_doubted else erased
     except TimeoutError:
         raise NotReady(problem) from None
     finally:

@@ -187,6 +187,11 @@ class Ledger:
         with self._engine.connect() as connection:
             return [_record(row) for row in connection.execute(query.order_by(personal_data.c.number).limit(limit))]
 
+    def newest_at(self) -> str | None:
+        """When the newest entry was made; None if there is none."""
+        with self._engine.connect() as connection:
+            return connection.scalar(sa.select(entries.c.at).order_by(entries.c.number.desc()).limit(1))
+
     def count(self, which: Promises) -> int:
         """Number of promises in a selection."""
         query = sa.select(sa.func.count()).select_from(entries.join(personal_data)).where(*_conditions(which))

@@ -27,6 +27,7 @@ from app.store.ledger import FILE, Ledger, NewRecord, Record
 from app.store.migrate import upgrade
 from app.store.spent_rows import SpentRows
 from app.store.state import require_state
+from app.store.sure_clock import SureClock
 
 Answer = TypeVar("Answer")
 
@@ -88,6 +89,8 @@ class Recorder:
         self._fault = ""
         """What is wrong with the end of the chain."""
         self._written_at = -PROBE_S
+        self._clock: SureClock | None = None
+        """What is deleted by its age goes by this clock; None until the database is open."""
 
     def start(self) -> None:
         """Open the database in the background."""
@@ -160,23 +163,35 @@ class Recorder:
     def _lack_of_space(self) -> str:
         return "" if self._settings.database_url is not None else lack_of_space(self._settings.state_dir)
 
-    async def sweep(self) -> int:
+    async def sweep(self, *, trust_clock: bool = False) -> int:
         """Erase the personal data of expired recourses older than the retention period; returns their number.
 
-        Also deletes expired idempotent answers, and what keys have spent long ago.
+        Also deletes expired idempotent answers, and what keys have spent long ago. Age is that of `SureClock`, or with
+        `trust_clock` that of this machine's clock.
         """
-        await self.run(lambda engine: IdempotentAnswers(engine).sweep(datetime.now(UTC)))
-        await self.run(lambda engine: SpentRows(engine).forget(datetime.now(UTC)))
+        time_of = partial(datetime.now, UTC) if trust_clock else self._sure_now
+        await self.run(lambda engine: IdempotentAnswers(engine).sweep(time_of()))
+        await self.run(lambda engine: SpentRows(engine).forget(time_of()))
         self._overwrite_soon()
         erased = after = 0
         while True:
-            now = datetime.now(UTC)
+            now = time_of()
             given_before = now - timedelta(days=self._settings.retention_days)
             due = partial(Ledger.due, given_before=given_before, now=now, limit=SWEEP_AT_ONCE, after=after)
             if not (found := await self.ask(due)):
                 return erased
             erased += await self.erase(found, "retention")
             after = found[-1].entry.number
+
+    @property
+    def clock_doubted(self) -> bool:
+        """Whether the clock is so far ahead of the newest entry that nothing is deleted by its time."""
+        return self._clock is not None and self._clock.doubted
+
+    def _sure_now(self) -> datetime:
+        if self._clock is None:
+            raise LedgerUnavailable(self._reason)
+        return self._clock.now()
 
     async def erase(self, records: Sequence[Record], why: str) -> int:
         """Erase personal data, in the ledger and elsewhere; returns how many recourses still had some."""
@@ -268,6 +283,8 @@ class Recorder:
         try:
             upgrade(engine)
             self._fault = fault_of_tail(engine)
+            newest = Ledger(engine).newest_at()
+            self._clock = SureClock(datetime.fromisoformat(newest) if newest else None)
         except BaseException:
             engine.dispose()
             raise

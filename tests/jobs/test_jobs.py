@@ -6,8 +6,9 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -17,12 +18,14 @@ from app.compute.messages import Store
 from app.errors import NotReady, UnknownJob
 from app.jobs import connection as connection_module
 from app.jobs import jobs as jobs_module
+from app.jobs import retention
 from app.jobs.database import migrate
 from app.jobs.ids import counting_from, new_number
 from app.jobs.job import Job, JobStatus
 from app.jobs.jobs import Jobs
 from app.jobs.worker import CONNECTIONS
 from app.settings import Settings
+from app.store import sure_clock
 from app.store.engine import writing
 from tests.compute import chores
 from tests.jobs.kinds import KINDS
@@ -73,6 +76,33 @@ def test_only_jobs_that_have_ended_are_forgotten(tmp_path: Path) -> None:
             assert await queue.newest(10) == [waiting]
             with pytest.raises(UnknownJob):
                 await queue.get(ended.id)
+
+    asyncio.run(work())
+
+
+def test_a_clock_that_is_years_ahead_of_the_newest_job_forgets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Ahead":
+            return super().now(tz) + timedelta(days=3650)
+
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            ended = await queue.submit("hold", {}, timeout_s=1.0)
+            await queue.cancel(ended.id)
+            monkeypatch.setattr(sure_clock, "datetime", Ahead)
+            forgotten = asyncio.Queue[int]()
+            log = SimpleNamespace(info=lambda _event, *, deleted, **_: forgotten.put_nowait(deleted))
+            monkeypatch.setattr(retention, "log", log)
+            forgetting = asyncio.create_task(queue._retention.run())
+            assert await asyncio.wait_for(forgotten.get(), timeout=30.0) == 0
+            assert queue._retention._clock is not None
+            assert queue._retention._clock.doubted
+            forgetting.cancel()
+            await asyncio.wait([forgetting])
+            assert [job.id for job in await queue.newest(10)] == [ended.id]
 
     asyncio.run(work())
 

@@ -26,6 +26,11 @@ def test_jobs_are_forgotten_again_after_that_has_failed(monkeypatch: pytest.Monk
         return 0
 
     connection: Any = None  # nothing reaches it
+
+    async def newest_at(*_of: Any) -> None:
+        return None
+
+    monkeypatch.setattr(Retention, "_newest_at", newest_at)
     monkeypatch.setattr(Retention, "forget", forget)
     monkeypatch.setattr(Retention, "forget_lost", forget)
 

@@ -1,0 +1,44 @@
+"""The time that surely has come, for what is deleted by its age: a clock that is wrong must not delete it."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+from app.observability import log
+
+JUMP = timedelta(days=7)
+"""A clock further ahead than this of what is expected is doubted."""
+
+DOUBTED = timedelta(days=1)
+"""How long a doubted clock must run on until it is believed: a service may have stood still for a while."""
+
+
+class SureClock:
+    """The clock of this machine, unless it is too far ahead of the last time that is known.
+
+    Parameters
+    ----------
+    known : a time that has come, such as that of the newest entry; None if nothing is known
+    """
+
+    def __init__(self, known: datetime | None) -> None:
+        self._known = known
+        self._known_at_s = time.monotonic()
+        self._doubted_at_s: float | None = None
+
+    def now(self) -> datetime:
+        """The time of the clock, or while that is doubted, the known time and what has passed since."""
+        now, now_s = datetime.now(UTC), time.monotonic()
+        expected = now if self._known is None else self._known + timedelta(seconds=now_s - self._known_at_s)
+        if now - expected > JUMP:
+            if self._doubted_at_s is None:
+                self._doubted_at_s = now_s
+                log.error("clock-doubted", clock=now.isoformat(), expected=expected.isoformat())
+            if now_s - self._doubted_at_s < DOUBTED.total_seconds():
+                return expected
+        self._known, self._known_at_s, self._doubted_at_s = now, now_s, None
+        return now
+
+    @property
+    def doubted(self) -> bool:
+        """Whether the last `now` was not that of the clock."""
+        return self._doubted_at_s is not None
