@@ -339,7 +339,7 @@ def attempt(source: Source, name: str, directory: Path) -> Tried:
         drafted = time.perf_counter()
         edits = EDITS.get((source.name, name), ())
         _edit(directory / "own/model.yaml", edits)
-        registry = Registry(directory / "store", trust_pickle=own.trust.pickle, remote_hosts=own.trust.hosts)
+        registry = Registry(directory / "store", own.trust)
         edited = time.perf_counter()
         registered = registry.register(directory / "own", scores=directory / "scores.csv", tolerance=1e-6)
         done = time.perf_counter()

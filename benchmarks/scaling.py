@@ -20,6 +20,7 @@ import yaml
 
 from app.recourse.models.score import sigmoid
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from app.remote_hosts import RemoteHost
 from app.store.engine import open_engine
 from app.store.ledger import Ledger
@@ -110,7 +111,7 @@ def _waiting() -> Iterator[tuple[str, ...]]:
         source.mkdir()
         address = stack.enter_context(serving(dict.fromkeys(model.features, "FP64"), model))
         hosts = f"{address}=127.0.0.1"
-        refused = model.register(Registry(store, remote_hosts=(RemoteHost.parse(hosts),)), address, source)
+        refused = model.register(Registry(store, Trust(hosts=(RemoteHost.parse(hosts),))), address, source)
         shared = {
             "RECOURSE_DATABASE_URL": stack.enter_context(database()), "RECOURSE_LANES_BOUNDS": "1",
             "RECOURSE_REMOTE_HOSTS": hosts,

@@ -76,6 +76,7 @@ def loan_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def models_store(loan_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same and `odd@1`, which misbehaves. It is a pickle: every child imports pandas and scikit-learn."""
     from app.registry.registry import Registry
+    from app.registry.trust import Trust
     from tests.api.odd_model import OddModel
     from tests.registry.loan import make_linear
 
@@ -84,7 +85,7 @@ def models_store(loan_store: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     odd = make_linear(root / "odd")
     odd.records = [record for record in odd.records if record["age"] < 90]
     odd.set_artifact(_pickled(OddModel()), format="sklearn", path="model.joblib")
-    registry = Registry(root / "store", trust_pickle=True)
+    registry = Registry(root / "store", Trust(pickle=True))
     registry.register(odd.write(id="odd", title="A model that misbehaves", input="raw"))
     return root / "store"
 

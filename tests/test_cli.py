@@ -31,6 +31,7 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from app.remote_hosts import RemoteHost
 from app.store.engine import open_engine
 from app.store.ledger import Ledger
@@ -256,8 +257,8 @@ def promise(
     environment: dict[str, str], source: ModelDirectory, seeds: range, hosts: tuple[RemoteHost, ...] = ()
 ) -> list[str]:
     """Record recourse as the service does, by the model `loan@1`; the ids. Those of even seeds have expired."""
-    store = Store(root=environment["RECOURSE_MODELS_STORE"], trust_pickle=False, remote_hosts=hosts)
-    model = Registry(Path(store.root), remote_hosts=hosts).register(source.write())
+    store = Store(root=environment["RECOURSE_MODELS_STORE"], trust=Trust(hosts=hosts))
+    model = Registry(Path(store.root), Trust(hosts=hosts)).register(source.write())
     engine = open_engine(f"sqlite:///{environment['RECOURSE_STATE_DIR']}/ledger.sqlite")
     method, ids = METHODS["robust_mpm"], []
     for seed in seeds:

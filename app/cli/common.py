@@ -59,8 +59,9 @@ def open_registry(*, trust_pickle: bool | None = None) -> "Registry":
     """The registered models."""
     settings = read_settings(trust_pickle=trust_pickle)
     from app.registry.registry import Registry
+    from app.registry.trust import Trust
 
-    return Registry(settings.models_store, trust_pickle=settings.trust_pickle, remote_hosts=settings.remote_hosts)
+    return Registry(settings.models_store, Trust.of(settings))
 
 
 @contextmanager

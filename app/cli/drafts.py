@@ -49,7 +49,7 @@ def draft(
         data=data, model=model, url=url, label=label, favourable=favourable, scores=scores, threshold=threshold,
         id=name, drop=tuple(drop or ()), columns=tuple(filter(None, (columns or "").split(","))),
     )  # fmt: skip
-    trust = Trust(pickle=settings.trust_pickle, hosts=settings.remote_hosts)
+    trust = Trust.of(settings)
     drafted = make(wish, out, trust)
     for note in drafted.notes:
         typer.echo(note)
@@ -68,7 +68,7 @@ def _verify(drafted: "Drafted", trust: "Trust") -> None:
     from app.registry.registry import Registry
 
     with TemporaryDirectory(prefix="recourse-") as place:
-        store: Registry = Registry(Path(place) / "store", trust_pickle=trust.pickle, remote_hosts=trust.hosts)
+        store: Registry = Registry(Path(place) / "store", trust)
         registration = store.register(drafted.directory).registration
     typer.echo(f"It registers: accepts {registration.favourable:,} of {registration.records:,} reference records.")
     for note in registration.notes:

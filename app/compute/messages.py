@@ -23,8 +23,8 @@ from app.recourse.problem import Robustness
 from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from app.registry.version import RegisteredModel
-from app.remote_hosts import RemoteHost
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -35,20 +35,14 @@ class Store:
     """Where models are and how far they are trusted, and where the ledger is."""
 
     root: str
-    trust_pickle: bool
-    remote_hosts: tuple[RemoteHost, ...] = ()
+    trust: Trust = field(default_factory=Trust)
     ledger: str = field(default="", repr=False)
     """The address of its database, which may hold a password."""
 
     @classmethod
     def of(cls, settings: "Settings", *, ledger: str = "") -> "Store":
         """What the settings say about models, and the address of the ledger."""
-        return cls(
-            root=str(settings.models_store.absolute()),
-            trust_pickle=settings.trust_pickle,
-            remote_hosts=settings.remote_hosts,
-            ledger=ledger,
-        )
+        return cls(root=str(settings.models_store.absolute()), trust=Trust.of(settings), ledger=ledger)
 
     def open(self) -> Registry:
         """The registry: one in each process, so that what it has read of versions is read once."""
@@ -57,7 +51,7 @@ class Store:
 
 @cache
 def _registry(store: Store) -> Registry:
-    return Registry(Path(store.root), trust_pickle=store.trust_pickle, remote_hosts=store.remote_hosts)
+    return Registry(Path(store.root), store.trust)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

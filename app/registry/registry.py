@@ -21,7 +21,6 @@ from app.registry.lender_scores import TOLERANCE
 from app.registry.manifest import ID, INACTIVE, MANIFEST, REGISTRATION, RELEASED, STATUS, VERSION
 from app.registry.trust import Trust
 from app.registry.version import RegisteredModel, read_registration, read_version
-from app.remote_hosts import RemoteHost
 
 _ID = re.compile(ID)
 _VERSION = re.compile(VERSION)
@@ -66,13 +65,12 @@ class Registry:
     Parameters
     ----------
     root : created by the first registration
-    trust_pickle : load artifacts that can run code, provided that their digest is the manifest's
-    remote_hosts : hosts allowed for remote models
+    trust : nothing when absent
     """
 
-    def __init__(self, root: Path, *, trust_pickle: bool = False, remote_hosts: tuple[RemoteHost, ...] = ()) -> None:
+    def __init__(self, root: Path, trust: Trust | None = None) -> None:
         self.root = root
-        self.trust = Trust(pickle=trust_pickle, hosts=remote_hosts)
+        self.trust = trust or Trust()
         self._known: dict[str, tuple[Stamp, Version]] = {}
 
     def register(

@@ -1,8 +1,12 @@
 """The operator's trust: artifacts that can run code, and hosts of remote models."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app.remote_hosts import RemoteHost
+
+if TYPE_CHECKING:
+    from app.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,3 +17,8 @@ class Trust:
     """Load artifacts that can run code, provided that their digest is the manifest's."""
     hosts: tuple[RemoteHost, ...] = ()
     """Hosts allowed for remote models."""
+
+    @classmethod
+    def of(cls, settings: "Settings") -> "Trust":
+        """What the operator's settings trust."""
+        return cls(pickle=settings.trust_pickle, hosts=settings.remote_hosts)

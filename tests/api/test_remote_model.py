@@ -10,6 +10,7 @@ import pytest
 
 from app.recourse.solve import MAX_CALLS
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from app.settings import Settings
 from tests.api.asking import APPLICANT, problem, question
 from tests.conftest import NO_TLS, Running, run
@@ -24,7 +25,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The service, with models that are asked at the shared server."""
     root, server = tmp_path_factory.mktemp("remote"), shared()
     server.behave()
-    registry = Registry(root / "store", remote_hosts=server.hosts)
+    registry = Registry(root / "store", Trust(hosts=server.hosts))
     for name, (protocol, kind) in PROTOCOLS.items():
         registry.register(make_remote(root / name, server, protocol, kind).write(id=name))
     for name, budget in POOR.items():

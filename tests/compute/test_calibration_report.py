@@ -60,7 +60,7 @@ class Ledgered:
 
     @property
     def store(self) -> Store:
-        return Store(root=str(self.folder / "store"), trust_pickle=False, ledger=f"sqlite:///{self.folder / 'ledger'}")
+        return Store(root=str(self.folder / "store"), ledger=f"sqlite:///{self.folder / 'ledger'}")
 
     def register(self, version: str, *, active: bool = True, **manifest: Any) -> RegisteredModel:
         return self.registry.register(labelled(self.folder, version, **manifest), active=active)

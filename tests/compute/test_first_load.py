@@ -13,6 +13,7 @@ import pytest
 from app.compute.first_load import load_first, runs_foreign_code
 from app.errors import ModelRefused, ModelUnusable
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from app.registry.version import RegisteredModel
 from app.settings import Settings
 from tests.api.asking import problem, question
@@ -34,7 +35,7 @@ def trap(directory: Path, store: Path, harm: Path) -> RegisteredModel:
     joblib.dump(Trap(str(harm)), buffer)
     source = make_linear(directory)
     source.set_artifact(buffer.getvalue(), format="sklearn", path="model.joblib")
-    return Registry(store, trust_pickle=True).register(source.write(id="trap", input="raw"))
+    return Registry(store, Trust(pickle=True)).register(source.write(id="trap", input="raw"))
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from app.recourse.certificate_params import CertificateParams
 from app.recourse.problem import Robustness
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from app.registry.version import LoadedModel, RegisteredModel
 from tests.api.asking import APPLICANT, CARRIED
 
@@ -29,7 +30,7 @@ METHOD = METHODS["robust_mpm"]
 
 @pytest.fixture
 def store(models_store: Path) -> Store:
-    return Store(root=str(models_store), trust_pickle=True)
+    return Store(root=str(models_store), trust=Trust(pickle=True))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy as np
 from app.recourse.features import FeatureSpace, fit_encoding
 from app.registry.parsed_manifest import read_manifest
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from app.registry.version import RegisteredModel
 from tests.optional import library
 from tests.registry.loan import ModelDirectory, loan_records, make_linear
@@ -132,4 +133,4 @@ def registered(
     (FITS[fit] if isinstance(fit, str) else fit)(directory, X, y, space.columns)
     if not label:
         directory.manifest.pop("label")
-    return Registry(folder / "store", trust_pickle=True).register(directory.write(**manifest))
+    return Registry(folder / "store", Trust(pickle=True)).register(directory.write(**manifest))

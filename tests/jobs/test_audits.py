@@ -321,7 +321,7 @@ class Paid:
 
 def audit_of(versions: Path) -> tuple[audits.Audit, NewRecord]:
     """An audit without a limit, and a promise of one record."""
-    store = Store(root=str(versions), trust_pickle=False)
+    store = Store(root=str(versions))
     model = store.open().find("loan@1")
     ref = ModelRef.of(store, model)
     asked = posed(ref)
@@ -367,7 +367,7 @@ def test_a_stored_request_has_the_same_answer_again(
         cost={"weights": {"income": 2.0}},
         certificate={"ambiguity_radius": 0.02, "noise_samples": 500}, seed=11,
     )  # fmt: skip
-    store = Store(root=str(versions), trust_pickle=False)
+    store = Store(root=str(versions))
     engine = open_engine(server.database or f"sqlite:///{server.state / FILE}")
     ledger = Ledger(engine)
     for answer in (*promised, nothing, full):

@@ -66,6 +66,6 @@ def test_a_job_waits_for_as_many_rows_as_may_be_before_it(monkeypatch: pytest.Mo
 
 def new_executor(chunks: Any) -> Executor:
     return Executor(
-        Lane("test", 1, chores.prepare), Store(root="", trust_pickle=False), KINDS, chunks,
+        Lane("test", 1, chores.prepare), Store(root=""), KINDS, chunks,
         report=no_report, finish=as_computed, fail=only_failed, keep=kept_nowhere, metrics=Metrics(),
     )  # fmt: skip

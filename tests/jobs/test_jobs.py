@@ -37,7 +37,7 @@ ROWS = [{"applicant": {}}] * 3
 @asynccontextmanager
 async def jobs(directory: Path, url: str | None = None, *, run_jobs: bool = False) -> AsyncIterator[Jobs]:
     settings = Settings.model_validate({"state_dir": directory, "run_jobs": run_jobs, "database_url": url})
-    store = Store(root=str(directory), trust_pickle=False)
+    store = Store(root=str(directory))
     lane = Lane("test", 1, chores.prepare)
     queue = Jobs(settings, lane, store, KINDS)
     queue.start()
@@ -287,9 +287,7 @@ def test_who_waits_is_let_go_when_the_service_stops(tmp_path: Path) -> None:
 
 
 def test_nothing_can_be_had_before_the_start(tmp_path: Path) -> None:
-    queue = Jobs(
-        Settings(state_dir=tmp_path), Lane("test", 1, chores.prepare), Store(root="", trust_pickle=False), KINDS
-    )
+    queue = Jobs(Settings(state_dir=tmp_path), Lane("test", 1, chores.prepare), Store(root=""), KINDS)
     with pytest.raises(NotReady):
         asyncio.run(queue.check())
     with pytest.raises(NotReady):

@@ -58,7 +58,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setting
 
 @asynccontextmanager
 async def opened(settings: Settings, lane: Lane) -> AsyncIterator[Jobs]:
-    jobs = Jobs(settings, lane, Store(root="", trust_pickle=False), {BATCH: numbered})
+    jobs = Jobs(settings, lane, Store(root=""), {BATCH: numbered})
     jobs.start()
     try:
         async with asyncio.timeout(PATIENCE_S):

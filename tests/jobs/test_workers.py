@@ -65,7 +65,7 @@ def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
 
     async def work() -> list[dict[str, Any]]:
         lane, engine = Lane("test", 1, chores.prepare), sa.create_engine("sqlite://")
-        store = Store(root=str(tmp_path), trust_pickle=False)
+        store = Store(root=str(tmp_path))
         executor = new_executor(lane, store, engine)
         payload = {"ledger": str(ledger), "while": "/nowhere"}
         try:
@@ -88,7 +88,7 @@ def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
 def test_rows_that_need_no_answer_any_more_are_no_longer_computed(tmp_path: Path, ledger: Path) -> None:
     async def work() -> None:
         lane, engine = Lane("test", 2, chores.prepare), sa.create_engine("sqlite://")
-        store = Store(root=str(tmp_path), trust_pickle=False)
+        store = Store(root=str(tmp_path))
         executor = new_executor(lane, store, engine)
         lane.start()
         try:

@@ -88,7 +88,7 @@ FRAME = Frame(model=ModelVersion(id="loan", version="1", sha256=""), seed=0)
 
 
 def test_a_child_answers_with_it(labelled: RegisteredModel) -> None:
-    store = Store(root=str(labelled.directory.parents[1]), trust_pickle=False)
+    store = Store(root=str(labelled.directory.parents[1]))
     question = Question(
         factual_raw=labelled.space.read(APPLICANT),
         constraints=Constraints(),

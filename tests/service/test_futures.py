@@ -49,7 +49,7 @@ class Looks:
 
 @asynccontextmanager
 async def looking(folder: Path) -> AsyncIterator[Looks]:
-    store = Store(root=str(folder / "store"), trust_pickle=False)
+    store = Store(root=str(folder / "store"))
     jobs = Jobs(Settings(state_dir=folder, run_jobs=False), Lane("test", 1, chores.prepare), store, JOB_KINDS)
     jobs.start()
     await jobs.opened()

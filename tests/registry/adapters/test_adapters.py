@@ -39,6 +39,7 @@ from sklearn.tree import DecisionTreeClassifier
 from app.recourse.models.score import LOGIT_LIMIT
 from app.registry.artifact import Format
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from app.registry.version import LoadedModel
 from app.remote_hosts import RemoteHost
 from tests.optional import library
@@ -414,7 +415,7 @@ class Installed:
 def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     path = tmp_path_factory.mktemp("model")
     case = CASES[request.param](path / "source")
-    registry = Registry(path / "store", trust_pickle=case.trusted, remote_hosts=case.hosts)
+    registry = Registry(path / "store", Trust(pickle=case.trusted, hosts=case.hosts))
     registered = registry.register(case.model.write())
     assert registered.registration.warnings == ()
     return Installed(case, registered.load())

@@ -30,6 +30,7 @@ from app.recourse.solve_many import solve_many
 from app.registry.adapters import wire
 from app.registry.artifact import PINS
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from app.registry.version import LoadedModel
 from app.remote_hosts import RemoteHost
 from tests.conftest import until
@@ -52,7 +53,7 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture
 def store(tmp_path: Path, server: ModelServer) -> Registry:
-    return Registry(tmp_path / "store", remote_hosts=server.hosts)
+    return Registry(tmp_path / "store", Trust(hosts=server.hosts))
 
 
 def loaded(store: Registry, path: Path, server: ModelServer, *kind: str, **artifact: Any) -> LoadedModel:
@@ -66,7 +67,7 @@ def loaded(store: Registry, path: Path, server: ModelServer, *kind: str, **artif
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Registry:
     """A model of each protocol, for tests that ask but do not register."""
     root, server = tmp_path_factory.mktemp("installed"), shared()
-    registry = Registry(root / "store", remote_hosts=server.hosts)
+    registry = Registry(root / "store", Trust(hosts=server.hosts))
     for protocol in ("oip-v2", "mlflow"):
         server.behave()
         registry.register(make_remote(root / protocol, server, protocol, "raw").write(id=protocol))
@@ -288,7 +289,7 @@ def test_a_server_that_is_not_there_leaves_nothing(refusal: Refusal, tmp_path: P
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         store_hosts = (RemoteHost.parse(f"http://127.0.0.1:{port}=127.0.0.1"),)
-        registry = Registry(tmp_path / "other", remote_hosts=store_hosts)
+        registry = Registry(tmp_path / "other", Trust(hosts=store_hosts))
         model = make_remote(tmp_path / "source", server, url=f"http://127.0.0.1:{port}/x")
         with pytest.raises(ModelRefused) as caught:
             registry.register(model.write())
@@ -352,7 +353,7 @@ def test_a_server_says_when_to_come_back(black_box: BlackBox, server: ModelServe
 
 def test_a_server_that_dies_in_the_middle_is_unavailable(tmp_path: Path) -> None:
     with serving() as server:
-        registry = Registry(tmp_path / "store", remote_hosts=server.hosts)
+        registry = Registry(tmp_path / "store", Trust(hosts=server.hosts))
         black_box = registry.register(make_remote(tmp_path / "source", server).write()).load().black_box
         server.behave("dying")
         with pytest.raises(ModelUnavailable, match="hung up"):
@@ -442,7 +443,7 @@ def named_url(server: ModelServer) -> str:
 
 def named_host(tmp_path: Path, server: ModelServer, ranges: str = "") -> Registry:
     entry = f"http://models.example.com:{server.port}{ranges and '='}{ranges}"
-    return Registry(tmp_path / "named", remote_hosts=(RemoteHost.parse(entry),))
+    return Registry(tmp_path / "named", Trust(hosts=(RemoteHost.parse(entry),)))
 
 
 def refused(registry: Registry, source: Path) -> str:
@@ -456,7 +457,7 @@ def refused(registry: Registry, source: Path) -> str:
 def test_a_host_that_is_not_allowed_is_not_asked(tmp_path: Path, server: ModelServer) -> None:
     source = make_remote(tmp_path / "source", server).write()
     for hosts in ((), (RemoteHost.parse("http://127.0.0.1:1=127.0.0.1"),), (RemoteHost.parse("127.0.0.1=127.0.0.1"),)):
-        assert "does not allow" in refused(Registry(tmp_path / "store", remote_hosts=hosts), source)
+        assert "does not allow" in refused(Registry(tmp_path / "store", Trust(hosts=hosts)), source)
     assert server.asked() == []
 
 

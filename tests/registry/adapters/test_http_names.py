@@ -9,6 +9,7 @@ import pytest
 from app.errors import ModelRefused
 from app.registry.artifact import Endpoint
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from tests.registry.loan import FEATURES, loan_records
 from tests.remote.server import of_record
 from tests.remote.serving import make_remote, shared
@@ -31,7 +32,7 @@ def faults(path: Path, store: Registry, **artifact: Any) -> dict[str, str]:
 
 def register(path: Path, store: Registry, kind: str = "raw", **artifact: Any) -> Any:
     model = make_remote(path, shared(), "oip-v2", kind, **artifact)
-    return Registry(store.root, remote_hosts=shared().hosts).register(model.write())
+    return Registry(store.root, Trust(hosts=shared().hosts)).register(model.write())
 
 
 def test_features_are_sent_under_the_servers_names(tmp_path: Path, store: Registry) -> None:

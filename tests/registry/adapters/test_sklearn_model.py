@@ -31,6 +31,7 @@ from sklearn.utils import Bunch
 
 from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from tests.registry.adapters import boosted
 from tests.registry.loan import FEATURES, ModelDirectory
 
@@ -76,7 +77,7 @@ def test_a_pickle_is_refused_unread(model: ModelDirectory, refusal: Refusal, tmp
 
 
 def test_trust_is_in_the_bytes_of_the_digest_only(model: ModelDirectory, tmp_path: Path) -> None:
-    registry = Registry(tmp_path / "store", trust_pickle=True)
+    registry = Registry(tmp_path / "store", Trust(pickle=True))
     source = use(model, dumped(Evil(tmp_path / "executed")), "m.joblib")
     text = (source / "model.yaml").read_text()
     honest = hashlib.sha256(dumped(LogisticRegression().fit(X, Y))).hexdigest()
@@ -87,7 +88,7 @@ def test_trust_is_in_the_bytes_of_the_digest_only(model: ModelDirectory, tmp_pat
 
 
 def test_a_pickle_swapped_after_registration_is_not_read(model: ModelDirectory, tmp_path: Path) -> None:
-    registry = Registry(tmp_path / "store", trust_pickle=True)
+    registry = Registry(tmp_path / "store", Trust(pickle=True))
     registered = registry.register(use(model, dumped(LogisticRegression().fit(X, Y)), "m.joblib"))
     (registered.directory / "m.joblib").write_bytes(dumped(Evil(tmp_path / "executed")))
     with pytest.raises(ModelUnusable, match="/artifact/sha256: is not the digest"):
@@ -96,7 +97,7 @@ def test_a_pickle_swapped_after_registration_is_not_read(model: ModelDirectory, 
 
 
 def test_trust_is_asked_for_again_when_a_pickle_is_loaded(model: ModelDirectory, tmp_path: Path) -> None:
-    Registry(tmp_path, trust_pickle=True).register(use(model, dumped(LogisticRegression().fit(X, Y)), "m.joblib"))
+    Registry(tmp_path, Trust(pickle=True)).register(use(model, dumped(LogisticRegression().fit(X, Y)), "m.joblib"))
     with pytest.raises(ModelUnusable, match="RECOURSE_TRUST_PICKLE=true"):
         Registry(tmp_path).find("loan").load()
 
@@ -105,7 +106,7 @@ def test_trust_is_asked_for_again_when_a_pickle_is_loaded(model: ModelDirectory,
 @pytest.mark.parametrize("path", ["m.joblib", "m.pkl", "m.skops"])
 def test_damaged_files_are_refused(model: ModelDirectory, tmp_path: Path, path: str, content: bytes) -> None:
     with pytest.raises(ModelRefused, match="/artifact: cannot be read"):
-        Registry(tmp_path / "store", trust_pickle=True).register(use(model, content, path))
+        Registry(tmp_path / "store", Trust(pickle=True)).register(use(model, content, path))
 
 
 def test_a_type_that_is_not_allowed_is_named(model: ModelDirectory, refusal: Refusal) -> None:
@@ -385,6 +386,6 @@ def test_what_a_library_warns_about_is_kept_with_the_registration(
     monkeypatch.setattr("sklearn.base.__version__", "1.8.0")
     content = pickle.dumps(fitted)
     monkeypatch.undo()
-    registered = Registry(tmp_path / "store", trust_pickle=True).register(use(model, content, "m.pkl"))
+    registered = Registry(tmp_path / "store", Trust(pickle=True)).register(use(model, content, "m.pkl"))
     assert "from version 1.8.0" in registered.registration.warnings[0]
     assert registered.load()

@@ -20,6 +20,7 @@ from app.registry.adapters.optional_import import library
 from app.registry.adapters.torch_model import Network
 from app.registry.artifact import Activation
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from tests.registry.loan import ModelDirectory
 
 Refusal = Callable[[Path], dict[str, str]]
@@ -192,7 +193,7 @@ class Evil:
 @pytest.mark.parametrize("trusted", [False, True])
 def test_code_in_a_file_never_runs(network: ModelDirectory, tmp_path: Path, trusted: bool) -> None:
     marker = tmp_path / "executed"
-    registry = Registry(tmp_path / "trusting", trust_pickle=trusted)
+    registry = Registry(tmp_path / "trusting", Trust(pickle=trusted))
     for content in (saved({"0.weight": Evil(marker)}), pickle.dumps(Evil(marker)), saved(sequential([8, 4, 1]))):
         network.set_artifact(content, path="m.pt")
         network.write()

@@ -34,7 +34,7 @@ def drafted(trained: Trained, tmp_path: Path, *, scores: bool, **wish: Any) -> D
 
 
 def registered(tmp_path: Path) -> RegisteredModel:
-    return Registry(tmp_path / "store", trust_pickle=True).register(tmp_path / "loan")
+    return Registry(tmp_path / "store", Trust(pickle=True)).register(tmp_path / "loan")
 
 
 def manifest_of(tmp_path: Path) -> Any:

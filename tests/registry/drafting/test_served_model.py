@@ -68,7 +68,7 @@ def test_a_draft_from_a_server_scores_as_the_server(
     assert (artifact["format"], artifact["url"]) == ("http", address(server, path))
     assert artifact.get("output_name") == ("p" if "v2" in path else None)
     assert sorted(one.name for one in (tmp_path / "loan").iterdir()) == ["model.yaml", "reference.csv"]
-    model = Registry(tmp_path / "store", remote_hosts=server.hosts).register(tmp_path / "loan")
+    model = Registry(tmp_path / "store", Trust(hosts=server.hosts)).register(tmp_path / "loan")
     loaded = model.load()
     assert model.registration.warnings == ()
     assert np.abs(outputs_of(loaded.black_box, loaded.reference.scores) - table[1]).max() < 1e-6
@@ -84,7 +84,7 @@ def test_a_server_of_a_matrix_is_sent_encoded_columns(server: ModelServer, table
     draft(wish, tmp_path / "loan", Trust(hosts=server.hosts))
     manifest: Any = yaml.safe_load((tmp_path / "loan" / "model.yaml").read_text())
     assert (manifest["input"], manifest["artifact"]["input_name"]) == ("encoded", "x")
-    registry = Registry(tmp_path / "store", remote_hosts=server.hosts)
+    registry = Registry(tmp_path / "store", Trust(hosts=server.hosts))
     assert registry.register(tmp_path / "loan").registration.records == 200
 
 
