@@ -22,7 +22,7 @@ from app.errors import Fault, ModelExists, ModelOutputInvalid, ModelRefused, Mod
 from app.recourse.features import LARGEST, Encoding, FeatureSpace, ModelColumns, ModelSpace, fit_encoding, fit_spread
 from app.recourse.models.black_box import BlackBox, Input
 from app.recourse.models.score import Output, favourable
-from app.registry.adapters import ADAPTERS
+from app.registry.adapters import ADAPTERS, load_black_box
 from app.registry.adapters.artifact import digest_fault
 from app.registry.artifact import Endpoint, Format
 from app.registry.files import copy, flush_directory, inside, write
@@ -197,10 +197,10 @@ class _Examination:
         return None if endless else columns
 
     def _load(self, manifest: Manifest, columns: ModelColumns, trust: Trust) -> BlackBox | None:
-        adapter = ADAPTERS[manifest.artifact.format]
+        check = ADAPTERS[manifest.artifact.format].check
         try:
-            found = adapter.load(manifest, self.incoming, columns.model, trust).of_columns(columns)
-            faults = adapter.check(found) if adapter.check else []
+            found = load_black_box(manifest, self.incoming, columns, trust)
+            faults = check(found) if check else []
             self.faults += faults
             return None if faults else found
         except ModelRefused as error:
@@ -262,8 +262,7 @@ class _Examination:
             other = manifest.model_copy(update={"encoding": encoding})
             columns = fit_columns(other, rows_raw)
             try:
-                load = ADAPTERS[manifest.artifact.format].load
-                black_box = load(other, self.incoming, columns.model, trust).of_columns(columns)
+                black_box = load_black_box(other, self.incoming, columns, trust)
                 scores = black_box.score_raw(rows_raw)
             except (ModelRefused, ModelUnusable, ModelOutputInvalid):
                 continue

@@ -30,7 +30,7 @@ from app.recourse.actions.rules import Rule
 from app.recourse.features import Feature, FeatureSpace, ModelColumns, ModelSpace
 from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
-from app.registry.adapters import ADAPTERS
+from app.registry.adapters import ADAPTERS, load_black_box
 from app.registry.artifact import Artifact, Endpoint, Format
 from app.registry.files import digest, inside
 from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, STATUS, Manifest
@@ -173,9 +173,8 @@ class RegisteredModel:
                 )
 
     def _black_box(self) -> BlackBox:
-        load = ADAPTERS[self.manifest.artifact.format].load
         try:
-            return load(self.manifest, self.directory, self.columns.model, self.trust).of_columns(self.columns)
+            return load_black_box(self.manifest, self.directory, self.columns, self.trust)
         except ModelRefused as error:
             raise ModelUnusable(
                 f"{self.name} cannot be loaded any more", faults=error.faults, model=self.name

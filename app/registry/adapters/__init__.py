@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault
-from app.recourse.features import FeatureSpace
+from app.recourse.features import FeatureSpace, ModelColumns
 from app.recourse.models.black_box import BlackBox
 from app.registry.adapters import (
     http_model,
@@ -75,3 +75,9 @@ ADAPTERS: dict[Format, Adapter] = {
     Format.SCORECARD: Adapter(scorecard_model.load),
     Format.HTTP: Adapter(http_model.load, check=http_model.metadata_faults, pin=http_model.pinned),
 }
+
+
+def load_black_box(manifest: Manifest, directory: Path, columns: ModelColumns, trust: Trust) -> BlackBox:
+    """The model in `directory`, over the space of distances. Errors as `Load`."""
+    load = ADAPTERS[manifest.artifact.format].load
+    return load(manifest, directory, columns.model, trust).of_columns(columns)

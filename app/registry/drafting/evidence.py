@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float
 
 from app.errors import ModelOutputInvalid, ModelRefused, ModelUnavailable, ModelUnusable
 from app.recourse.features import Feature
-from app.recourse.models.black_box import BlackBox
-from app.registry.adapters import ADAPTERS
+from app.registry.adapters import load_black_box
 from app.registry.install import fit_columns
 from app.registry.lender_scores import TOLERANCE, Comparison, outputs_of
 from app.registry.parsed_manifest import ParsedManifest
@@ -118,8 +117,7 @@ def _ask(
     columns = fit_columns(manifest, rows_raw)
     try:
         with noted_warnings():
-            load = ADAPTERS[manifest.artifact.format].load
-            black_box: BlackBox = load(manifest, directory, columns.model, trust).of_columns(columns)
+            black_box = load_black_box(manifest, directory, columns, trust)
             scores = black_box.score_raw(rows_raw[some])
     except (ModelRefused, ModelUnusable, ModelUnavailable, ModelOutputInvalid):
         return None
