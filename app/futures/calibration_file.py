@@ -4,7 +4,6 @@ It is beside the manifest of the version that answers, so that a question reads 
 one step, and may be missing: then nothing is corrected.
 """
 
-import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError, mod
 
 from app.observability import log
 from app.recourse.models.calibration import Calibration
-from app.registry.files import write_atomic
+from app.registry.files import Stamp, stamp, write_atomic
 from app.registry.manifest import CALIBRATION
 
 Shares = Annotated[tuple[Annotated[float, Interval(ge=0, le=1)], ...], Len(1, 1000)]
@@ -59,15 +58,12 @@ class CalibrationRecord(BaseModel):
 
 def read_calibration(directory: Path) -> Calibration | None:
     """The correction for answers of a version; None where there is none, or it is damaged, which is logged."""
-    try:
-        found = os.stat(directory / CALIBRATION)
-    except OSError:
-        return None
-    return _read(directory, (found.st_ino, found.st_size, found.st_mtime_ns))
+    found = stamp(directory / CALIBRATION)
+    return None if found is None else _read(directory, found)
 
 
 @lru_cache(maxsize=256)
-def _read(directory: Path, stamp: tuple[int, int, int]) -> Calibration | None:  # noqa: ARG001
+def _read(directory: Path, of: Stamp) -> Calibration | None:  # noqa: ARG001
     try:
         record = CalibrationRecord.model_validate_json((directory / CALIBRATION).read_bytes())
     except (OSError, ValidationError):

@@ -7,7 +7,6 @@ In the directory of a version:
 * ``futures.partial/`` is a rehearsal on its way: its specification, each model that is made, and, where it failed, why.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -26,7 +25,7 @@ from app.recourse.models.black_box import Input
 from app.recourse.models.committee import Drawn, FutureModels, Futures, StressedModels
 from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
-from app.registry.files import digest
+from app.registry.files import Stamp, digest, stamp
 from app.registry.manifest import FUTURES, PARTIAL, Manifest
 from app.registry.version import RegisteredModel
 
@@ -176,20 +175,12 @@ class Failure(Part):
 
 def read_record(directory: Path) -> FuturesRecord | None:
     """What ``futures.json`` of a version says; None where there is none, or it is damaged."""
-    stamp = _stamp(directory / FUTURES / RECORD)
-    return None if stamp is None else _read(directory, stamp)
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    found = stamp(directory / FUTURES / RECORD)
+    return None if found is None else _read(directory, found)
 
 
 @lru_cache(maxsize=256)
-def _read(directory: Path, stamp: tuple[int, int, int]) -> FuturesRecord | None:  # noqa: ARG001
+def _read(directory: Path, of: Stamp) -> FuturesRecord | None:  # noqa: ARG001
     try:
         return FuturesRecord.model_validate_json((directory / FUTURES / RECORD).read_bytes())
     except (OSError, ValidationError):
@@ -209,8 +200,8 @@ def _damage(model: RegisteredModel, record: FuturesRecord) -> bool:
     where = model.directory / FUTURES / record.name
     for name, found in record.sets.items():
         for file, size in found.sizes.items():
-            stamp = _stamp(where / name / file)
-            if stamp is None or stamp[1] != size:
+            there = stamp(where / name / file)
+            if there is None or there[1] != size:
                 return True
     return False
 
@@ -221,7 +212,7 @@ def _damage(model: RegisteredModel, record: FuturesRecord) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Key:
     directory: Path
-    stamp: tuple[int, int, int]
+    stamp: Stamp
     model: RegisteredModel = field(compare=False)
 
 
@@ -231,8 +222,8 @@ def load_futures(model: RegisteredModel) -> Futures | None:
     What was loaded is kept until ``futures.json`` is another file, so that it can be asked for with every question. The
     correction that belongs to them is the one in ``calibration.json`` now.
     """
-    stamp = _stamp(model.directory / FUTURES / RECORD)
-    futures = None if stamp is None else _load(_Key(model.directory, stamp, model))
+    found = stamp(model.directory / FUTURES / RECORD)
+    futures = None if found is None else _load(_Key(model.directory, found, model))
     if futures is None or (calibration := read_calibration(model.directory)) is None:
         return futures
     return replace(futures, calibration=calibration)

@@ -3,9 +3,22 @@
 import hashlib
 import os
 from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
 CHUNK = 1 << 20
 """Bytes that are hashed or copied at a time."""
+
+Stamp: TypeAlias = tuple[int, int, int]
+"""Inode, size and time of a file: another one after every change, since changed files are replaced."""
+
+
+def stamp(path: str | Path) -> Stamp | None:
+    """What shows whether a file has changed since it was read; None where it cannot be looked at."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def inside(directory: Path, path: str) -> Path:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from app.errors import ModelRefused, ModelUnusable, UnknownModel
 from app.observability import log
-from app.registry.files import flush_directory, write_atomic
+from app.registry.files import Stamp, flush_directory, stamp, write_atomic
 from app.registry.install import install
 from app.registry.lender_scores import TOLERANCE
 from app.registry.manifest import ID, INACTIVE, MANIFEST, REGISTRATION, RELEASED, STATUS, VERSION
@@ -25,8 +25,8 @@ from app.registry.version import RegisteredModel, read_registration, read_versio
 _ID = re.compile(ID)
 _VERSION = re.compile(VERSION)
 
-Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
-"""Inode, size and time of the files that describe a version; differs iff one of them has changed."""
+Stamps: TypeAlias = tuple[Stamp | None, ...]
+"""Of the files that describe a version; differs iff one of them has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Registry:
     def __init__(self, root: Path, trust: Trust | None = None) -> None:
         self.root = root
         self.trust = trust or Trust()
-        self._known: dict[str, tuple[Stamp, Version]] = {}
+        self._known: dict[str, tuple[Stamps, Version]] = {}
 
     def register(
         self, source: Path, *, active: bool = True, scores: Path | None = None, tolerance: float = TOLERANCE
@@ -154,7 +154,8 @@ class Registry:
     def released(self, name: str) -> int:
         """A number that changes with every release of `id@version`."""
         model, _, version = name.partition("@")
-        return _stamp_file(f"{self.root}/{model}/{version}/{RELEASED}")[2]
+        found = stamp(f"{self.root}/{model}/{version}/{RELEASED}")
+        return 0 if found is None else found[2]
 
     # --- looking at the disk ---
 
@@ -187,12 +188,12 @@ class Registry:
         return tuple(sorted(versions, key=lambda version: (version.registered_at, version.version)))
 
     def _version(self, directory: str) -> Version:
-        stamp = _stamp(directory)
+        stamps = tuple(stamp(f"{directory}/{name}") for name in (REGISTRATION, MANIFEST, STATUS, INACTIVE))
         known = self._known.get(directory)
-        if known is None or known[0] != stamp:
+        if known is None or known[0] != stamps:
             version = self._read(Path(directory))
-            if not (isinstance(version, BrokenVersion) and _passing(version.error)):
-                self._known[directory] = stamp, version
+            if not (isinstance(version, BrokenVersion) and _is_temporary(version.error)):
+                self._known[directory] = stamps, version
             return version
         return known[1]
 
@@ -217,7 +218,7 @@ class Registry:
         return max(datetime.now(UTC), newest + timedelta(microseconds=1))
 
 
-def _passing(error: ModelUnusable) -> bool:
+def _is_temporary(error: ModelUnusable) -> bool:
     """Whether the error is temporary, such as a lack of file descriptors, which leaves no trace in the stamp."""
     return isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError)
 
@@ -228,18 +229,6 @@ def _names(directory: str | Path, pattern: re.Pattern[str]) -> Iterable[str]:
             return [entry.name for entry in entries if pattern.fullmatch(entry.name) and entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _stamp(directory: str) -> Stamp:
-    return tuple(_stamp_file(f"{directory}/{name}") for name in (REGISTRATION, MANIFEST, STATUS, INACTIVE))
-
-
-def _stamp_file(path: str) -> tuple[int, int, int]:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return (0, 0, 0)
-    return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _registered_at(directory: Path) -> datetime:
