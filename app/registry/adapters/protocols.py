@@ -5,9 +5,10 @@ of the records, names are those of the manifest. Errors never repeat data that w
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,49 +17,30 @@ from app.errors import Fault, ModelOutputInvalid
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import Output
-from app.registry import artifact
 from app.registry.adapters.column_names import listed
 from app.registry.adapters.columns import as_json, labels_to_output, numbers_to_output, raw_column
-from app.registry.artifact import Datatype, Endpoint
+from app.registry.artifact import Datatype, Endpoint, Protocol
 from app.registry.manifest import Manifest
 
 
-class Dialect(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect(ABC):
     """One protocol, for one model."""
 
-    def request(self, rows: np.ndarray) -> bytes:
-        """The request body for some rows of the model's input."""
-
-    def outputs(self, body: bytes, count: int) -> np.ndarray:
-        """The output of each record, (count,). Raises `ModelOutputInvalid`."""
-
-    def metadata_faults(self, body: bytes) -> list[Fault]:
-        """Where the server's description of the model does not fit the manifest."""
-
-
-def dialect(manifest: Manifest, endpoint: Endpoint, space: FeatureSpace) -> Dialect:
-    """The protocol of a manifest."""
-    kind = _OipV2 if endpoint.protocol is artifact.Protocol.OIP_V2 else _MLflow
-    return kind(manifest=manifest, endpoint=endpoint, space=space)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Dialect:
     manifest: Manifest
     endpoint: Endpoint
     space: FeatureSpace
 
-    def _columns(self, rows: np.ndarray) -> list[tuple[str, list[Any]]]:
-        """Name and values of each column, as plain data."""
-        if self.manifest.input is Input.ENCODED:
-            return [(self._name(self.space.columns[j]), as_json(rows[:, j])) for j in self._kept()]
-        return [
-            (self._name(feature.name), as_json(raw_column(feature)(rows[:, j])))
-            for j, feature in enumerate(self.space.features)
-        ]
+    @abstractmethod
+    def request(self, rows: np.ndarray) -> bytes:
+        """The request body for some rows of the model's input."""
+
+    @abstractmethod
+    def outputs(self, body: bytes, count: int) -> np.ndarray:
+        """The output of each record, (count,). Raises `ModelOutputInvalid`."""
 
     def metadata_faults(self, body: bytes) -> list[Fault]:  # noqa: ARG002
-        """None: the protocol has no description of a model."""
+        """Where the server's description of the model does not fit the manifest; none where the protocol has none."""
         return []
 
     def _name(self, own: str) -> str:
@@ -87,6 +69,12 @@ class _Dialect:
         except OverflowError:
             raise ModelOutputInvalid("the server of the model answered with a number that is too large") from None
         return numbers_to_output(numbers, self.manifest, self.endpoint.column)
+
+
+def dialect(manifest: Manifest, endpoint: Endpoint, space: FeatureSpace) -> Dialect:
+    """The protocol of a manifest."""
+    kind = _OipV2 if endpoint.protocol is Protocol.OIP_V2 else _MLflow
+    return kind(manifest=manifest, endpoint=endpoint, space=space)
 
 
 # --- Open Inference Protocol, version 2 ------------------------------------------------------------------------------
@@ -123,7 +111,7 @@ class Description(_Part):
     outputs: list[DescribedTensor] = []
 
 
-class _OipV2(_Dialect):
+class _OipV2(Dialect):
     """``POST .../v2/models/{name}/infer``."""
 
     __slots__ = ()
@@ -198,7 +186,7 @@ class _Predictions(_Part):
     predictions: list[Any] | dict[str, list[Any]]
 
 
-class _MLflow(_Dialect):
+class _MLflow(Dialect):
     """``POST /invocations``."""
 
     __slots__ = ()
@@ -222,6 +210,15 @@ class _MLflow(_Dialect):
                 raise ModelOutputInvalid("the server of the model answered rows of different lengths")
             return self._output(_flat(predictions), [len(predictions), *widths], count)
         return self._output(_checked(predictions), [len(predictions)], count)
+
+    def _columns(self, rows: np.ndarray) -> list[tuple[str, list[Any]]]:
+        """Name and values of each column, as plain data."""
+        if self.manifest.input is Input.ENCODED:
+            return [(self._name(self.space.columns[j]), as_json(rows[:, j])) for j in self._kept()]
+        return [
+            (self._name(feature.name), as_json(raw_column(feature)(rows[:, j])))
+            for j, feature in enumerate(self.space.features)
+        ]
 
     def _named(self, columns: dict[str, Any]) -> Any:
         name = self.endpoint.output_name
