@@ -109,8 +109,8 @@ def outputs_of(black_box: BlackBox, scores: Float[np.ndarray, "n"]) -> Float[np.
     return np.asarray(scores + black_box.threshold if black_box.output is Output.LOGIT else scores > 0.0, dtype=float)
 
 
-def read_scores(path: Path, column: str = SCORE) -> Float[np.ndarray, "n"]:
-    """The scores in a CSV: its only column, with or without a header, or the one named `column`.
+def read_scores(path: Path) -> Float[np.ndarray, "n"]:
+    """The scores in a CSV: its only column, with or without a header, or the one named `score`.
 
     Raises
     ------
@@ -121,15 +121,14 @@ def read_scores(path: Path, column: str = SCORE) -> Float[np.ndarray, "n"]:
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise ModelRefused(f"{path} cannot be read as CSV in UTF-8") from error
     if len(table.header) == 1:
-        at = 0
         texts = [row[0] if row else "" for row in table.rows]
         if _number(table.header[0]) is not None:  # no header
             texts = [table.header[0], *texts]
-    elif column in table.header:
-        at = table.header.index(column)
+    elif SCORE in table.header:
+        at = table.header.index(SCORE)
         texts = [row[at] if at < len(row) else "" for row in table.rows]
     else:
-        raise ModelRefused(f'{path} must have one column, or one named "{column}"; it has {", ".join(table.header)}')
+        raise ModelRefused(f'{path} must have one column, or one named "{SCORE}"; it has {", ".join(table.header)}')
     scores, faults = parse_scores(texts)
     if faults:
         raise ModelRefused(f"{path} has scores that are no numbers: {faults[0].detail}")

@@ -20,20 +20,11 @@ from app.registry.rules import RuleParser
 
 _FEATURE_KEYS = tuple(field.name for field in fields(Feature))
 
-OWN_HEADERS = frozenset(
-    {
-        "accept",
-        "accept-encoding",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "cookie",
-        "expect",
-    }
-    | {"expect", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "traceparent", "trailer"}
-    | {"transfer-encoding", "upgrade", "x-request-id"}
-)
+OWN_HEADERS = frozenset({
+    "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "cookie", "expect",
+    "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "traceparent", "trailer",
+    "transfer-encoding", "upgrade", "x-request-id",
+})  # fmt: skip
 """Headers that cannot hold a token."""
 
 

@@ -21,6 +21,7 @@ become a `LogicRule`.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from app.recourse.actions.rules import (
@@ -55,10 +56,9 @@ class RuleParser:
         self._inputs = {feature.name: Input(feature.name, j, _states(feature)) for j, feature in enumerate(own)}
         self._formulas: dict[str, Expression] = {}
         if len(own) < len(features):
-            try:
+            # Faults of formulas are listed with the features; here a name without a formula is one.
+            with suppress(ValueError):
                 self._formulas = DerivedColumns(features).formulas
-            except ValueError:  # these faults are listed with the features; here a name without a formula is one
-                self._formulas = {}
 
     def parse(self, text: str) -> Rule:
         """The rule that a text stands for.

@@ -11,10 +11,8 @@ from app.errors import ModelRefused
 
 DESCRIPTION = "MLmodel"
 
-FILES: Mapping[str, tuple[str, ...]] = {
-    "sklearn": ("pickled_model",), "xgboost": ("data",), "lightgbm": ("data",), "onnx": ("data",),
-}  # fmt: skip
-"""For each flavour that is read, the keys that may name its file."""
+FILES = {"sklearn": "pickled_model", "xgboost": "data", "lightgbm": "data", "onnx": "data"}
+"""For each flavour that is read, the key that names its file."""
 
 NUMBERS = frozenset({"double", "float", "long", "integer"})
 """Types of a signature that are numbers."""
@@ -37,10 +35,10 @@ def locate(directory: Path) -> tuple[str, Path, dict[str, str]]:
     flavors = content.get("flavors") if isinstance(content, dict) else None
     if not isinstance(flavors, dict):
         raise ModelRefused(f"{path} names no flavors: it was not written by MLflow")
-    for flavour, keys in FILES.items():
+    for flavour, key in FILES.items():
         described = flavors.get(flavour)
         if isinstance(described, dict):
-            named = next((str(described[key]) for key in keys if key in described), "")
+            named = str(described.get(key, ""))
             file = directory / named
             if not named or ".." in Path(named).parts or not file.is_file():
                 raise ModelRefused(f'{path} says that the model is in "{named}", and there is no such file')
