@@ -31,11 +31,16 @@ def read_artifact(manifest: Manifest, directory: Path) -> bytes:
     try:
         content = inside(directory, manifest.file.path).read_bytes()
     except ValueError as error:
-        raise ModelRefused(faults=[Fault("/artifact/path", str(error))]) from error
+        raise refused(str(error), "/path") from error
     found = hashlib.sha256(content).hexdigest()
     if found != manifest.file.sha256:
         raise ModelRefused(faults=[digest_fault(found)])
     return content
+
+
+def refused(detail: str, place: str = "") -> ModelRefused:
+    """The refusal of an artifact, or of a place in it, such as ``/tree/0``."""
+    return ModelRefused(faults=[Fault(f"/artifact{place}", detail)])
 
 
 def digest_fault(found: str) -> Fault:
@@ -80,7 +85,5 @@ files with changed bytes, or is raised by a decompressor."""
 def unreadable(error: Exception) -> ModelRefused:
     """The refusal of a file that a library cannot read."""
     if isinstance(error, ImportError) and error.name:
-        detail = f"cannot be read: it needs the module {error.name}, which is not installed here"
-    else:
-        detail = "cannot be read: it is damaged, cut off, or another kind of file than its name says; save it again"
-    return ModelRefused(faults=[Fault("/artifact", detail)])
+        return refused(f"cannot be read: it needs the module {error.name}, which is not installed here")
+    return refused("cannot be read: it is damaged, cut off, or another kind of file than its name says; save it again")

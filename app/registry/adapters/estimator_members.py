@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.errors import Fault, ModelRefused
-from app.registry.adapters.artifact import UNREADABLE
+from app.registry.adapters.artifact import UNREADABLE, refused
 
 SCHEMA = "schema.json"
 """Where a skops file describes its objects."""
@@ -95,9 +95,9 @@ def with_boosters(parts: Sequence[Any]) -> None:
         if member is None or held is None:  # of an estimator that is fitted as a copy only
             continue
         if not isinstance(held, Held):
-            raise _refused(f"holds a {type(part).__name__} with a booster of another type")
+            raise refused(f"holds a {type(part).__name__} with a booster of another type")
         if not all(_plain(value) for name, value in vars(part).items() if not name.startswith("_")):
-            raise _refused(f"holds a {type(part).__name__} with parameters that are no plain values")
+            raise refused(f"holds a {type(part).__name__} with parameters that are no plain values")
         setattr(part, member.settings, {})
         try:
             part._Booster = member.make(vars(held).get(member.state))
@@ -106,10 +106,10 @@ def with_boosters(parts: Sequence[Any]) -> None:
             faults = [Fault(pointer + one.pointer.removeprefix("/artifact"), one.detail) for one in error.faults]
             raise ModelRefused(faults=faults) from error
         except UNREADABLE as error:
-            raise _refused(f"holds a {type(part).__name__} that cannot be read: {error}") from error
+            raise refused(f"holds a {type(part).__name__} that cannot be read: {error}"[:500]) from error
         placed.add(id(held))
     if any(isinstance(part, Held) and id(part) not in placed for part in parts):
-        raise _refused("holds a booster outside of an estimator")
+        raise refused("holds a booster outside of an estimator")
 
 
 def _plain(value: Any) -> bool:
@@ -119,7 +119,3 @@ def _plain(value: Any) -> bool:
     if isinstance(value, dict):
         return all(_plain(one) for pair in value.items() for one in pair)
     return not isinstance(value, str) or not any(mark.isspace() or mark == "=" for mark in value)
-
-
-def _refused(detail: str) -> ModelRefused:
-    return ModelRefused(faults=[Fault("/artifact", detail[:500])])

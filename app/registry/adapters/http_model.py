@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from app.errors import DeadlineExceeded, Fault, ModelOutputInvalid, ModelRefused, ModelUnavailable, ModelUnusable
+from app.errors import DeadlineExceeded, Fault, ModelOutputInvalid, ModelUnavailable, ModelUnusable
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, input_of_rows
+from app.registry.adapters.artifact import refused
 from app.registry.adapters.protocols import Dialect, dialect
 from app.registry.adapters.wire import Answer, OutOfTime, TooLarge, Wire
 from app.registry.artifact import PINS, Endpoint, Protocol
@@ -53,8 +54,7 @@ def _host(endpoint: Endpoint, trust: Trust) -> RemoteHost:
     scheme, host, port = endpoint.place
     found = covering(trust.hosts, scheme, host, port)
     if found is None:
-        detail = f"leads to {scheme}://{host}:{port}, which RECOURSE_REMOTE_HOSTS does not allow"
-        raise ModelRefused(faults=[Fault("/artifact/url", detail)])
+        raise refused(f"leads to {scheme}://{host}:{port}, which RECOURSE_REMOTE_HOSTS does not allow", "/url")
     return found
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from app.errors import Fault, ModelRefused
+from app.errors import Fault
 from app.recourse.features import FeatureSpace, FeatureType
+from app.registry.adapters.artifact import refused
 from app.registry.adapters.tree_input import code_text
 
 PANDAS = "pandas_categorical:"
@@ -22,10 +23,6 @@ class Bitsets:
     words: np.ndarray
 
 
-def _damaged(sentence: str) -> ModelRefused:
-    return ModelRefused(faults=[Fault("/artifact/pandas_categorical", sentence)])
-
-
 def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
     """The categories of each column of a DataFrame that has some, in order; none where the file does not say."""
     stated = [line.removeprefix(PANDAS) for line in lines if line.startswith(PANDAS)]
@@ -34,12 +31,12 @@ def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
     try:
         found = json.loads(stated[-1])
     except (ValueError, RecursionError) as error:
-        raise _damaged("is not JSON") from error
+        raise refused("is not JSON", "/pandas_categorical") from error
     if found is None:
         return ()
     plain = isinstance(found, list) and all(isinstance(part, list) for part in found)
     if not plain or not all(isinstance(value, str | int | float | bool) for part in found for value in part):
-        raise _damaged("must be a list of categories for each column that has some")
+        raise refused("must be a list of categories for each column that has some", "/pandas_categorical")
     return tuple(tuple(part) for part in found)
 
 

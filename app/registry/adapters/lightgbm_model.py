@@ -22,7 +22,7 @@ from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, Input, Predict
 from app.recourse.models.score import Output
-from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
+from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
 from app.registry.adapters.estimator_members import MEMBERS, Member
 from app.registry.adapters.lightgbm_categories import Bitsets, named_categories, pandas_categories
 from app.registry.adapters.optional_import import library
@@ -149,17 +149,17 @@ def _parse(content: bytes) -> _File:
     except UnicodeDecodeError as error:
         raise unreadable(error) from error
     if END not in lines:
-        raise _damaged("", f'has no line "{END}"; it is cut off or no model of LightGBM')
+        raise refused(f'has no line "{END}"; it is cut off or no model of LightGBM')
     starts = [i for i, line in enumerate(lines[: lines.index(END)]) if line.startswith("Tree=")]
     if not starts or lines[0] != "tree":
-        raise _damaged("", "has no trees")
+        raise refused("has no trees")
     header = _block(lines[1 : starts[0]], "")
     parts = tuple(
         _part(_block(lines[start:stop], f"/tree/{i}"), f"/tree/{i}")
         for i, (start, stop) in enumerate(zip(starts, [*starts[1:], lines.index(END)], strict=True))
     )
     if len(header.get("tree_sizes", "").split()) != len(parts):
-        raise _damaged("/tree_sizes", f"are not those of {len(parts)} trees")
+        raise refused(f"are not those of {len(parts)} trees", "/tree_sizes")
     return _File(header=header, parts=parts, categories=pandas_categories(lines[lines.index(END) :]))
 
 
@@ -168,7 +168,7 @@ def _block(lines: Iterable[str], pointer: str) -> dict[str, str]:
     for line in filter(None, lines):
         key, _, value = line.partition("=")
         if key in block:
-            raise _damaged(f"{pointer}/{key[:50]}", "is given twice")
+            raise refused("is given twice", f"{pointer}/{key[:50]}")
         block[key] = value
     return block
 
@@ -180,43 +180,43 @@ def _part(block: Mapping[str, str], pointer: str) -> _Part:
         try:
             values: np.ndarray = np.array(block[key].split(), dtype=kind)
         except KeyError as error:
-            raise _damaged(f"{pointer}/{key}", "is missing") from error
+            raise refused("is missing", f"{pointer}/{key}") from error
         except (ValueError, OverflowError) as error:
-            raise _damaged(f"{pointer}/{key}", "is no list of numbers") from error
+            raise refused("is no list of numbers", f"{pointer}/{key}") from error
         # A threshold of inf sends every number left, and only a missing one may go right.
         known = values < np.inf if key != "threshold" else ~np.isnan(values)
         if len(values) != count or not (known & (values > -np.inf)).all():
-            raise _damaged(f"{pointer}/{key}", f"must be {count} finite numbers")
+            raise refused(f"must be {count} finite numbers", f"{pointer}/{key}")
         if kind is np.int64 and ((values < -limit) | (values > limit)).any():
-            raise _damaged(f"{pointer}/{key}", "has numbers that no tree has")
+            raise refused("has numbers that no tree has", f"{pointer}/{key}")
         return values
 
     leaves = int(numbers("num_leaves", 1, np.int64)[0])
     if leaves < 1:
-        raise _damaged(f"{pointer}/num_leaves", "must be at least 1")
+        raise refused("must be at least 1", f"{pointer}/num_leaves")
     value = numbers("leaf_value", leaves, np.float64)
     sets = int(numbers("num_cat", 1, np.int64)[0])
     if block.get("is_linear", "0") != "0":
-        raise _damaged(f"{pointer}/is_linear", "must be 0: trees with linear models in their leaves are not supported")
+        raise refused("must be 0: trees with linear models in their leaves are not supported", f"{pointer}/is_linear")
     inner = leaves - 1
     decision = numbers("decision_type", inner, np.int64)
     if ((decision < 0) | (decision > DECISIONS)).any():
-        raise _damaged(f"{pointer}/decision_type", "must describe comparisons, or splits by categories")
+        raise refused("must describe comparisons, or splits by categories", f"{pointer}/decision_type")
     threshold = numbers("threshold", inner, np.float64)
     bitsets = NO_SETS
     if sets:
         if not 0 < sets <= inner:
-            raise _damaged(f"{pointer}/num_cat", "must be the number of splits by categories")
+            raise refused("must be the number of splits by categories", f"{pointer}/num_cat")
         starts = numbers("cat_boundaries", sets + 1, np.int64)
         if starts[0] != 0 or (np.diff(starts) < 1).any() or starts[-1] > MOST_WORDS * sets:
-            raise _damaged(f"{pointer}/cat_boundaries", "must rise from 0")
+            raise refused("must rise from 0", f"{pointer}/cat_boundaries")
         words = numbers("cat_threshold", int(starts[-1]), np.int64, 2**32 - 1)
         if (words < 0).any():
-            raise _damaged(f"{pointer}/cat_threshold", "must be words of 32 bits")
+            raise refused("must be words of 32 bits", f"{pointer}/cat_threshold")
         bitsets = Bitsets(starts=starts, words=words)
     split = threshold[decision & CATEGORICAL > 0]
     if not ((split >= 0) & (split < sets) & (split == np.floor(split))).all():
-        raise _damaged(f"{pointer}/threshold", "must be the index of a set for each split by categories")
+        raise refused("must be the index of a set for each split by categories", f"{pointer}/threshold")
     left, right = (numbers(key, inner, np.int64) for key in ("left_child", "right_child"))
     absent = np.full(leaves, -1)
     tree = Tree(
@@ -226,10 +226,6 @@ def _part(block: Mapping[str, str], pointer: str) -> _Part:
         right=np.concatenate([np.where(right < 0, inner - 1 - right, right), absent]),
     )
     return _Part(tree=tree, decisions=decision, sets=bitsets)
-
-
-def _damaged(pointer: str, sentence: str) -> ModelRefused:
-    return ModelRefused(faults=[Fault(f"/artifact{pointer}", sentence)])
 
 
 def _header_faults(header: Mapping[str, str]) -> tuple[float, list[Fault]]:
@@ -256,12 +252,12 @@ def _columns(header: Mapping[str, str]) -> tuple[list[str] | None, int]:
     """Names of the columns, None where the lender gave none, and their number."""
     count = header.get("max_feature_idx", "")
     if not re.fullmatch("[0-9]{1,9}", count):
-        raise _damaged("/max_feature_idx", "must be the number of columns less one")
+        raise refused("must be the number of columns less one", "/max_feature_idx")
     names = header.get("feature_names", "").split(" ")
     if names == [f"Column_{j}" for j in range(len(names))]:
         return None, int(count) + 1
     if len(names) != int(count) + 1:
-        raise _damaged("/feature_names", f"must be {int(count) + 1} names")
+        raise refused(f"must be {int(count) + 1} names", "/feature_names")
     return names, int(count) + 1
 
 

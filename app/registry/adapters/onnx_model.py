@@ -22,7 +22,7 @@ from app.errors import Fault, ModelOutputInvalid, ModelRefused
 from app.recourse.features import Feature, FeatureSpace, FeatureType, Missing
 from app.recourse.models.black_box import BlackBox, Input
 from app.recourse.models.score import Output
-from app.registry.adapters.artifact import read_artifact
+from app.registry.adapters.artifact import read_artifact, refused
 from app.registry.adapters.column_names import chosen_columns, listed, raw_names
 from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column, rounded, whole_levels
 from app.registry.adapters.optional_import import library
@@ -81,22 +81,22 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 def _inspected(content: bytes) -> tuple[bytes, list[list[int | str]]]:
     """The checked model, as passed to the runtime, and the classes that its classifiers name."""
     if len(content) > LARGEST_BYTES:
-        raise _refused(f"has {len(content):,} bytes; {LARGEST_BYTES:,} is the most")
+        raise refused(f"has {len(content):,} bytes; {LARGEST_BYTES:,} is the most")
     with library("onnx"):
         import onnx
         from google.protobuf.message import DecodeError
     try:
         model = onnx.load_model_from_string(content)
     except DecodeError as error:
-        raise _refused("is not a model in ONNX, or cut off") from error
+        raise refused("is not a model in ONNX, or cut off") from error
     named = [*model.opset_import, *(node for graph in _graphs(model) for node in graph.node)]
     foreign = sorted({str(one.domain) for one in named} - DOMAINS)
     if foreign:
-        raise _refused(f"needs operators of {', '.join(foreign)}; only those of the ONNX standard are run")
+        raise refused(f"needs operators of {', '.join(foreign)}; only those of the ONNX standard are run")
     if model.functions:
-        raise _refused("has functions of its own; export it with its functions inlined")
+        raise refused("has functions of its own; export it with its functions inlined")
     if any(tensor.external_data or tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in _tensors(model)):
-        raise _refused("keeps tensors in other files; save it as a single file")
+        raise refused("keeps tensors in other files; save it as a single file")
     for graph in _graphs(model):
         _guard_trees(graph)
     return bytes(model.SerializeToString()), list(_classes(model))
@@ -141,7 +141,7 @@ def _guard_trees(graph: Any) -> None:
     guarded = []
     for k, node in enumerate(graph.node):
         if node.domain == "ai.onnx.ml" and node.op_type not in MACHINES:
-            raise _refused(f"has an operator {node.op_type}, which is not run")
+            raise refused(f"has an operator {node.op_type}, which is not run")
         if str(node.op_type).startswith("TreeEnsemble"):  # bytes where it is no text
             columns = onnx.numpy_helper.from_array(np.arange(_columns_asked(node)), f"guarded {k} columns")
             graph.initializer.append(columns)
@@ -165,17 +165,17 @@ def _columns_asked(node: Any) -> int:
     feature, left, right = map(numbers, ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids"))
     leaf = np.array([mode == b"LEAF" for mode in (named["nodes_modes"].strings if "nodes_modes" in named else [])])
     if not len(owner) or any(len(part) != len(owner) for part in (own, feature, left, right, leaf)):
-        raise _refused("has a tree ensemble with arrays of different lengths")
+        raise refused("has a tree ensemble with arrays of different lengths")
     for tree in np.unique(owner):
         at = np.flatnonzero(owner == tree)
         if (own[at] != np.arange(len(at))).any():
-            raise _refused("has a tree whose nodes are not numbered from 0")
+            raise refused("has a tree whose nodes are not numbered from 0")
         children = [np.where(leaf[at], -1, side[at]) for side in (left, right)]
         if any((side[~leaf[at]] < 0).any() for side in children):
-            raise _refused("has a tree whose nodes point outside of it")
+            raise refused("has a tree whose nodes point outside of it")
         one = Tree(feature=feature[at], number=np.zeros(len(at)), left=children[0], right=children[1])
         if fault := one.fault(MOST_COLUMNS):
-            raise _refused(f"has a tree that {fault}")
+            raise refused(f"has a tree that {fault}")
     return int(feature[~leaf].max(initial=0)) + 1
 
 
@@ -191,7 +191,7 @@ def _session(content: bytes) -> Any:
     except Exception as error:
         if not _of_runtime(error):
             raise
-        raise _refused(f"cannot be read: {_one_line(error)}") from error
+        raise refused(f"cannot be read: {_one_line(error)}") from error
 
 
 def _of_runtime(error: Exception) -> bool:
@@ -201,10 +201,6 @@ def _of_runtime(error: Exception) -> bool:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
-
-
-def _refused(detail: str) -> ModelRefused:
-    return ModelRefused(faults=[Fault("/artifact", detail)])
 
 
 # --- does it fit the manifest ----------------------------------------------------------------------------------------
@@ -286,7 +282,7 @@ def _column_of_class(classes: Sequence[Sequence[int | str]], manifest: Manifest)
         return None
     named = "; ".join(listed([str(one) for one in some]) for some in classes) or "none"
     detail = f"must say which column is the favourable class: the graph names the classes {named}"
-    raise ModelRefused(faults=[Fault("/artifact/column", detail)])
+    raise refused(detail, "/column")
 
 
 # --- asking it -------------------------------------------------------------------------------------------------------

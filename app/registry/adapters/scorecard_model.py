@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from app.errors import Fault, ModelRefused
 from app.recourse.features import Feature, FeatureSpace
 from app.recourse.models.black_box import BlackBox
-from app.registry.adapters.artifact import FAULTS, form_refusal, read_artifact
+from app.registry.adapters.artifact import FAULTS, form_refusal, read_artifact, refused
 from app.registry.adapters.column_names import level_texts, listed
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
@@ -70,17 +70,13 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     """The black box of a scorecard. Contract in `app.registry.adapters.Load`."""
     content = read_artifact(manifest, directory)
     if len(content) > LARGEST_BYTES:
-        raise _refused(f"has {len(content):,} bytes; {LARGEST_BYTES:,} is the most")
+        raise refused(f"has {len(content):,} bytes; {LARGEST_BYTES:,} is the most")
     card = _of_csv(content, space) if manifest.file.path.endswith(".csv") else _of_yaml(content)
     characteristics = _characteristics(card, space)
     return BlackBox(
         space=space, predict=_predict(card.base, characteristics), input=manifest.input, output=manifest.output,
         threshold=manifest.threshold, points=manifest.points, rowwise=True, additive=True,
     )  # fmt: skip
-
-
-def _refused(detail: str) -> ModelRefused:
-    return ModelRefused(faults=[Fault("/artifact", detail)])
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
@@ -99,7 +95,7 @@ def _of_yaml(content: bytes) -> Scorecard:
     try:
         data = yaml.load(content, Loader=_Loader)  # noqa: S506 - derived from SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _refused(f"is not YAML: {' '.join(str(error).split())[:300]}") from error
+        raise refused(f"is not YAML: {' '.join(str(error).split())[:300]}") from error
     return _valid(data)
 
 
@@ -114,24 +110,24 @@ def _of_csv(content: bytes, space: FeatureSpace) -> Scorecard:
     try:
         table = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise _refused(f"cannot be read as CSV in UTF-8: {error}") from error
+        raise refused(f"cannot be read as CSV in UTF-8: {error}") from error
     rows = [(i, [cell.strip() for cell in row]) for i, row in enumerate(table) if any(cell.strip() for cell in row)]
     header = rows[0][1] if rows else []
     if set(header) - set(COLUMNS) or not {"feature", "points"} <= set(header) or len(set(header)) < len(header):
-        raise _refused(f"must have the columns {', '.join(COLUMNS)}; it has {listed(header) or 'none'}")
+        raise refused(f"must have the columns {', '.join(COLUMNS)}; it has {listed(header) or 'none'}")
     features = {feature.name: feature for feature in space.features}
     base: list[str] = []
     attributes: list[dict[str, Any]] = []
     for i, row in rows[1:]:
         if len(row) != len(header):
-            raise _refused(f"has {len(row)} cells in row {i + 1}, and {len(header)} in its header")
+            raise refused(f"has {len(row)} cells in row {i + 1}, and {len(header)} in its header")
         cells = {name: cell for name, cell in zip(header, row, strict=True) if cell}
         if "feature" not in cells:
             base.append(cells.get("points", ""))
             continue
         attributes.append(_attribute(cells, features.get(cells["feature"])))
     if len(base) > 1:
-        raise _refused("has several rows without a feature; one has the base points")
+        raise refused("has several rows without a feature; one has the base points")
     return _valid({"base": base[0] if base else 0.0, "attributes": attributes})
 
 

@@ -25,7 +25,7 @@ from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, Input, Predict
 from app.recourse.models.score import Output
 from app.recourse.models.tree_boxes import single_precision_edge
-from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
+from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
 from app.registry.adapters.column_names import chosen_columns, listed, notes_on_dropped, raw_names
 from app.registry.adapters.columns import code_column, raw_column
 from app.registry.adapters.encoders import columns_of_codes
@@ -122,13 +122,13 @@ def _read_skops(content: bytes) -> Any:
             return found
     except UNREADABLE as error:
         raise unreadable(error) from error
-    raise ModelRefused(faults=[Fault("/artifact", f"holds types that are not allowed: {', '.join(untrusted)}")])
+    raise refused(f"holds types that are not allowed: {', '.join(untrusted)}")
 
 
 def _read_pickle(content: bytes, trust: Trust) -> Any:
     if not trust.pickle:
         detail = "can run any code when it is read; save it with skops, or pass --trust-pickle if you trust its source"
-        raise ModelRefused(faults=[Fault("/artifact/path", detail)])
+        raise refused(detail, "/path")
     with library("sklearn"):
         import joblib
         import sklearn  # noqa: F401

@@ -17,7 +17,7 @@ from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.score import Output, sigmoid
-from app.registry.adapters.artifact import UNREADABLE, read_artifact, unreadable
+from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
 from app.registry.adapters.optional_import import library
 from app.registry.artifact import Activation, Architecture
 from app.registry.manifest import Manifest
@@ -48,7 +48,7 @@ def read_network(manifest: Manifest, content: bytes, space: FeatureSpace) -> "Ne
     """
     architecture = manifest.file.architecture
     if architecture is None:
-        raise ModelRefused(faults=[Fault("/artifact/architecture", "is missing")])
+        raise refused("is missing", "/architecture")
     state = read_state(content, manifest.file.path)
     faults = _width_faults(architecture, space) + _state_faults(architecture, state)
     if faults:
@@ -170,7 +170,7 @@ def _read_pt(content: bytes) -> dict[str, np.ndarray]:
 
     state = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        raise ModelRefused(faults=[Fault("/artifact", "is no state dict of tensors; save model.state_dict()")])
+        raise refused("is no state dict of tensors; save model.state_dict()")
     # numpy has no bfloat16.
     tensors = {str(key): value.float() if value.dtype == torch.bfloat16 else value for key, value in state.items()}
     return {key: value.detach().numpy() for key, value in tensors.items()}

@@ -2,7 +2,7 @@
 
 import json
 
-from app.errors import Fault, ModelRefused
+from app.registry.adapters.artifact import refused
 
 
 def refuse_repeated_keys(content: bytes) -> None:
@@ -15,7 +15,7 @@ def refuse_repeated_keys(content: bytes) -> None:
         names = [name for name, _ in members]
         if len(set(names)) < len(names):
             repeated = next(name for name in names if names.count(name) > 1)
-            raise ModelRefused(faults=[Fault("/artifact", f'has an object with the key "{repeated[:100]}" twice')])
+            raise refused(f'has an object with the key "{repeated[:100]}" twice')
 
     try:
         json.loads(content, object_pairs_hook=keys)

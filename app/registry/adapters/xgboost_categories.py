@@ -6,8 +6,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace
+from app.registry.adapters.artifact import refused
 from app.registry.adapters.tree_input import code_text, most_codes
 from app.registry.adapters.trees import Tree
 
@@ -52,8 +52,7 @@ def named_categories(encoded: Sequence[EncodedCategories]) -> dict[int, list[str
             sides = zip(part.offsets, part.offsets[1:], strict=False)
             found[j] = [text[start:stop].decode() for start, stop in sides]
         except UnicodeDecodeError as error:
-            pointer = f"/artifact/learner/gradient_booster/model/cats/enc/{j}"
-            raise ModelRefused(faults=[Fault(pointer, "is no list of texts")]) from error
+            raise refused("is no list of texts", f"/learner/gradient_booster/model/cats/enc/{j}") from error
     return found
 
 

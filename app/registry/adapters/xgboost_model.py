@@ -22,7 +22,7 @@ from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, Input, Predict
 from app.recourse.models.score import Output, logit, sigmoid
 from app.recourse.models.tree_boxes import single_precision_edge
-from app.registry.adapters.artifact import FAULTS, UNREADABLE, form_refusal, read_artifact, unreadable
+from app.registry.adapters.artifact import FAULTS, UNREADABLE, form_refusal, read_artifact, refused, unreadable
 from app.registry.adapters.estimator_members import MEMBERS, Member
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.tree_input import TreeInput, note_on_unnamed, tree_input, with_codes
@@ -190,7 +190,7 @@ def _parse(content: bytes) -> _File:
     try:
         return _validated(parse_ubjson(content) if is_ubjson(content) else content)
     except ValueError as error:
-        raise ModelRefused(faults=[Fault("/artifact", f"cannot be read as UBJSON: {error}")]) from error
+        raise refused(f"cannot be read as UBJSON: {error}") from error
 
 
 def _validated(document: Any) -> _File:
