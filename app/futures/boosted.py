@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from pydantic import BaseModel, ValidationError
 
 from app.errors import RehearsalFailed
-from app.futures.recipe import Described, Encoded, Tuned, in_columns
+from app.futures.recipe import Encoded, RecipeOfOneManifest, Tuned, in_columns
 from app.futures.records import Records, Sample
 from app.recourse.features import RawValue
 from app.registry.adapters.artifact import read_artifact
@@ -87,7 +87,7 @@ class _XgboostTree(BaseModel):
     loss_changes: list[float]
 
 
-class _BoostedRecipe(Described):
+class _BoostedRecipe(RecipeOfOneManifest):
     """What the recipes of boosted trees share.
 
     Parameters

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from app.errors import RehearsalFailed
-from app.futures.recipe import Described, Tuned
+from app.futures.recipe import RecipeOfOneManifest, Tuned
 from app.futures.records import Records, Sample
 from app.registry.files import inside
 from app.registry.reference import Table, read_table
@@ -31,7 +31,7 @@ LARGEST = 2 << 30
 """Bytes of a model beyond which it is not read."""
 
 
-class CommandRecipe(Described):
+class CommandRecipe(RecipeOfOneManifest):
     """Runs a training command.
 
     Parameters

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import RehearsalFailed
-from app.futures.recipe import Described, Tuned
+from app.futures.recipe import RecipeOfOneManifest, Tuned
 from app.futures.records import Records, Sample
 from app.recourse.models.black_box import Input
 from app.registry.adapters.artifact import read_artifact
@@ -21,7 +21,7 @@ from app.registry.manifest import Manifest
 from app.registry.version import LoadedModel
 
 
-class EstimatorRecipe(Described):
+class EstimatorRecipe(RecipeOfOneManifest):
     """Clones of the registered estimator."""
 
     name = "estimator"

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import RehearsalFailed, SolverFailed
-from app.futures.recipe import Described, Encoded, Tuned, encoded
+from app.futures.recipe import Encoded, RecipeOfOneManifest, Tuned, encoded
 from app.futures.records import Records, Sample
 from app.recourse.models.linear import homogeneous
 from app.recourse.surrogate.refits import BATCH, fit
@@ -26,7 +26,7 @@ USUAL_RIDGE = 1.0
 """Of a model that is no logit, which has nothing to be compared with: scikit-learn's default."""
 
 
-class LinearRecipe(Described):
+class LinearRecipe(RecipeOfOneManifest):
     """Logistic regressions on encoded points."""
 
     name = "linear"

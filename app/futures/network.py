@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize
 
 from app.errors import RehearsalFailed
-from app.futures.recipe import Described, Encoded, Tuned, encoded, log_loss
+from app.futures.recipe import Encoded, RecipeOfOneManifest, Tuned, encoded, log_loss
 from app.futures.records import MOST_DRAWN, Records, Sample
 from app.recourse.models.score import LOGIT_LIMIT, sigmoid
 from app.registry.adapters.optional_import import library
@@ -196,7 +196,7 @@ class Training:
         return found / self.chosen.shape[1]
 
 
-class NetworkRecipe(Described):
+class NetworkRecipe(RecipeOfOneManifest):
     """Networks of the architecture of a manifest.
 
     Parameters

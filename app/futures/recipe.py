@@ -48,8 +48,8 @@ class Recipe(Protocol):
         """
 
 
-class Described:
-    """The part of a recipe whose models have one description, whatever was tuned.
+class RecipeOfOneManifest:
+    """The part of a recipe whose models have one manifest, whatever was tuned.
 
     Parameters
     ----------

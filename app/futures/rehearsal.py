@@ -5,7 +5,6 @@ next to a specification that holds all that chance decides; the next rehearsal w
 last one. All sets are installed together, at the end, in one step; until then what was there before is in use.
 """
 
-import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +32,7 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.calibration import Calibration, calibrate_trials
 from app.registry.files import digest, flush_directory, inside, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
-from app.registry.performance import auc
+from app.registry.performance import auc, auc_deviation
 from app.registry.version import LoadedModel, RegisteredModel
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -223,16 +222,15 @@ class _Rehearsal:
             detail = f"Future model {sample.index} cannot be used as {self.registered.name} is"
             raise RehearsalFailed(detail, faults=error.faults) from error
         own, reference = self.records, self.loaded.reference
-        trained_on = sample.chosen if self.spec.source not in ("supplied",) else np.zeros(0, dtype=np.int64)
-        unseen = _unseen(len(own.favourable), trained_on)
+        unseen = _unseen(len(own.favourable), [] if self.spec.source == "supplied" else sample.chosen)
         scores = _member_scores(member, own.rows_raw[unseen])
         auc = area(scores, own.favourable[unseen])
         if own.of_reference:
             alike = (scores >= 0.0) == (reference.scores[unseen] >= 0.0)
         else:
-            some = _unseen(len(reference.scores), np.zeros(0, dtype=np.int64))
+            some = _unseen(len(reference.scores), [])
             alike = (_member_scores(member, reference.rows_raw[some]) >= 0.0) == (reference.scores[some] >= 0.0)
-        dropped = not auc > CHANCE + area_error(own.favourable[unseen])
+        dropped = not auc > CHANCE + auc_deviation(own.favourable[unseen])
         return Check(auc=auc, agreement=float(alike.mean()), dropped=dropped, seconds=seconds)
 
     def _refuse_chance(self, checks: dict[int, Check]) -> None:
@@ -301,7 +299,7 @@ class _Rehearsal:
         )
 
 
-def _unseen(count: int, chosen: np.ndarray) -> np.ndarray:
+def _unseen(count: int, chosen: Sequence[int] | np.ndarray) -> np.ndarray:
     """Indices of records that were not drawn, some of them where they are many."""
     found = np.setdiff1d(np.arange(count), chosen)
     return found[:: max(1, -(-len(found) // EXAMINED))]
@@ -315,17 +313,10 @@ def _member_scores(member: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> Floa
 
 
 def area(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> float:
-    """Area under the ROC curve; 0 where a score is not finite, NaN-free, 0.5 where one of the labels is missing."""
+    """Area under the ROC curve: 0 where a score is not finite, 0.5 where one of the labels is missing."""
     if not np.isfinite(scores).all():
         return 0.0
     return CHANCE if favourable.all() or not favourable.any() else auc(scores, favourable)
-
-
-def area_error(favourable: Bool[np.ndarray, "n"]) -> float:
-    """Standard error of that area for scores that have nothing to do with the labels; 0 where one label is missing."""
-    yes = int(favourable.sum())
-    no = len(favourable) - yes
-    return math.sqrt((yes + no + 1) / (12.0 * yes * no)) if yes and no else 0.0
 
 
 def _name(sets: Iterable[SetRecord]) -> str:

@@ -10,16 +10,16 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from app.errors import ModelUnusable, RehearsalFailed
-from app.futures.recipe import Tuned
+from app.futures.recipe import RecipeOfOneManifest, Tuned
 from app.futures.records import Records, Sample
-from app.registry.manifest import REGISTRATION, Manifest
+from app.registry.manifest import REGISTRATION
 from app.registry.version import LoadedModel, read_version
 
 LEAST = 4
 """Models without which there is nothing to hold back."""
 
 
-class SuppliedRecipe:
+class SuppliedRecipe(RecipeOfOneManifest):
     """Takes what lies in a folder; the registered model itself does not count.
 
     Raises
@@ -31,15 +31,11 @@ class SuppliedRecipe:
     block = 1
 
     def __init__(self, model: LoadedModel, folder: Path) -> None:
-        self.model = model
+        super().__init__(model, model.registered.manifest)
         self.paths = _found(model, folder)
 
-    def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
-        """Contract in `Recipe`."""
-        return self.model.registered.manifest
-
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The digests, so that what is taken is what was found. Contract in `Recipe`."""
+        """Nothing. Contract in `Recipe`."""
         return {}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002

@@ -64,6 +64,13 @@ def auc(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> fl
     return float((((below + up_to + 1) / 2).sum() - yes * (yes + 1) / 2) / (yes * no))
 
 
+def auc_deviation(favourable: Bool[np.ndarray, "n"]) -> float:
+    """Standard deviation of `auc` for scores that know nothing of the outcomes; 0 where there is only one outcome."""
+    yes = int(favourable.sum())
+    no = len(favourable) - yes
+    return math.sqrt((yes + no + 1) / (12 * yes * no)) if yes and no else 0.0
+
+
 def performance(
     scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"], accepted: Bool[np.ndarray, "n"]
 ) -> Performance | None:
@@ -77,5 +84,5 @@ def performance(
         auc=area,
         accuracy=float(np.mean(accepted == favourable)),
         majority=max(yes, no) / (yes + no),
-        deviation=math.sqrt((yes + no + 1) / (12 * yes * no)),
+        deviation=auc_deviation(favourable),
     )
