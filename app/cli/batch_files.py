@@ -21,7 +21,7 @@ from typing import Any
 from app.api.errors import problem
 from app.api.schemas.batch import line_to_row
 from app.api.table_rows import Reader, fault_of_heading, table_lines, table_records
-from app.compute import tasks
+from app.compute import tasks, use_cases
 from app.compute.answers import Json
 from app.compute.lane import Lane
 from app.compute.messages import Store
@@ -183,7 +183,7 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
     lane = Lane(
         "batch",
         settings.lanes_bounds,
-        tasks.prepare,
+        use_cases.prepare,
         needs=lambda: tasks.needs(store),
         memory_mb=settings.child_memory_mb,
         load_s=settings.model_load_s,

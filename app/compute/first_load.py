@@ -5,7 +5,7 @@ To load it compares its scores of reference records with those of its registrati
 
 import asyncio
 
-from app.compute import tasks
+from app.compute import tasks, use_cases
 from app.compute.child import Call, nothing
 from app.compute.lane import ALARM_S, GRACE_S, WARM_UP_S
 from app.compute.messages import ModelRef, Store
@@ -39,7 +39,7 @@ def load_first(settings: Settings, model: RegisteredModel) -> None:
 async def _tried(settings: Settings, ref: ModelRef) -> None:
     child = Child(0, memory_mb=settings.child_memory_mb)
     try:
-        await child.call(Call(tasks.prepare, (), {}), WARM_UP_S)
+        await child.call(Call(use_cases.prepare, (), {}), WARM_UP_S)
         need = tasks.need_of(ref)
         await child.call(Call(nothing, (), {}, alarm_s=ALARM_S, need=need, load_s=settings.model_load_s), GRACE_S)
     except Overloaded:

@@ -45,7 +45,7 @@ class Lane:
     ----------
     name : for the log
     size : number of children
-    prepare, args : called once in each new child, for the libraries that this imports
+    prepare : called once in each new child, for the libraries that this imports
     needs : what each new child meets before its first call, each within `load_s`
     nice : increment of the niceness of the children, 0 to 19
     memory_mb : most address space of a child; 0 for no limit
@@ -57,8 +57,7 @@ class Lane:
         self,
         name: str,
         size: int,
-        prepare: Callable[..., None],
-        args: tuple[Any, ...] = (),
+        prepare: Callable[[], None],
         *,
         needs: Callable[[], Sequence[Need]] = tuple,
         nice: int = 0,
@@ -68,14 +67,14 @@ class Lane:
     ) -> None:
         self.name = name
         self.size = size
-        self._preparation = Call(prepare, args, {})
+        self._preparation = Call(prepare, (), {})
         self._needs = needs
         self._nice = nice
         self._memory_mb = memory_mb
         self._load_s = load_s
         self._quarantine = quarantine or Quarantine()
         self._free: list[Child] = []
-        self._line: Turns[Child] = Turns(size)
+        self._line = Turns(size)
         """Calls that wait for a child."""
         self._ended: Counter[str] = Counter()
         """Children that were lost, by reason: `timeout`, `crash` or `cancelled`."""

@@ -50,10 +50,6 @@ def load_sibling(ref: ModelRef) -> BlackBox:
     return ref.store.open().find(ref.name, include_inactive=True).load().black_box
 
 
-def prepare() -> None:
-    """Do nothing: a child that has read this name has imported this module, and with it what asks a model."""
-
-
 def needs(store: Store) -> list[Need]:
     """The newest active models, to be ready in each child."""
     active = [model for model in store.open().list() if model.active]

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Generic, Protocol, TypeVar
 
+from app.compute.parent import Child
 from app.errors import Overloaded
 
 caller: ContextVar[str] = ContextVar("caller", default="")
@@ -22,17 +22,6 @@ MOST_QUEUES = 10_000
 _long: ContextVar[bool] = ContextVar("long", default=False)
 
 
-class HasAlive(Protocol):
-    """What is taken in turns: a child."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs."""
-
-
-Taken = TypeVar("Taken", bound=HasAlive)
-
-
 @contextmanager
 def long_calls(long: bool = True) -> Iterator[None]:
     """Inside, calls are such as take many times as long as the others."""
@@ -43,7 +32,7 @@ def long_calls(long: bool = True) -> Iterator[None]:
         _long.reset(token)
 
 
-class Turns(Generic[Taken]):
+class Turns:
     """The calls that wait for one of some children; used from one event loop.
 
     Each caller has a queue of short calls and one of long ones, and the queue that was served longest ago is the next
@@ -57,19 +46,19 @@ class Turns(Generic[Taken]):
 
     def __init__(self, size: int) -> None:
         self._most_long = max(1, size - 1)
-        self._queues: dict[tuple[str, bool], deque[tuple[asyncio.Future[Taken], float]]] = {}
+        self._queues: dict[tuple[str, bool], deque[tuple[asyncio.Future[Child], float]]] = {}
         """The calls that wait and since when, by caller and whether they are long."""
         self._served: dict[tuple[str, bool], int] = {}
         """Which call was the last one served of each queue, by number; also of empty ones, the oldest first."""
         self._count = 0
-        self._on_long: list[Taken] = []
+        self._on_long: list[Child] = []
         """Children with a long call."""
 
     def __len__(self) -> int:
         """Number of calls that wait."""
         return sum(not turn.done() for queue in self._queues.values() for turn, _ in queue)
 
-    def join(self, most: int) -> asyncio.Future[Taken]:
+    def join(self, most: int) -> asyncio.Future[Child]:
         """A turn of the caller of this context. Raises `Overloaded` if `most` of its calls wait already.
 
         Of long calls fewer may wait: in a queue of many, each would have used up its deadline when its turn comes.
@@ -80,11 +69,11 @@ class Turns(Generic[Taken]):
         if len(waiting) >= most:
             # As long as its first call has waited: so long its queue takes at present.
             raise Overloaded(retry_after_s=time.monotonic() - waiting[0][1])
-        turn: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
         self._queues[name] = deque([*waiting, (turn, time.monotonic())])
         return turn
 
-    def serve(self, free: list[Taken]) -> None:
+    def serve(self, free: list[Child]) -> None:
         """Give free children to the calls whose turn it is."""
         while free and (found := self._next()) is not None:
             turn, long = found
@@ -93,12 +82,12 @@ class Turns(Generic[Taken]):
                 self._on_long.append(child)
             turn.set_result(child)
 
-    def end(self, child: Taken) -> None:
+    def end(self, child: Child) -> None:
         """Note that the call of a child has ended."""
         if child in self._on_long:
             self._on_long.remove(child)
 
-    def _next(self) -> tuple[asyncio.Future[Taken], bool] | None:
+    def _next(self) -> tuple[asyncio.Future[Child], bool] | None:
         self._on_long = [child for child in self._on_long if child.alive]
         for name in sorted(self._queues, key=lambda name: self._served.get(name, 0)):
             queue, long = self._queues[name], name[1]

@@ -113,7 +113,7 @@ def method_of(question: Question) -> Json:
 
 
 def prepare() -> None:
-    """As `tasks.prepare`: the use cases are imported before the first request."""
+    """Do nothing: a child that has read this name has imported the use cases before its first request."""
 
 
 def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.processes import gone
 
 @asynccontextmanager
 async def lane(size: int = 1, **options: Any) -> AsyncIterator[Lane]:
-    running = Lane("test", size, chores.prepare, ("ready",), **options)
+    running = Lane("test", size, partial(chores.prepare, "ready"), **options)
     running.start()
     try:
         yield running
@@ -165,7 +166,7 @@ def test_a_child_that_dies_while_idle_is_replaced_before_anybody_asks(
     marker = tmp_path / "marker"
 
     async def work() -> None:
-        two = Lane("two", 2, chores.refuse_to_prepare, (str(marker),))
+        two = Lane("two", 2, partial(chores.refuse_to_prepare, str(marker)))
         two.start()
         try:
             await until(lambda: two.warm == 2)
@@ -444,7 +445,7 @@ def test_a_child_that_cannot_be_prepared_is_tried_again(tmp_path: Path, monkeypa
     marker.touch()
 
     async def work() -> None:
-        stubborn = Lane("stubborn", 1, chores.refuse_to_prepare, (str(marker),))
+        stubborn = Lane("stubborn", 1, partial(chores.refuse_to_prepare, str(marker)))
         stubborn.start()
         try:
             with pytest.raises(Overloaded):

@@ -26,7 +26,7 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def join(turns: Turns[Child], who: str, *, long: bool = False, most: int = 100) -> asyncio.Future[Child]:
+def join(turns: Turns, who: str, *, long: bool = False, most: int = 100) -> asyncio.Future[Child]:
     token = caller.set(who)
     try:
         with long_calls(long):
@@ -35,7 +35,7 @@ def join(turns: Turns[Child], who: str, *, long: bool = False, most: int = 100) 
         caller.reset(token)
 
 
-def served(turns: Turns[Child], child: Child, waiting: dict[str, asyncio.Future[Child]]) -> list[str]:
+def served(turns: Turns, child: Child, waiting: dict[str, asyncio.Future[Child]]) -> list[str]:
     """In which order one child serves all that wait."""
     order = []
     while len(turns):
@@ -48,7 +48,7 @@ def served(turns: Turns[Child], child: Child, waiting: dict[str, asyncio.Future[
 
 def test_callers_take_turns_and_each_is_served_in_its_order() -> None:
     async def work() -> None:
-        turns: Turns[Child] = Turns(1)
+        turns = Turns(1)
         waiting = {name: join(turns, name[0]) for name in ("a1", "a2", "a3", "b1", "a4", "c1", "b2")}
         assert served(turns, Child(), waiting) == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
 
@@ -57,7 +57,7 @@ def test_callers_take_turns_and_each_is_served_in_its_order() -> None:
 
 def test_who_asks_now_and_then_waits_for_none_of_a_hundred_calls_of_another() -> None:
     async def work() -> None:
-        turns: Turns[Child] = Turns(1)
+        turns = Turns(1)
         child = Child()
         many = [join(turns, "many") for _ in range(100)]
         for k in range(1, 4):
@@ -72,7 +72,7 @@ def test_who_asks_now_and_then_waits_for_none_of_a_hundred_calls_of_another() ->
 
 def test_callers_that_are_new_do_not_keep_one_from_its_turn() -> None:
     async def work() -> None:
-        turns: Turns[Child] = Turns(1)
+        turns = Turns(1)
         child = Child()
         many = [join(turns, "many") for _ in range(9)]
         for k in range(3):
@@ -87,7 +87,7 @@ def test_callers_that_are_new_do_not_keep_one_from_its_turn() -> None:
 
 def test_each_caller_has_a_bound_of_its_own_and_learns_when_to_come_again() -> None:
     async def work() -> None:
-        turns: Turns[Child] = Turns(1)
+        turns = Turns(1)
         held = [join(turns, "many", most=3) for _ in range(3)]
         await asyncio.sleep(0.05)  # the time that is measured
         with pytest.raises(Overloaded) as refused:
@@ -103,7 +103,7 @@ def test_each_caller_has_a_bound_of_its_own_and_learns_when_to_come_again() -> N
 
 def test_long_calls_leave_a_child_to_short_ones() -> None:
     async def work() -> None:
-        turns: Turns[Child] = Turns(3)
+        turns = Turns(3)
         long = [join(turns, f"long {i}", long=True) for i in range(5)]
         children = [Child(), Child(), Child()]
         free = list(children)
@@ -124,7 +124,7 @@ def test_long_calls_leave_a_child_to_short_ones() -> None:
 
 def test_fewer_long_calls_may_wait() -> None:
     async def work() -> None:
-        turns: Turns[Child] = Turns(1)
+        turns = Turns(1)
         for _ in range(LONG_SHARE):
             join(turns, "many", most=LONG_SHARE)
         join(turns, "many", long=True, most=LONG_SHARE)
@@ -136,7 +136,7 @@ def test_fewer_long_calls_may_wait() -> None:
 
 def test_with_one_child_long_calls_are_computed_too() -> None:
     async def work() -> None:
-        turns: Turns[Child] = Turns(1)
+        turns = Turns(1)
         long, short = join(turns, "a", long=True), join(turns, "a")
         turns.serve([child := Child()])
         turns.end(child)
