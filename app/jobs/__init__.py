@@ -1,1 +1,1 @@
-"""Computation outside the server process: lanes of warm child processes that can be killed."""
+"""Durable jobs: kept in a database, computed by the child processes of any server or worker."""

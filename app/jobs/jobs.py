@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from app.closing import pause
@@ -68,13 +69,11 @@ class Jobs:
         metrics: Metrics | None = None,
     ) -> None:
         self._settings = settings
-        self._lane = lane
-        self._store = store
         self._kinds = kinds
-        self._finish = finish
-        self._fail = fail
-        self._keep = keep
-        self._metrics = metrics or Metrics()
+        self._executor = partial(
+            Executor, lane, store, kinds,
+            report=self._note_progress, finish=finish, fail=fail, keep=keep, metrics=metrics or Metrics(),
+        )  # fmt: skip
         self._connection = Connection(settings, self._new_worker)
         self._retention = Retention(self._connection, settings.jobs_days)
         self._opening: asyncio.Task[None] | None = None
@@ -252,19 +251,7 @@ class Jobs:
     def _new_worker(self, chunks: "Chunks") -> "Worker":
         from app.jobs.worker import Worker
 
-        return Worker(
-            Executor(
-                self._lane,
-                self._store,
-                self._kinds,
-                chunks,
-                report=self._note_progress,
-                finish=self._finish,
-                fail=self._fail,
-                keep=self._keep,
-                metrics=self._metrics,
-            )
-        )
+        return Worker(self._executor(chunks))
 
     async def _new_id(self) -> str:
         """The id of a new job. With reserved ids, that of the job of an earlier attempt, unless that job failed."""

@@ -88,13 +88,10 @@ class Claim:
         status = sa.table("workflow_status", sa.column("executor_id"), sa.column("status"), schema="dbos")
         query = sa.select(status.c.executor_id).where(status.c.status == "PENDING").distinct()
         pending = set(self._connection.scalars(query)) & set(SLOTS) - {self.executor_id}
-        return {name for name in pending if self._alone_with(name, lambda: True)}
+        return {name for name in pending if self.adopt(name, lambda: True)}
 
     def adopt(self, name: str, work: Callable[[], int]) -> int:
-        """Run `work` while holding a deserted slot, and return its result; 0 if the slot is no longer deserted."""
-        return self._alone_with(name, work)
-
-    def _alone_with(self, name: str, work: Callable[[], int]) -> int:
+        """Run `work` while holding a deserted slot, and return its result; 0 if the slot is not deserted."""
         assert self._connection is not None
         if not _try_lock(self._connection, name):
             return 0

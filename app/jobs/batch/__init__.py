@@ -1,1 +1,1 @@
-"""Batches: their lines, chunks and groups."""
+"""What is stored of batches: chunks and lines."""
