@@ -18,6 +18,13 @@ async def _service(request: Request) -> Service:
 
 ServiceDep = Annotated[Service, Depends(_service)]
 
+RECOURSE_EXAMPLE = "/recourse/rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
+"""An address in the description."""
+
+RecourseId = Annotated[
+    str, Path(alias="id", openapi_examples={"recourse": {"value": RECOURSE_EXAMPLE.rpartition("/")[2]}})
+]
+
 ModelName = Annotated[
     str,
     Path(

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
@@ -297,6 +298,11 @@ _SENTENCES = {
     "union_tag_not_found": "is missing",
 }
 """Sentences for pydantic's error types. Its own may repeat rejected values, which are applicant data."""
+
+
+def in_body(error: ValidationError) -> list[dict[str, Any]]:
+    """What is wrong with a body that was validated as a whole, in places as FastAPI names them."""
+    return [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
 
 
 def faults_of(details: Sequence[Mapping[str, Any]], body: object) -> list[Fault]:

@@ -16,7 +16,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from app.api.errors import LONGEST_TOKEN, faults_of
+from app.api.errors import LONGEST_TOKEN, faults_of, in_body
 from app.compute.turns import caller
 from app.errors import InvalidRequest, MalformedJson
 
@@ -143,5 +143,4 @@ def validated(schema: type[Model], value: Any) -> Model:
     try:
         return schema.model_validate(value)
     except ValidationError as error:
-        found = [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
-        raise InvalidRequest(faults=faults_of(found, value)) from None
+        raise InvalidRequest(faults=faults_of(in_body(error), value)) from None

@@ -13,7 +13,7 @@ from starlette.types import Scope as Connection
 
 from app.api.authentication import SCHEME, admit
 from app.api.error_docs import GATE, refusals
-from app.api.errors import LONGEST_TOKEN
+from app.api.errors import LONGEST_TOKEN, in_body
 from app.api.idempotency import HEADER, PARAMETER, answer_once
 from app.api.json_body import read_body
 from app.api.media_type import JSON, media_type, require_plain
@@ -142,9 +142,7 @@ def _validated(schema: Any, value: Any) -> BaseModel:
     try:
         read: BaseModel = schema.model_validate(value)
     except ValidationError as error:
-        raise RequestValidationError(
-            [{**one, "loc": ("body", *one["loc"])} for one in error.errors()], body=value
-        ) from None
+        raise RequestValidationError(in_body(error), body=value) from None
     return read
 
 

@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from app import errors
 from app.api import paging
-from app.api.deps import ServiceDep
+from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
 from app.api.error_docs import BODY, LANE, refusals
 from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later
@@ -23,10 +23,6 @@ from app.store.scopes import Scope
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 erasing = APIRouter(route_class=guarded(Scope.RECOURSE))
 auditing = APIRouter(route_class=guarded(Scope.AUDIT))
-
-EXAMPLE = "/recourse/rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
-
-RecourseId = Annotated[str, Path(alias="id", openapi_examples={"recourse": {"value": EXAMPLE.rpartition("/")[2]}})]
 
 READING = (errors.InvalidRequest, errors.UnknownRecourse, errors.Erased, errors.LedgerUnavailable)
 """How looking up one recourse can fail."""
@@ -61,7 +57,7 @@ async def list_recourse(
     name="get_recourse",
     summary="Get recourse",
     response_model=RecourseAnswer,
-    responses=refusals(EXAMPLE, *READING),
+    responses=refusals(RECOURSE_EXAMPLE, *READING),
 )
 async def get_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
     """The full answer, byte for byte as it was given with `detail: full`.
@@ -78,7 +74,9 @@ async def get_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response
     response_model=Tombstone,
     responses={
         204: {"description": "It was not in the ledger; data about it elsewhere was deleted."},
-        **refusals(EXAMPLE, errors.InvalidRequest, errors.UnknownRecourse, errors.NotReady, errors.LedgerUnavailable),
+        **refusals(
+            RECOURSE_EXAMPLE, errors.InvalidRequest, errors.UnknownRecourse, errors.NotReady, errors.LedgerUnavailable
+        ),
     },
 )
 async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
@@ -98,7 +96,7 @@ async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Respon
     dependencies=[DIRECT],
     response_model=VerifyAnswer,
     responses=refusals(
-        f"{EXAMPLE}/verify",
+        f"{RECOURSE_EXAMPLE}/verify",
         *BODY,
         errors.UnknownRecourse,
         errors.Erased,

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Header, Query
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from app import errors
-from app.api.deps import ServiceDep
+from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
 from app.api.error_docs import LANE, refusals
 from app.api.schemas.notice import Notice
 from app.api.strict_route import guarded
@@ -28,8 +28,6 @@ MEDIA_TYPES: dict[str, Format] = {
 }
 """What each media type of an `Accept` gets."""
 
-EXAMPLE = "/recourse/rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
-
 AS_TEXT: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The letter, in the form and language of the request.",
@@ -45,7 +43,7 @@ AS_TEXT: dict[int | str, dict[str, Any]] = {
     response_model=Notice,
     responses=AS_TEXT
     | refusals(
-        f"{EXAMPLE}/notice",
+        f"{RECOURSE_EXAMPLE}/notice",
         errors.InvalidRequest,
         errors.UnknownRecourse,
         errors.Erased,
@@ -59,7 +57,7 @@ AS_TEXT: dict[int | str, dict[str, Any]] = {
     ),
 )
 async def notice(
-    recourse_id: Annotated[str, Path(alias="id", openapi_examples={"recourse": {"value": EXAMPLE.rpartition("/")[2]}})],
+    recourse_id: RecourseId,
     service: ServiceDep,
     form: Annotated[
         Format | None, Query(alias="format", description="The form of the letter; else `Accept` decides.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from app.api.errors import faults_of
+from app.api.errors import faults_of, in_body
 from app.api.examples import APPLICANT, DEMO_MODEL
 from app.api.schemas.described import describe
 from app.api.schemas.methods import CHOICES
@@ -124,9 +124,8 @@ def value_faults(method: Any, parameter: str, values: Mapping[int, float]) -> li
             else:
                 CHOICES[name].model_validate({**method.model_dump(), parameter: value})
         except ValidationError as error:
-            body = {parameter: value}
-            found = [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
-            faults += [Fault(f"/sweep/values/{i}", fault.detail) for fault in faults_of(found, body)]
+            found = faults_of(in_body(error), {parameter: value})
+            faults += [Fault(f"/sweep/values/{i}", fault.detail) for fault in found]
         if any(value == before for j, before in values.items() if j < i):
             faults.append(Fault(f"/sweep/values/{i}", "is there already"))
     return faults

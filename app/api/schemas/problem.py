@@ -1,22 +1,18 @@
 """Errors, as RFC 9457 problem documents."""
 
-from pydantic import BaseModel, ConfigDict
+from app.api.schemas.described import Described
 
 
-class Fault(BaseModel):
+class Fault(Described):
     """One fault of a request, and where it is."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     pointer: str
     """JSON pointer into the request body."""
     detail: str
 
 
-class Problem(BaseModel):
+class Problem(Described):
     """An error."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     type: str
     """A page that explains the problem."""
@@ -33,10 +29,8 @@ class Problem(BaseModel):
     """All faults of the request, where fields are at fault."""
 
 
-class ProblemPage(BaseModel):
+class ProblemPage(Described):
     """The meaning of an error code."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     code: str
     status: int
