@@ -26,7 +26,7 @@ from app.registry.adapters import ADAPTERS, load_black_box
 from app.registry.adapters.artifact import digest_fault
 from app.registry.artifact import Endpoint, Format
 from app.registry.files import copy, flush_directory, inside, write
-from app.registry.lender_scores import SCORE, TOLERANCE, Comparison, compare, read_scores, scores_in
+from app.registry.lender_scores import SCORE, TOLERANCE, compare, read_scores, scores_in
 from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, Manifest
 from app.registry.parsed_manifest import ParsedManifest, read_manifest
 from app.registry.performance import performance
@@ -74,70 +74,89 @@ def install(
     if parsed.manifest:
         _refuse_existing(_target(root, parsed.manifest), parsed.manifest)
     with _incoming(root) as incoming:
-        examination = _Examination(source, incoming, parsed, list(parsed.faults), tolerance=tolerance)
-        examination.given = None if scores is None else read_scores(scores)
-        examination.digests[MANIFEST] = write(incoming / MANIFEST, content)
-        examination.run(trust)
-        manifest, profile = examination.verdict()
-        examination.digests[PROFILE] = write(incoming / PROFILE, pack(profile.reference))
-        registration = _registration(profile, examination, registered_at)
+        examination = _Examination(source, incoming, parsed, trust, tolerance, faults=list(parsed.faults))
+        digests = examination.digests
+        given = None if scores is None else read_scores(scores)
+        digests[MANIFEST] = write(incoming / MANIFEST, content)
+        examined = examination.run(given)
+        if examined is None or examination.faults:
+            faults = readable(examination.faults, parsed.names)
+            detail = f"{source} cannot be registered: {len(faults)} {'fault' if len(faults) == 1 else 'faults'}"
+            raise ModelRefused(detail, faults=faults)
+        digests[PROFILE] = write(incoming / PROFILE, pack(examined.profile.reference))
+        registration = _registration(examined, digests, registered_at)
         write(incoming / REGISTRATION, registration.model_dump_json(indent=2).encode() + b"\n")
         if not active:
             write(incoming / INACTIVE, b'{"schema_version": 1}\n')
-        return _move(incoming, _target(root, manifest), manifest)
+        return _move(incoming, _target(root, examined.manifest), examined.manifest)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """The reference records, and what the lender says of each."""
+
+    rows_raw: Float[np.ndarray, "n p"]
+    favourable: Bool[np.ndarray, "n"] | None
+    """True outcomes, of a model with a label."""
+    given: Float[np.ndarray, "n"] | None
+    """The lender's own scores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Examined:
+    """A model with its profile, and what was found."""
+
+    manifest: Manifest
+    columns: ModelColumns
+    profile: Profile
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Examination:
-    """Copies and examines the files of a model, as far as its faults allow."""
+    """Copies and examines the files of a model, as far as its faults allow.
+
+    Each step adds what is wrong to `faults`, and returns None where nothing is left for the next one.
+    """
 
     source: Path
     incoming: Path
     parsed: ParsedManifest
+    trust: Trust
+    tolerance: float
+    """Largest difference to the lender's own scores."""
     faults: list[Fault]
     digests: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    favourable: Bool[np.ndarray, "n"] | None = None
-    """True outcomes of the reference records, of a model with a label."""
-    columns: ModelColumns | None = None
-    """The space of distances, and what the model takes."""
-    profile: Profile | None = None
-    tolerance: float = TOLERANCE
-    """Largest difference to the lender's own scores."""
-    given: Float[np.ndarray, "n"] | None = None
-    """The lender's own scores of the reference records."""
-    checks: list[str] = field(default_factory=list)
-    """What was found in order, in sentences."""
+    """Of the files copied, by relative path."""
 
-    def run(self, trust: Trust) -> None:
-        """Examine everything."""
+    def run(self, given: Float[np.ndarray, "n"] | None) -> _Examined | None:
+        """Examine everything; `given` are the lender's own scores, where the reference does not hold them."""
         artifact_sound = self._copy_artifact()
-        rows_raw = self._read_reference()
-        if self.parsed.manifest is None or not artifact_sound:
-            return
-        self.columns = self._fit(self.parsed.manifest, rows_raw)
-        if self.columns is None:
-            return
-        with noted_warnings() as notes:
-            black_box = self._load(self.parsed.manifest, self.columns, trust)
-            if black_box is not None and rows_raw is not None:
-                self._profile(black_box, rows_raw, self.parsed.manifest)
-            if black_box is not None and self.profile is not None and rows_raw is not None:
-                self._check(black_box, self.profile.reference.scores, rows_raw, self.parsed.manifest, trust)
-        self.notes += notes
-
-    def verdict(self) -> tuple[Manifest, Profile]:
-        """The manifest and profile to install.
-
-        Raises
-        ------
-        ModelRefused : there is any fault
-        """
-        if self.faults or self.parsed.manifest is None or self.profile is None:
-            faults = readable(self.faults, self.parsed.names)
-            detail = f"{self.source} cannot be registered: {len(faults)} {'fault' if len(faults) == 1 else 'faults'}"
-            raise ModelRefused(detail, faults=faults)
-        return self.parsed.manifest, self.profile
+        records = self._read_reference(given)
+        manifest = self.parsed.manifest
+        if manifest is None or not artifact_sound:
+            return None
+        columns = self._fit(manifest, records)
+        if columns is None:
+            return None
+        with noted_warnings() as noted:
+            black_box = self._load(manifest, columns)
+            if black_box is None or records is None:
+                return None
+            profile = self._profile(black_box, records, manifest)
+            if profile is None:
+                return None
+            scores = profile.reference.scores
+            notes = [self._compare(black_box, scores, records, manifest)]
+            warnings = list(profile.warnings)
+            if records.favourable is not None:
+                judged = performance(scores, records.favourable, favourable(scores))
+                notes += [judged.sentence] if judged else []
+                warnings += judged.warnings if judged else []
+        return _Examined(
+            manifest=manifest, columns=columns, profile=profile, warnings=(*warnings, *noted), notes=tuple(notes)
+        )
 
     def _copy(self, path: str, pointer: str) -> Path | None:
         try:
@@ -163,7 +182,7 @@ class _Examination:
             return False
         return True
 
-    def _read_reference(self) -> Float[np.ndarray, "n p"] | None:
+    def _read_reference(self, given: Float[np.ndarray, "n"] | None) -> _Records | None:
         path = self._copy(self.parsed.reference, "/reference") if self.parsed.reference else None
         if path is None or self.parsed.features is None:
             return None
@@ -171,88 +190,79 @@ class _Examination:
         features = tuple(feature for feature in self.parsed.features if feature.derived is None)
         label = self.parsed.label
         table, faults = read_reference(path, features, label)
-        self.faults += faults
-        if self.given is None:
-            self.given, wrong = scores_in(path, [feature.name for feature in self.parsed.features])
-            self.faults += wrong
-        if table is None or label is None:
-            return table
-        self.favourable = table[:, -1] == 1.0
-        return np.ascontiguousarray(table[:, :-1])
+        self.faults.extend(faults)
+        if given is None:
+            given, faults = scores_in(path, [feature.name for feature in self.parsed.features])
+            self.faults.extend(faults)
+        if table is None:
+            return None
+        if label is None:
+            return _Records(table, None, given)
+        return _Records(np.ascontiguousarray(table[:, :-1]), table[:, -1] == 1.0, given)
 
-    def _fit(self, manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> ModelColumns | None:
+    def _fit(self, manifest: Manifest, records: _Records | None) -> ModelColumns | None:
         """Center and scale of features; without valid records, provisional ones to examine the artifact."""
-        columns = fit_columns(manifest, rows_raw)
-        if rows_raw is None:
-            return columns
+        if records is None:
+            return fit_columns(manifest, None)
+        columns = fit_columns(manifest, records.rows_raw)
         endless: dict[str, None] = {}
         with np.errstate(over="ignore"):
             for space, X in (
-                (columns.space, columns.space.encode(rows_raw)),
-                (columns.model, columns.encode(rows_raw)),
+                (columns.space, columns.space.encode(records.rows_raw)),
+                (columns.model, columns.encode(records.rows_raw)),
             ):
                 beyond = np.flatnonzero((np.abs(X) > LARGEST).any(axis=0))
                 endless |= dict.fromkeys(space.names[j] for j in space.feature_of_column[beyond])
-        self.faults += [Fault("/reference", f'has numbers too large to encode in "{name}"') for name in endless]
+        self.faults.extend(Fault("/reference", f'has numbers too large to encode in "{name}"') for name in endless)
         return None if endless else columns
 
-    def _load(self, manifest: Manifest, columns: ModelColumns, trust: Trust) -> BlackBox | None:
+    def _load(self, manifest: Manifest, columns: ModelColumns) -> BlackBox | None:
         check = ADAPTERS[manifest.artifact.format].check
         try:
-            found = load_black_box(manifest, self.incoming, columns, trust)
+            found = load_black_box(manifest, self.incoming, columns, self.trust)
             faults = check(found) if check else []
-            self.faults += faults
+            self.faults.extend(faults)
             return None if faults else found
         except ModelRefused as error:
-            self.faults += error.faults
+            self.faults.extend(error.faults)
         except ModelUnusable as error:
             self.faults.append(Fault("/artifact/format", error.detail))
         return None
 
-    def _profile(self, black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], manifest: Manifest) -> None:
+    def _profile(self, black_box: BlackBox, records: _Records, manifest: Manifest) -> Profile | None:
+        outcomes = None
+        # For other formats, future models measure the effect of retraining.
+        refitted = manifest.artifact.format is Format.LINEAR and manifest.output is not Output.POINTS
+        if records.favourable is not None and refitted:
+            outcomes = Outcomes(favourable=records.favourable, refits=manifest.refits)
         try:
-            outcomes = None
-            # For other formats, future models measure the effect of retraining.
-            refitted = manifest.artifact.format is Format.LINEAR and manifest.output is not Output.POINTS
-            if self.favourable is not None and refitted:
-                outcomes = Outcomes(favourable=self.favourable, refits=manifest.refits)
-            self.profile = Profile.of(black_box, rows_raw, manifest.parsed_rules(), outcomes)
+            return Profile.of(black_box, records.rows_raw, manifest.parsed_rules(), outcomes)
         except ModelRefused as error:
-            self.faults += error.faults
+            self.faults.extend(error.faults)
         except ModelUnavailable as error:
             self.faults.append(Fault("/artifact/url", error.detail))
+        return None
 
-    def _check(
-        self,
-        black_box: BlackBox,
-        scores: Float[np.ndarray, "n"],
-        rows_raw: Float[np.ndarray, "n p"],
-        manifest: Manifest,
-        trust: Trust,
-    ) -> None:
-        """Hold the scores against the lender's own, and against the true outcomes."""
-        if self.given is not None and len(self.given) != len(scores):
-            detail = f"there are {len(self.given)} scores for {len(scores)} records; give one for each, in their order"
-            self.faults.append(Fault(f"/reference/{SCORE}", detail))
-        elif self.given is not None:
-            found = compare(black_box, scores, self.given, self.tolerance)
-            if found.agrees:
-                self.checks.append(found.sentence)
-            else:
-                reason = found.reason or self._other_scales(found, rows_raw, manifest, trust)
-                detail = ". ".join(filter(None, (found.sentence, reason)))
-                self.faults.append(Fault(f"/reference/{SCORE}", detail))
+    def _compare(
+        self, black_box: BlackBox, scores: Float[np.ndarray, "n"], records: _Records, manifest: Manifest
+    ) -> str:
+        """What the comparison with the lender's own scores shows, in words; a fault where they differ."""
+        given = records.given
+        if given is None:
+            return UNCOMPARED
+        if len(given) != len(scores):
+            detail = f"there are {len(given)} scores for {len(scores)} records; give one for each, in their order"
         else:
-            self.checks.append(UNCOMPARED)
-        if self.favourable is None:
-            return
-        judged = performance(scores, self.favourable, favourable(scores))
-        if judged is not None:
-            self.checks.append(judged.sentence)
-            self.notes += judged.warnings
+            found = compare(black_box, scores, given, self.tolerance)
+            if found.agrees:
+                return found.sentence
+            reason = found.reason or self._other_scales(given, records.rows_raw, manifest)
+            detail = ". ".join(filter(None, (found.sentence, reason)))
+        self.faults.append(Fault(f"/reference/{SCORE}", detail))
+        return detail
 
     def _other_scales(
-        self, compared: Comparison, rows_raw: Float[np.ndarray, "n p"], manifest: Manifest, trust: Trust
+        self, given: Float[np.ndarray, "n"], rows_raw: Float[np.ndarray, "n p"], manifest: Manifest
     ) -> str:
         """The encoding with which scores agree, as advice; empty where there is none."""
         if manifest.input is not Input.ENCODED or isinstance(manifest.artifact, Endpoint):
@@ -262,11 +272,11 @@ class _Examination:
             other = manifest.model_copy(update={"encoding": encoding})
             columns = fit_columns(other, rows_raw)
             try:
-                black_box = load_black_box(other, self.incoming, columns, trust)
+                black_box = load_black_box(other, self.incoming, columns, self.trust)
                 scores = black_box.score_raw(rows_raw)
             except (ModelRefused, ModelUnusable, ModelOutputInvalid):
                 continue
-            if compare(black_box, scores, compared.given, compared.tolerance).agrees:
+            if compare(black_box, scores, given, self.tolerance).agrees:
                 return f"With encoding: {{continuous: {continuous}}} they agree"
         if manifest.encoding.continuous == "none":
             return ""
@@ -285,20 +295,19 @@ def _manifest_bytes(source: Path) -> bytes:
         raise ModelRefused(f"{source / MANIFEST} cannot be read: {error.strerror}") from error
 
 
-def _registration(profile: Profile, examination: _Examination, registered_at: datetime) -> Registration:
-    reference, columns = profile.reference, examination.columns
-    assert columns is not None  # there is a profile
+def _registration(examined: _Examined, digests: dict[str, str], registered_at: datetime) -> Registration:
+    reference = examined.profile.reference
     return Registration(
         registered_at=registered_at,
-        digests=examination.digests,
-        encoding=_fitted(columns.model),
-        spread=_fitted(columns.space),
+        digests=digests,
+        encoding=_fitted(examined.columns.model),
+        spread=_fitted(examined.columns.space),
         records=len(reference.scores),
         favourable=len(reference.favourable),
         largest_distance=reference.largest_distance,
-        largest_distance_exact=profile.exact,
-        warnings=(*profile.warnings, *examination.notes),
-        notes=tuple(examination.checks),
+        largest_distance_exact=examined.profile.exact,
+        warnings=examined.warnings,
+        notes=examined.notes,
     )
 
 
