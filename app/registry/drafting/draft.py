@@ -106,11 +106,10 @@ class _Drafting:
         wish = self.wish
         records = read_records(wish.data)
         facts = self._facts(records)
-        if facts is not None and not facts.remote:
-            place = self.directory / facts.file
-            if place.exists() and place.read_bytes() != facts.content:
-                _refuse_existing(place)
-        if facts is not None and facts.output is Output.POINTS and wish.threshold is None:
+        artifact = None if facts is NO_MODEL or facts.remote else self.directory / facts.file
+        if artifact is not None and artifact.exists() and artifact.read_bytes() != facts.content:
+            _refuse_existing(artifact)
+        if facts.output is Output.POINTS and wish.threshold is None:
             raise ModelRefused("say --threshold: the smallest favourable number of points, such as --threshold 620")
         scores = self._scores(records)
         outcome = None
@@ -118,31 +117,43 @@ class _Drafting:
             outcome = outcome_of(wish.label, records.column(wish.label, "the label"), wish.favourable)
             records, scores = self._labelled(records, scores, outcome)
             scores = self._turned(scores, outcome)
-        elif wish.favourable is not None and facts is None:
+        elif wish.favourable is not None and facts is NO_MODEL:
             raise ModelRefused("--favourable names a value of the label: say --label too")
         columns = self._columns(records, facts)
         sources = self._sources(facts, columns)
-        features = [feature_of(source, columns[source.column], facts or NO_MODEL) for source in sources]
-        derive(features, columns, facts or NO_MODEL)
+        features = [feature_of(source, columns[source.column], facts) for source in sources]
+        derive(features, columns, facts)
         for feature in features:
             advise(feature, columns[feature.name])
-        if facts is not None:
+        if facts is not NO_MODEL:
             self.notes += [_found(facts, features), *facts.notes]
         unused = [name for name in columns if name not in {feature.name for feature in features}]
         if unused:
             self.notes.append(f"Columns that are no features: {listed(unused)}.")
-        model = [] if facts is None or facts.remote else [facts.file]
-        with whole(self.directory, [MANIFEST, REFERENCE, *model]):
-            return self._write(columns, features, sources, facts, outcome, scores)
+        known = Known(
+            facts=facts, features=features, columns=columns, outcome=outcome, scores=scores,
+            favourable=wish.favourable, threshold=wish.threshold,
+        )  # fmt: skip
+        with whole(self.directory, [MANIFEST, REFERENCE, *([] if artifact is None else [facts.file])]):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            label = self._write_reference(known)
+            if artifact is not None:
+                artifact.write_bytes(facts.content)
+            text = self._manifest(known, label, own_names(facts, features, sources))
+            (self.directory / MANIFEST).write_text(text, encoding="utf-8")
+        decisions = sum("# " in line for line in text.splitlines()) - 1
+        return Drafted(
+            directory=self.directory, notes=tuple(self.notes), decisions=decisions, complete=facts is not NO_MODEL
+        )
 
-    def _facts(self, records: Records) -> ModelFacts | None:
-        """What is known of the model; None where none is given."""
+    def _facts(self, records: Records) -> ModelFacts:
+        """What is known of the model."""
         wish = self.wish
         if wish.url is not None and wish.model is not None:
             raise ModelRefused("say --model or --url: a model is a file, or at a server")
         if wish.url is not None:
             return served_model.read(wish.url, self.trust).over(records.columns)
-        return None if wish.model is None else read_facts(wish.model, self.trust).over(records.columns)
+        return NO_MODEL if wish.model is None else read_facts(wish.model, self.trust).over(records.columns)
 
     def _scores(self, records: Records) -> np.ndarray | None:
         given = self.wish.scores
@@ -189,23 +200,21 @@ class _Drafting:
         )
         return 1.0 - scores
 
-    def _columns(self, records: Records, facts: ModelFacts | None) -> dict[str, Column]:
+    def _columns(self, records: Records, facts: ModelFacts) -> dict[str, Column]:
         """The columns that may be features."""
         for name in self.wish.drop:
             records.column(name, "--drop")
         if self.wish.columns:
             table = {name: records.column(name, "--columns") for name in self.wish.columns}
             records = Records(columns=table, file=records.file)
-        names = set(facts.names or ()) if facts else set()
-        stated = {self.wish.label, *self.wish.drop} | ({self.wish.scores} - names)
+        stated = {self.wish.label, *self.wish.drop} | ({self.wish.scores} - set(facts.names or ()))
         columns: dict[str, Column] = {}
         for name, texts in records.columns.items():
             if name in stated:
                 continue
-            known = {level for level in (facts.levels.get(name, ()) if facts else ()) if level is not None}
-            columns[name] = describe(name, texts, known, facts.codes.get(name, ()) if facts else ())
-            takes = facts is not None and name in facts.numbers
-            if takes and columns[name].numbers is None and not columns[name].flag:
+            known = {level for level in facts.levels.get(name, ()) if level is not None}
+            columns[name] = describe(name, texts, known, facts.codes.get(name, ()))
+            if name in facts.numbers and columns[name].numbers is None and not columns[name].flag:
                 wrong = strays(texts)
                 said = f": {listed(wrong)}" if wrong else f', such as "{columns[name].levels[0]}"'
                 raise ModelRefused(
@@ -214,9 +223,9 @@ class _Drafting:
                 )
         return columns
 
-    def _sources(self, facts: ModelFacts | None, columns: Mapping[str, Column]) -> list[Source]:
+    def _sources(self, facts: ModelFacts, columns: Mapping[str, Column]) -> list[Source]:
         """Where the columns of the model come from."""
-        if facts is None or (facts.input is Input.RAW and facts.names is None):
+        if facts.input is Input.RAW and facts.names is None:
             used = [column for column in columns.values() if not column.names_records and len(column.levels) <= 200]
             used += [column for column in columns.values() if column.numbers is not None and column not in used]
             order = list(columns)
@@ -245,21 +254,15 @@ class _Drafting:
             )
         return sources
 
-    # --- the manifest ---
+    # --- the files ---
 
-    def _write(
-        self,
-        columns: Mapping[str, Column],
-        features: list[FeatureDraft],
-        sources: list[Source],
-        facts: ModelFacts | None,
-        outcome: Outcome | None,
-        scores: np.ndarray | None,
-    ) -> Drafted:
+    def _write_reference(self, known: Known) -> str | None:
+        """Write the records; returns the column of true outcomes, if there is one."""
         table: dict[str, Sequence[str]] = {
-            feature.name: [_cell(feature, text) for text in columns[feature.name].texts] for feature in features
+            feature.name: [_cell(feature, text) for text in known.columns[feature.name].texts]
+            for feature in known.features
         }
-        label = None
+        label, outcome, scores = None, known.outcome, known.scores
         if outcome is not None:
             label = outcome.name if outcome.name not in table else LABEL_COLUMN
             table[label] = [str(int(yes)) for yes in outcome.favourable]
@@ -268,74 +271,64 @@ class _Drafting:
                 f'The favourable outcome is {outcome.name} = "{outcome.value}"{how}: '
                 f"{sum(outcome.favourable):,} of {len(outcome.favourable):,} records."
             )
-        self.directory.mkdir(parents=True, exist_ok=True)
         if scores is not None and SCORE not in table:
             table[SCORE] = ["" if np.isnan(score) else repr(float(score)) for score in scores]
         write_reference(self.directory / REFERENCE, table)
-        head: dict[str, Any] = self._head(facts)
+        return label
+
+    def _manifest(self, known: Known, label: str | None, named: dict[str, str | None] | None) -> str:
+        """The text of the manifest; the other files are there.
+
+        Parameters
+        ----------
+        label : column of true outcomes
+        named : the model's names of columns, where the service does not recognise them
+        """
+        facts, outcome = known.facts, known.outcome
+        head = self._head(facts)
         comments = {"title": "for people", "threshold": "smallest favourable output: the lender's own cut-off?"}
-        if self.wish.threshold is not None:
+        if known.threshold is not None:
             del comments["threshold"]
-        if facts is None:
-            head["artifact"] = {"format": "…", "path": "…", "sha256": "…"}
+        if named is not None:
+            head["artifact"]["map"] = named
+        if facts is NO_MODEL:
             comments["artifact"] = "the model: draft again with --model"
-            head |= {"input": "raw", "output": "probability", "threshold": self.wish.threshold or 0.5}
-            chosen = Choice(manifest=head)
+            chosen = Choice(manifest=head | {"threshold": known.threshold or 0.5})
         else:
-            if not facts.remote:
-                (self.directory / facts.file).write_bytes(facts.content)
-            if (named := own_names(facts, features, sources)) is not None:
-                head["artifact"] |= {"map": named}
-            chosen = self._chosen(head, facts, features, columns, outcome, scores)
-            if chosen.sentence:
-                self.notes.append(f"{_tried(chosen)}: {chosen.sentence}.")
+            chosen = self._chosen(head, known)
+        if chosen.sentence:
+            self.notes.append(f"{_tried(chosen)}: {chosen.sentence}.")
         manifest = dict(chosen.manifest)
         drafted = {feature["name"]: feature for feature in manifest.pop("features", [])}
-        for feature in features:
+        for feature in known.features:
             feature.keys = drafted.get(feature.name, feature.keys)
-        if facts is not None and not chosen.sure:
+        if not chosen.sure:
             comments |= self._unsure(facts, chosen)
         if label is not None:
             manifest["label"] = label
-            if outcome is not None and not outcome.sure:
-                comments["label"] = f'1 is the favourable outcome, {outcome.name} = "{outcome.value}"; is that so?'
+        if outcome is not None and not outcome.sure:
+            comments["label"] = f'1 is the favourable outcome, {outcome.name} = "{outcome.value}"; is that so?'
         manifest["reference"] = REFERENCE
-        text = manifest_text(manifest, comments, features)
-        (self.directory / MANIFEST).write_text(text, encoding="utf-8")
-        decisions = sum("# " in line for line in text.splitlines()) - 1
-        return Drafted(
-            directory=self.directory, notes=tuple(self.notes), decisions=decisions, complete=facts is not None
-        )
+        return manifest_text(manifest, comments, known.features)
 
-    def _head(self, facts: ModelFacts | None) -> dict[str, Any]:
+    def _head(self, facts: ModelFacts) -> dict[str, Any]:
         name = self.wish.id or _plain_id(self.directory.name)
-        head: dict[str, Any] = {
+        if facts is NO_MODEL:
+            artifact = {"format": "…", "path": "…", "sha256": "…"}
+        else:
+            file = {} if facts.remote else {"path": facts.file, "sha256": hashlib.sha256(facts.content).hexdigest()}
+            artifact = {"format": facts.format.value, **file, **facts.artifact}
+        return {
             "id": name,
             "version": "1",
             "title": name.replace("-", " ").replace("_", " ").capitalize(),
+            "artifact": artifact,
+            "input": facts.input.value,
+            "output": facts.output.value,
         }
-        if facts is None:
-            return head
-        sha256 = hashlib.sha256(facts.content).hexdigest()
-        file = {} if facts.remote else {"path": facts.file, "sha256": sha256}
-        head["artifact"] = {"format": facts.format.value, **file, **facts.artifact}
-        return head | {"input": facts.input.value, "output": facts.output.value}
 
-    def _chosen(
-        self,
-        head: dict[str, Any],
-        facts: ModelFacts,
-        features: list[FeatureDraft],
-        columns: Mapping[str, Column],
-        outcome: Outcome | None,
-        scores: np.ndarray | None,
-    ) -> Choice:
+    def _chosen(self, head: dict[str, Any], known: Known) -> Choice:
         """The manifest that fits the evidence best."""
-        favourable = np.array(outcome.favourable) if outcome is not None else None
-        known = Known(
-            facts=facts, features=features, columns=columns, outcome=outcome, scores=scores,
-            favourable=self.wish.favourable, threshold=self.wish.threshold,
-        )  # fmt: skip
         possible = candidates(head | {"reference": REFERENCE}, known)
         parsed = ParsedManifest.of(possible[0])
         if parsed.features is None:
@@ -344,7 +337,8 @@ class _Drafting:
         rows_raw, faults = read_reference(self.directory / REFERENCE, own)
         if rows_raw is None or faults:
             return Choice(manifest=possible[0])
-        evidence = Evidence(scores=scores, favourable=favourable)
+        favourable = np.array(known.outcome.favourable) if known.outcome is not None else None
+        evidence = Evidence(scores=known.scores, favourable=favourable)
         return choose(possible, self.directory, rows_raw, own, evidence, self.trust)
 
     def _unsure(self, facts: ModelFacts, chosen: Choice) -> dict[str, str]:
