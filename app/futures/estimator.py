@@ -16,7 +16,7 @@ from app.futures.records import Records, Sample
 from app.recourse.models.black_box import Input
 from app.registry.adapters.artifact import read_artifact
 from app.registry.adapters.optional_import import library
-from app.registry.adapters.sklearn_model import ESTIMATOR_ERRORS, input_table, is_skops, read_content
+from app.registry.adapters.sklearn_model import ESTIMATOR_ERRORS, input_table, read_content
 from app.registry.manifest import Manifest
 from app.registry.version import LoadedModel
 
@@ -72,11 +72,11 @@ class EstimatorRecipe(RecipeOfOneManifest):
         with library("sklearn"):
             import joblib
             import skops.io
-        if is_skops(self.described):
-            return bytes(skops.io.dumps(estimator))
-        buffer = io.BytesIO()
-        joblib.dump(estimator, buffer)
-        return buffer.getvalue()
+        if self.described.file.runs_code:
+            buffer = io.BytesIO()
+            joblib.dump(estimator, buffer)
+            return buffer.getvalue()
+        return bytes(skops.io.dumps(estimator))
 
 
 def _seed(estimator: Any, seed: int) -> None:

@@ -28,6 +28,12 @@ class Format(StrEnum):
     SCORECARD = "scorecard"
 
 
+SKOPS = ".skops"
+"""End of the name of an estimator's file that is read without running code of the file."""
+
+ESTIMATORS = (SKOPS, ".joblib", ".pkl")
+
+
 class ManifestPart(BaseModel):
     """A mapping of the manifest; unknown keys are refused."""
 
@@ -72,6 +78,11 @@ class Artifact(ManifestPart):
     """Column of that output which is the favourable class, for the format `onnx`; `favourable` when absent."""
     map: dict[Name, Name | None] | None = None
     """The model's own name of each encoded column, or of each feature with ``input: raw``; null for one it lacks."""
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether reading it can run any code."""
+        return self.format is Format.SKLEARN and not self.path.endswith(SKOPS)
 
 
 class Protocol(StrEnum):

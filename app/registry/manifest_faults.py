@@ -13,7 +13,7 @@ from app.recourse.features import Feature, Missing, escape, schema_faults
 from app.recourse.features.derived import derived_faults
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import LOGIT_LIMIT, Output
-from app.registry.artifact import Architecture, Artifact, Endpoint, Format, Protocol
+from app.registry.artifact import ESTIMATORS, Architecture, Artifact, Endpoint, Format, Protocol
 from app.registry.form_sentences import sentence_of, unknown_key
 from app.registry.manifest import INSTALLED, Manifest
 from app.registry.rules import RuleParser
@@ -197,7 +197,7 @@ def _last_layer_faults(manifest: Manifest, architecture: Architecture) -> list[F
 
 def _sklearn_faults(manifest: Manifest) -> list[Fault]:
     faults = _no_architecture(manifest)
-    if not manifest.file.path.endswith((".skops", ".joblib", ".pkl")):
+    if not manifest.file.path.endswith(ESTIMATORS):
         faults.append(Fault("/artifact/path", "must end in .skops, or in .joblib or .pkl for a model that is trusted"))
     return faults
 

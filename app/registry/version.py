@@ -31,7 +31,7 @@ from app.recourse.features import Feature, FeatureSpace, ModelColumns, ModelSpac
 from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
 from app.registry.adapters import ADAPTERS, load_black_box
-from app.registry.artifact import Artifact, Endpoint, Format
+from app.registry.artifact import Artifact, Endpoint
 from app.registry.files import digest, inside
 from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, STATUS, Manifest
 from app.registry.parsed_manifest import read_manifest
@@ -122,7 +122,7 @@ class RegisteredModel:
     def runs_code(self) -> bool:
         """Whether reading the artifact can run any code."""
         artifact = self.manifest.artifact
-        return artifact.format is Format.SKLEARN and not self.manifest.file.path.endswith(".skops")
+        return isinstance(artifact, Artifact) and artifact.runs_code
 
     @property
     def distrusted(self) -> str:

@@ -59,6 +59,6 @@ class WeightMoments:
         return points @ self.mean, np.sqrt(((points @ self.root) ** 2).sum(axis=1))
 
 
-def homogeneous(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n m"]:
+def homogeneous(X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n m"]:
     """Points with a 1 appended, so that ``theta.x`` is the whole score."""
-    return np.concatenate([X, np.ones((len(X), 1))], axis=1)
+    return np.concatenate([X, np.ones((*X.shape[:-1], 1))], axis=-1)

@@ -107,7 +107,7 @@ class PlanObjective:
         self, X: Float[np.ndarray, "b j d"]
     ) -> tuple[Float[np.ndarray, "b"], Float[np.ndarray, "b j d"]]:
         """Value with all penalties, and a subgradient of the value without them."""
-        j, points = X.shape[-2], _homogeneous(X)
+        j, points = X.shape[-2], homogeneous(X)
         away = X - self.x0
         length = np.sqrt(_squares(away))
         distance = np.sqrt(_squares(X[..., :, None, :] - X[..., None, :, :]))
@@ -246,7 +246,3 @@ class Joint:
 
 def _squares(X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
     return np.einsum("...d,...d->...", X, X)
-
-
-def _homogeneous(X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n m"]:
-    return np.concatenate([X, np.ones((*X.shape[:-1], 1))], axis=-1)

@@ -33,6 +33,7 @@ from app.registry.adapters.estimator_members import types_of_members, with_boost
 from app.registry.adapters.estimator_parts import memory_faults, parts_of, single_thread
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree, with_boxes
+from app.registry.artifact import SKOPS
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
@@ -67,7 +68,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     estimator = read_content(manifest.file.path, read_artifact(manifest, directory), trust)
     parts = list(parts_of(estimator))
     faults = [*_method_faults(estimator, manifest), *_column_faults(estimator, manifest, space)]
-    if is_skops(manifest):  # a trusted pickle may run any code
+    if not manifest.file.runs_code:  # a trusted file may run any code anyway
         faults += memory_faults(parts)
     if faults:
         raise ModelRefused(faults=faults)
@@ -90,11 +91,6 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     return black_box
 
 
-def is_skops(manifest: Manifest) -> bool:
-    """Whether the artifact is read without running code of the file."""
-    return manifest.file.path.endswith(".skops")
-
-
 def read_content(path: str, content: bytes, trust: Trust) -> Any:
     """The object in the bytes of a file of this name; not examined.
 
@@ -102,7 +98,7 @@ def read_content(path: str, content: bytes, trust: Trust) -> Any:
     ------
     ModelRefused : it cannot be read, or holds types that are not allowed
     """
-    return _read_skops(content) if path.endswith(".skops") else _read_pickle(content, trust)
+    return _read_skops(content) if path.endswith(SKOPS) else _read_pickle(content, trust)
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.errors import ModelRefused
+from app.registry.artifact import ESTIMATORS
 from app.registry.drafting import (
     boosted_files,
     linear_file,
@@ -31,8 +32,6 @@ SUFFIXES: dict[str, Read] = {
     ".xgb": boosted_files.read_xgboost,
     ".bst": boosted_files.read_xgboost,
 }
-
-ESTIMATORS = (".skops", ".joblib", ".pkl")
 
 FLAVOURS: dict[str, Read] = {
     "xgboost": boosted_files.read_xgboost,

@@ -12,13 +12,10 @@ from app.recourse.models.score import Output
 from app.registry.adapters.artifact import UNREADABLE
 from app.registry.adapters.encoders import encoded, is_code, plain, selection, steps
 from app.registry.adapters.sklearn_model import read_content
-from app.registry.artifact import Format
+from app.registry.artifact import SKOPS, Format
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import MOST_LEVELS
 from app.registry.trust import Trust
-
-SAFE = ".skops"
-"""End of the names of files that are read without running code of them."""
 
 METHODS = {"predict_proba": Output.PROBABILITY, "decision_function": Output.LOGIT, "predict": Output.LABEL}
 """What is asked of an estimator, the best first."""
@@ -70,11 +67,11 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
 
 def _without_code(name: str, content: bytes, estimator: Any) -> tuple[str, bytes, tuple[str, ...]]:
     """Name and bytes of a file that can be read without running code of it, where there can be one, and a note."""
-    if name.endswith(SAFE):
+    if name.endswith(SKOPS):
         return name, content, ()
     import skops.io
 
-    safe = f"{Path(name).stem}{SAFE}"
+    safe = f"{Path(name).stem}{SKOPS}"
     try:
         written = bytes(skops.io.dumps(estimator))
         read_content(safe, written, Trust())
