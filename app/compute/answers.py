@@ -331,16 +331,15 @@ def decision(score: float | None, probability: float | None, scale: PointScale |
 
 def counterfactual_answer(
     action_set: ActionSet,
-    rank: int,
     found: AssessedCounterfactual,
     scale: PointScale | None,
-    before: Sequence[AssessedCounterfactual] = (),
+    before: Sequence[AssessedCounterfactual],
 ) -> CounterfactualAnswer:
     """One record in the model's own terms, after those `before` it."""
     certificate = found.certificate
     made = changes_of(action_set, found.row_raw)
     return CounterfactualAnswer(
-        rank=rank,
+        rank=len(before) + 1,
         applicant=action_set.space.record(found.row_raw),
         changes=made,
         takes_months=round(found.takes_months, MONTHS_DIGITS),
@@ -362,7 +361,7 @@ def counterfactual_answers(
     action_set: ActionSet, found: Sequence[AssessedCounterfactual], scale: PointScale | None
 ) -> tuple[CounterfactualAnswer, ...]:
     """Records in their order, ranked from 1."""
-    return tuple(counterfactual_answer(action_set, k + 1, one, scale, found[:k]) for k, one in enumerate(found))
+    return tuple(counterfactual_answer(action_set, one, scale, found[:k]) for k, one in enumerate(found))
 
 
 def nearest_answer(action_set: ActionSet, found: Counterfactual, scale: PointScale | None) -> Nearest:

@@ -140,7 +140,7 @@ def answer_with(
     groundwork: Groundwork,
     method: Method,
     params: MethodParams,
-    certificate: CertificateParams | None = None,
+    certificate: CertificateParams | None,
 ) -> RecourseResult:
     """The answer of one method to one question, without certificates, which `certified` adds.
 

@@ -57,14 +57,13 @@ def check_constraints(
     constraints: Constraints,
     cost_weights: Mapping[str, float],
     *,
-    constraints_at: str = "/constraints",
     weights_at: str = "/cost_weights",
 ) -> None:
     """Check that constraints and weights fit a model, for any applicant.
 
     Parameters
     ----------
-    constraints_at, weights_at : where they stand in the caller's input; pointers of faults start with these
+    weights_at : where weights stand in the caller's input; constraints stand in ``/constraints``
 
     Raises
     ------
@@ -73,12 +72,12 @@ def check_constraints(
     Both carry every fault.
     """
     invalid, clashes = constraint_faults(space, constraints)
-    invalid = [fault.under(constraints_at) for fault in invalid]
+    invalid = [fault.under("/constraints") for fault in invalid]
     invalid += [fault.under(weights_at) for fault in weight_faults(space, cost_weights)]
     if invalid:
         raise InvalidRequest("The constraints do not fit the feature schema of the model.", faults=invalid)
     if clashes:
-        raise ConstraintClash(faults=[fault.under(constraints_at) for fault in clashes])
+        raise ConstraintClash(faults=[fault.under("/constraints") for fault in clashes])
 
 
 def constraint_faults(space: FeatureSpace, constraints: Constraints) -> tuple[list[Fault], list[Fault]]:

@@ -14,8 +14,7 @@ STEPS = 4
 def improved_in_turn(
     plan_raw: Float[np.ndarray, "j p"],
     improved: Callable[[Float[np.ndarray, "j p"], int], Float[np.ndarray, "p"]],
-    *,
-    sweeps: int = SWEEPS,
+    sweeps: int,
 ) -> Float[np.ndarray, "j p"]:
     """The plan after moves of its members, in turn, until none of them moves any more.
 
@@ -23,6 +22,7 @@ def improved_in_turn(
     ----------
     plan_raw : legal raw rows
     improved : a plan and the index of a member, to the member after its moves; the same row where it stays
+    sweeps : largest number of passes over all members
     """
     plan, still = plan_raw.copy(), 0
     for turn in range(sweeps * len(plan)):

@@ -135,7 +135,7 @@ class PeopleSearch:
                 row_raw, value = better
             return row_raw
 
-        return improved_in_turn(plan_raw, improved, sweeps=sweeps)
+        return improved_in_turn(plan_raw, improved, sweeps)
 
     def _best_move(
         self, joint: Joint, row_raw: Float[np.ndarray, "p"], value: float

@@ -273,4 +273,4 @@ class PlanSearch:
 
             return self.moves.descend(plan_raw[j], value, steps=STEPS, until=self.until, levels_only=levels_only)
 
-        return improved_in_turn(plan_raw, improved, sweeps=sweeps)
+        return improved_in_turn(plan_raw, improved, sweeps)
