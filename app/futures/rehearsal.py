@@ -24,7 +24,7 @@ from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, samples
 from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, recipe_of, specified
 from app.futures.stacks import Kind, pack
-from app.futures.store import FAILED, RECORD, SPEC, Described, FuturesRecord, Part, SetName, SetRecord
+from app.futures.store import FAILED, RECORD, SPEC, FutureManifest, FuturesRecord, Part, SetName, SetRecord
 from app.futures.stress import weights as stress_weights
 from app.futures.trials import FEWEST, FEWEST_OF_LABEL, MODELS, TRIALS, Trials
 from app.futures.underway import alone, noted
@@ -266,7 +266,7 @@ class _Rehearsal:
             data_sha256=self.data_sha256,
             labels=self.records.labels,
             seed=self.choices.seed,
-            described=Described.of(self.kind.manifest),
+            described=FutureManifest.of(self.kind.manifest),
             search=sets["search"],
             held_back=sets["held_back"],
             stress=self.choices.stress,

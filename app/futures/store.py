@@ -46,7 +46,7 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Described(Part):
+class FutureManifest(Part):
     """What the manifest of a future model says, where it can differ from the model's own."""
 
     artifact: Artifact
@@ -56,7 +56,7 @@ class Described(Part):
     threshold: FiniteFloat
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "Described":
+    def of(cls, manifest: Manifest) -> "FutureManifest":
         """The parts of a manifest."""
         return cls(
             artifact=manifest.file,
@@ -103,7 +103,7 @@ class FuturesRecord(Part):
     """Digest of newer records that the models were trained on; None where these are the reference records."""
     labels: Labels
     seed: int
-    described: Described
+    described: FutureManifest
     search: SetRecord
     held_back: SetRecord
     stress: Stress | None = None
