@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError, mod
 
 from app.observability import log
 from app.recourse.models.calibration import Calibration
-from app.registry.files import Stamp, stamp, write_atomic
+from app.registry.files import Stamp, read_regular, stamp, write_atomic
 from app.registry.manifest import CALIBRATION
 
 Shares = Annotated[tuple[Annotated[float, Interval(ge=0, le=1)], ...], Len(1, 1000)]
@@ -65,7 +65,7 @@ def read_calibration(directory: Path) -> Calibration | None:
 @lru_cache(maxsize=256)
 def _read(directory: Path, of: Stamp) -> Calibration | None:  # noqa: ARG001
     try:
-        record = CalibrationRecord.model_validate_json((directory / CALIBRATION).read_bytes())
+        record = CalibrationRecord.model_validate_json(read_regular(directory / CALIBRATION))
     except (OSError, ValidationError):
         name = f"{directory.parent.name}@{directory.name}"
         log.error("calibration-unusable", model=name, detail=f"{CALIBRATION} is damaged")
@@ -78,5 +78,5 @@ def write_calibration(directory: Path, calibration: Calibration | None) -> None:
     correction = None if calibration is None else Correction.of(calibration)
     content = CalibrationRecord(correction=correction).model_dump_json(indent=2).encode() + b"\n"
     path = directory / CALIBRATION
-    if (path.read_bytes() if path.exists() else None) != content:
+    if (read_regular(path) if path.exists() else None) != content:
         write_atomic(path, content)

@@ -25,7 +25,7 @@ from app.recourse.models.black_box import Input
 from app.recourse.models.committee import Drawn, FutureModels, Futures, StressedModels
 from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
-from app.registry.files import Stamp, digest, stamp
+from app.registry.files import Stamp, digest, read_regular, stamp
 from app.registry.manifest import FUTURES, PARTIAL, Manifest
 from app.registry.version import RegisteredModel
 
@@ -153,15 +153,23 @@ def status(model: RegisteredModel) -> Json:
         return {"status": "failed", **nothing, "detail": failed}
     if partial.exists():
         return {"status": "pending", **nothing, "detail": None}
-    if found is not None or (model.directory / FUTURES / RECORD).exists():
+    if found is not None or _may_exist(model.directory / FUTURES / RECORD):
         return {"status": "failed", **nothing, "detail": "the files of the future models are damaged"}
     return {"status": "none", **nothing, "detail": None}
+
+
+def _may_exist(path: Path) -> bool:
+    """Whether a file is there, as far as can be seen: the directory may be locked."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
 
 
 def failure(model: RegisteredModel) -> str | None:
     """Why the last rehearsal of a version failed; None if it did not, or is on its way again."""
     try:
-        content = (model.directory / PARTIAL / FAILED).read_bytes()
+        content = read_regular(model.directory / PARTIAL / FAILED)
         return Failure.model_validate_json(content).detail
     except (OSError, ValidationError):
         return None
@@ -182,7 +190,7 @@ def read_record(directory: Path) -> FuturesRecord | None:
 @lru_cache(maxsize=256)
 def _read(directory: Path, of: Stamp) -> FuturesRecord | None:  # noqa: ARG001
     try:
-        return FuturesRecord.model_validate_json((directory / FUTURES / RECORD).read_bytes())
+        return FuturesRecord.model_validate_json(read_regular(directory / FUTURES / RECORD))
     except (OSError, ValidationError):
         log.error(
             "futures-unusable", model=f"{directory.parent.name}@{directory.name}", detail="futures.json is damaged"

@@ -1,7 +1,9 @@
 """Paths that stay inside a directory, bytes that match their digest, writes that survive a crash."""
 
+import errno
 import hashlib
 import os
+import stat
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
@@ -43,6 +45,21 @@ def inside(directory: Path, path: str) -> Path:
     if not found.is_file():
         raise ValueError(f'"{path}" is not a file')
     return found
+
+
+def read_regular(path: Path, largest: int | None = None) -> bytes:
+    """The content of a regular file of `largest` bytes at most.
+
+    Raises `OSError`, also for a pipe or a device: reading one may wait for ever, or never end.
+    """
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    if largest is not None and found.st_size > largest:
+        raise OSError(errno.EFBIG, f"it has more than {largest:,} bytes", str(path))
+    return path.read_bytes()
 
 
 def digest(path: Path) -> str:

@@ -25,7 +25,7 @@ from app.recourse.models.score import Output, favourable
 from app.registry.adapters import ADAPTERS, load_black_box
 from app.registry.adapters.artifact import digest_fault
 from app.registry.artifact import Endpoint, Format
-from app.registry.files import copy, flush_directory, inside, write
+from app.registry.files import copy, flush_directory, inside, read_regular, write
 from app.registry.lender_scores import SCORE, TOLERANCE, compare, read_scores, scores_in
 from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, Manifest
 from app.registry.parsed_manifest import ParsedManifest, read_manifest
@@ -33,6 +33,7 @@ from app.registry.performance import performance
 from app.registry.profile import Outcomes, Profile, pack
 from app.registry.readable_faults import readable
 from app.registry.reference import read_reference
+from app.registry.safe_yaml import LARGEST as LARGEST_YAML
 from app.registry.trust import Trust
 from app.registry.version import Registration, noted_warnings
 
@@ -288,7 +289,7 @@ class _Examination:
 
 def _manifest_bytes(source: Path) -> bytes:
     try:
-        return (source / MANIFEST).read_bytes()
+        return read_regular(source / MANIFEST, LARGEST_YAML)
     except FileNotFoundError as error:
         raise ModelRefused(f"{source} has no {MANIFEST}, the manifest; recourse models draft writes one") from error
     except OSError as error:

@@ -25,6 +25,9 @@ from app.registry.version import RegisteredModel, read_registration, read_versio
 _ID = re.compile(ID)
 _VERSION = re.compile(VERSION)
 
+UNLISTED = "?"
+"""In place of the versions of a model that cannot be listed."""
+
 Stamps: TypeAlias = tuple[Stamp | None, ...]
 """Of the files that describe a version; differs iff one of them has changed."""
 
@@ -37,7 +40,7 @@ class BrokenVersion:
     version: str
     directory: Path
     registered_at: datetime
-    """From its registration; if that is unreadable, the time of the last change of the directory."""
+    """From its registration; if that is unreadable, the time of its last change, or of the directory's."""
     retired: bool
     waiting: bool
     error: ModelUnusable
@@ -179,12 +182,21 @@ class Registry:
 
     def _all(self) -> Iterator[Version]:
         for model in sorted(_names(self.root, _ID)):
-            yield from self._versions(model)
+            try:
+                yield from self._versions(model)
+            except ModelUnusable as error:
+                # It must not hide the other models.
+                yield _broken(self.root / model / UNLISTED, error)
 
     def _versions(self, model: str) -> tuple[Version, ...]:
-        """Every version of one model, by time of registration."""
+        """Every version of one model, by time of registration. Raises `ModelUnusable` where they cannot be listed."""
         parent = f"{self.root}/{model}"
-        versions = [self._version(f"{parent}/{version}") for version in _names(parent, _VERSION)]
+        try:
+            names = _names(parent, _VERSION)
+        except OSError as error:
+            detail = f"{model} cannot be used: its versions cannot be listed: {error.strerror}"
+            raise ModelUnusable(detail, model=model) from error
+        versions = [self._version(f"{parent}/{version}") for version in names]
         return tuple(sorted(versions, key=lambda version: (version.registered_at, version.version)))
 
     def _version(self, directory: str) -> Version:
@@ -202,20 +214,25 @@ class Registry:
             return read_version(directory, trust=self.trust)
         except ModelUnusable as error:
             log.error("model-broken", model=f"{directory.parent.name}@{directory.name}", detail=error.detail)
-            return BrokenVersion(
-                id=directory.parent.name,
-                version=directory.name,
-                directory=directory,
-                registered_at=_registered_at(directory),
-                retired=(directory / STATUS).exists(),
-                waiting=(directory / INACTIVE).exists(),
-                error=error,
-            )
+            return _broken(directory, error)
 
     def _now(self) -> datetime:
         """The time, but later than every registration: a clock set back must not make a new version look old."""
         newest = max((version.registered_at for version in self._all()), default=datetime.min.replace(tzinfo=UTC))
         return max(datetime.now(UTC), newest + timedelta(microseconds=1))
+
+
+def _broken(directory: Path, error: ModelUnusable) -> BrokenVersion:
+    return BrokenVersion(
+        id=directory.parent.name,
+        version=directory.name,
+        directory=directory,
+        registered_at=_registered_at(directory),
+        # Not `Path.exists`, which raises where the directory is locked.
+        retired=os.path.exists(directory / STATUS),
+        waiting=os.path.exists(directory / INACTIVE),
+        error=error,
+    )
 
 
 def _is_temporary(error: ModelUnusable) -> bool:
@@ -226,13 +243,22 @@ def _is_temporary(error: ModelUnusable) -> bool:
 def _names(directory: str | Path, pattern: re.Pattern[str]) -> Iterable[str]:
     try:
         with os.scandir(directory) as entries:
-            return [entry.name for entry in entries if pattern.fullmatch(entry.name) and entry.is_dir()]
+            return [entry.name for entry in entries if pattern.fullmatch(entry.name) and _may_be_directory(entry)]
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _may_be_directory(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # such as a loop of links: reading it says so
+        return True
 
 
 def _registered_at(directory: Path) -> datetime:
     try:
         return read_registration(directory).registered_at
     except ModelUnusable:
-        return datetime.fromtimestamp(directory.stat().st_mtime if directory.exists() else 0.0, UTC)
+        # Never rewritten, unlike its directory.
+        written = stamp(directory / REGISTRATION) or stamp(directory)
+        return datetime.fromtimestamp(0.0 if written is None else written[2] / 1e9, UTC)

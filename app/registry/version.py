@@ -32,7 +32,7 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
 from app.registry.adapters import ADAPTERS, load_black_box
 from app.registry.artifact import Artifact, Endpoint
-from app.registry.files import digest, inside
+from app.registry.files import digest, inside, read_regular
 from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, STATUS, Manifest
 from app.registry.parsed_manifest import read_manifest
 from app.registry.profile import unpack
@@ -232,7 +232,7 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
     name = f"{directory.parent.name}@{directory.name}"
     registration = read_registration(directory)
     try:
-        content = (directory / MANIFEST).read_bytes()
+        content = read_regular(directory / MANIFEST)
     except OSError as error:
         detail = f"{name} cannot be used: {MANIFEST} cannot be read: {error.strerror}"
         raise ModelUnusable(detail, model=name) from error
@@ -267,7 +267,7 @@ def read_registration(directory: Path) -> Registration:
     """
     name = f"{directory.parent.name}@{directory.name}"
     try:
-        return Registration.model_validate_json((directory / REGISTRATION).read_bytes())
+        return Registration.model_validate_json(read_regular(directory / REGISTRATION))
     except FileNotFoundError as error:
         detail = f"{name} cannot be used: it was not installed by `recourse models register`"
         raise ModelUnusable(detail, model=name) from error

@@ -4,8 +4,10 @@ import errno
 import os
 import shutil
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,6 +145,57 @@ def test_a_broken_version_does_not_take_the_others_down(three: Registry) -> None
         three.find("loan@1")
 
 
+@pytest.fixture
+def locked(three: Registry, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Makes a directory what it is for a user without rights: its names cannot be read, nor what is below."""
+    directories: list[str] = []
+
+    def refused(function: Any, *, listing: bool) -> Any:
+        def refuse(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if any(str(path).startswith(f"{one}/") or (listing and str(path) == one) for one in directories):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return function(path, *args, **kwargs)
+
+        return refuse
+
+    monkeypatch.setattr(os, "stat", refused(os.stat, listing=False))
+    monkeypatch.setattr(os, "scandir", refused(os.scandir, listing=True))
+    monkeypatch.setattr(Path, "read_bytes", refused(Path.read_bytes, listing=False))
+    return lambda directory: directories.append(str(directory))
+
+
+def test_a_directory_that_may_not_be_read_does_not_take_the_others_down(
+    three: Registry, locked: Callable[[Path], None]
+) -> None:
+    for model in ("other", "third"):
+        shutil.copytree(three.root / "loan" / "1", three.root / model / "1")
+    (three.root / "loop").symlink_to("loop")
+    locked(three.root / "other")
+    locked(three.root / "third" / "1")
+    assert [model.name for model in three.list()] == ["loan@1", "loan@10", "loan@9"]
+    assert three.find("loan").name == "loan@9"
+    assert {broken.name: broken.error.detail for broken in three.broken()} == {
+        "loop@?": "loop cannot be used: its versions cannot be listed: Too many levels of symbolic links",
+        "other@?": "other cannot be used: its versions cannot be listed: Permission denied",
+        "third@1": "third@1 cannot be used: registration.json cannot be read: Permission denied",
+    }
+    for name in ("other", "other@1", "third", "loop"):
+        with pytest.raises(ModelUnusable, match="cannot be used"):
+            three.find(name)
+    with pytest.raises(UnknownModel):
+        three.find("fourth")
+
+
+@pytest.mark.parametrize("name", [REGISTRATION, MANIFEST])
+def test_a_pipe_in_the_store_is_not_waited_for(three: Registry, name: str) -> None:
+    path = three.root / "loan" / "1" / name
+    path.unlink()
+    os.mkfifo(path)
+    assert three.find("loan@9").name == "loan@9"
+    with pytest.raises(ModelUnusable, match=f"{name} cannot be read: it is a pipe or a device, not a file"):
+        three.find("loan@1")
+
+
 def test_a_broken_newest_version_is_not_quietly_replaced_by_an_older_one(three: Registry) -> None:
     (three.root / "loan" / "9" / "registration.json").write_text("{")
     with pytest.raises(ModelUnusable, match="loan@9 cannot be used"):
@@ -150,6 +203,15 @@ def test_a_broken_newest_version_is_not_quietly_replaced_by_an_older_one(three: 
     assert three.find("loan@10").name == "loan@10"
     three.retire("loan@9")
     assert three.find("loan").name == "loan@10"
+
+
+def test_a_broken_old_version_does_not_become_the_newest(three: Registry) -> None:
+    path = three.root / "loan" / "1" / REGISTRATION
+    registered = path.stat()
+    path.write_text("{")
+    os.utime(path, ns=(registered.st_atime_ns, registered.st_mtime_ns))
+    (three.root / "loan" / "1" / "calibration.json").touch()  # as is done every hour
+    assert three.find("loan").name == "loan@9"
 
 
 def test_a_repaired_version_is_usable_again(three: Registry) -> None:

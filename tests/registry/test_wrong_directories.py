@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import pickle
 import re
 from collections.abc import Callable
@@ -412,6 +413,33 @@ def test_a_manifest_that_is_none_is_refused(model: ModelDirectory, tmp_path: Pat
         Registry(tmp_path / "store").register(model.path)
     manifest.rename(model.path / "model.yml")
     with pytest.raises(ModelRefused, match=r"has no model\.yaml, the manifest; recourse models draft writes one"):
+        Registry(tmp_path / "store").register(model.path)
+
+
+@pytest.mark.parametrize("device", [None, "/dev/zero"])
+def test_a_pipe_or_a_device_is_refused(model: ModelDirectory, tmp_path: Path, device: str | None) -> None:
+    """The one is never written to, the other never ends."""
+
+    def put(path: Path) -> None:
+        path.unlink()
+        os.mkfifo(path) if device is None else path.symlink_to(device)
+
+    store = Registry(tmp_path / "store")
+    put(model.write() / "model.yaml")
+    with pytest.raises(ModelRefused, match=r"model\.yaml cannot be read: it is a pipe or a device"):
+        store.register(model.path)
+    (model.path / "model.yaml").unlink()
+    for name in (model.manifest["artifact"]["path"], "reference.csv"):
+        put(model.write() / name)
+        with pytest.raises(ModelRefused, match=rf'"{name}" is (not a file|a link that leaves)'):
+            store.register(model.path)
+        (model.path / name).unlink()
+
+
+def test_a_manifest_of_any_size_is_not_read(model: ModelDirectory, tmp_path: Path) -> None:
+    with (model.write() / "model.yaml").open("ab") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ModelRefused, match=r"model\.yaml cannot be read: it has more than 10,000,000 bytes"):
         Registry(tmp_path / "store").register(model.path)
 
 

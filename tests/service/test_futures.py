@@ -1,9 +1,12 @@
 """Rehearsals that a server ends or starts again: those whose job is gone, and no others."""
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -16,7 +19,7 @@ from app.jobs.jobs import Jobs
 from app.jobs.kinds import JOB_KINDS
 from app.registry.version import RegisteredModel
 from app.service import Service, watch
-from app.service.futures import Rehearsals
+from app.service.futures import Rehearsals, wants_futures
 from app.settings import Settings
 from app.store.engine import writing
 from tests.compute import chores
@@ -120,6 +123,23 @@ def test_a_rehearsal_whose_jobs_were_lost_has_failed(tmp_path: Path, model: Regi
         assert kept.exists()
 
     asyncio.run(work())
+
+
+def test_future_models_that_may_not_be_read_are_damaged(
+    model: RegisteredModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And neither fail what lists the models nor are made again by themselves."""
+    record = model.directory / "futures" / "futures.json"
+    found = os.stat
+
+    def locked(path: Any, **options: Any) -> os.stat_result:
+        if Path(path) == record:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return found(path, **options)
+
+    monkeypatch.setattr(os, "stat", locked)
+    assert status(model)["status"] == "failed"
+    assert not wants_futures(model)
 
 
 def test_a_rehearsal_of_the_command_line_is_left_alone(tmp_path: Path, model: RegisteredModel) -> None:

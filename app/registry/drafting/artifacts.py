@@ -16,6 +16,7 @@ from app.registry.drafting import (
     torch_file,
 )
 from app.registry.drafting.facts import ModelFacts
+from app.registry.files import read_regular
 from app.registry.trust import Trust
 
 Read = Callable[[str, bytes], ModelFacts]
@@ -87,6 +88,6 @@ def _read(path: Path, content: bytes, trust: Trust) -> ModelFacts:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise ModelRefused(f"{path} cannot be read: {error.strerror}") from error
