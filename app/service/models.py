@@ -23,6 +23,10 @@ from app.store.timestamps import timestamp
 
 UNREADABLE = "the directory of models (RECOURSE_MODELS_STORE) cannot be read"
 
+EMPTY = "no model is registered in the directory of models (RECOURSE_MODELS_STORE), which may not be mounted"
+
+NONE_ACTIVE = "No model is active: each is retired, or waits for `recourse models activate`."
+
 
 class Models:
     """The models of one store, asked in the child processes of one lane."""
@@ -90,7 +94,9 @@ class Models:
         return sum(model.active for model in self._registry.list())
 
     def warnings(self) -> list[str]:
-        """Why active versions cannot be used."""
+        """Why active versions cannot be used, or that there are none."""
+        if not self.active() and not self.problems():
+            return [NONE_ACTIVE]
         broken = [version.error.detail for version in self._registry.broken() if version.active]
         # Faults that only loading finds are known once a child has tried.
         lost = self._lane.problems
@@ -101,9 +107,12 @@ class Models:
         """Why no applicant can be answered; empty if they can."""
         if not self._readable():
             return UNREADABLE
-        if self._registry.broken() and not self.active():
+        if self.active():
+            return ""
+        if self._registry.broken():
             return "none of the registered models can be used"
-        return ""
+        # Versions that are retired or wait are there on purpose, and the ledger can still be read.
+        return "" if self._registry.list() else EMPTY
 
     def _readable(self) -> bool:
         return os.access(self._settings.models_store, os.R_OK | os.X_OK)

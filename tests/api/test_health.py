@@ -7,9 +7,12 @@ from pathlib import Path
 import httpx
 
 from app.main import create_app
+from app.registry.registry import Registry
+from app.service import Service
 from app.settings import Settings
 from tests.api.asking import problem
 from tests.conftest import until
+from tests.registry.loan import make_linear
 
 
 def test_live(client: httpx.Client) -> None:
@@ -33,6 +36,21 @@ def test_what_is_amiss_is_listed(tmp_path: Path) -> None:
     assert "RECOURSE_MODELS_STORE" in told
     assert "worker" in told
     assert str(tmp_path) not in told
+
+
+def test_an_empty_store_is_not_ready_and_one_without_an_active_model_says_so(tmp_path: Path) -> None:
+    store = Registry(tmp_path / "store")
+    models = Service(Settings(models_store=store.root, state_dir=tmp_path)).models
+    store.root.mkdir()
+    assert "no model is registered" in models.problems()
+    store.register(make_linear(tmp_path / "loan").write(), active=False)
+    assert models.problems() == ""
+    assert "No model is active" in " ".join(models.warnings())
+    store.activate("loan@1")
+    assert (models.problems(), models.warnings()) == ("", [])
+    store.retire("loan@1")
+    assert models.problems() == ""
+    assert "No model is active" in " ".join(models.warnings())
 
 
 def test_live_answers_at_once_while_children_start(tmp_path: Path) -> None:

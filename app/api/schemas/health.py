@@ -21,4 +21,4 @@ class Ready(Described):
     workers: int
     """Child processes that are ready."""
     warnings: list[str]
-    """Active models that cannot be used, and why."""
+    """Active models that cannot be used, and why; or that no model is active."""
