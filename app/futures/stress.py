@@ -49,6 +49,13 @@ def columns(features: Sequence[Feature], header: Sequence[str]) -> list[str]:
     return ordered + [name for name in header if name not in names and header.count(name) == 1]
 
 
+def other_numbers(path: Path, column: str) -> Float[np.ndarray, "n"]:
+    """The numbers or dates in a column that is no feature. Raises `RehearsalFailed` where it holds anything else."""
+    table = read_table(path)
+    i = table.header.index(column)
+    return np.array([_number(row[i].strip(), column, line) for row, line in zip(table.rows, table.lines, strict=True)])
+
+
 def weights(model: LoadedModel, records: Records, path: Path, stress: Stress) -> Float[np.ndarray, "n"]:
     """How likely each record is to be drawn; sums to 1. Missing values and special codes count as the middle.
 
@@ -80,9 +87,7 @@ def _values(model: LoadedModel, records: Records, path: Path, column: str) -> Fl
     at = next((j for j, feature in enumerate(features) if feature.name == column), None)
     if at is not None:
         return _of_feature(features[at], records.rows_raw[:, at])
-    table = read_table(path)
-    i = table.header.index(column)
-    return np.array([_number(row[i].strip(), column, line) for row, line in zip(table.rows, table.lines, strict=True)])
+    return other_numbers(path, column)
 
 
 def _of_feature(feature: Feature, values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:

@@ -11,7 +11,7 @@ from app.compute.messages import model_payload
 from app.errors import Fault, InvalidRequest, ModelUnusable, RecourseError, RehearsalFailed, UnknownModel
 from app.futures.spec import Material, choices_of, possible_sources
 from app.futures.store import status
-from app.futures.stress import columns
+from app.futures.stress import columns, other_numbers
 from app.futures.underway import abandon, begin, give_up, underway
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
@@ -51,7 +51,7 @@ class Rehearsals:
         ------
         UnknownModel, ModelUnusable : there is no such version
         ModelQuarantined, DailyBudgetSpent : as `Models.admit`
-        InvalidRequest : there is no such column for a stress
+        InvalidRequest : there is no such column for a stress, or it has no order
         RehearsalFailed : no source can make them, or the directory of the version cannot be written
         NotReady : the job store cannot be reached
         """
@@ -126,11 +126,15 @@ class Rehearsals:
 
 def _require_column(model: RegisteredModel, column: str) -> None:
     try:
-        header = read_header(inside(model.directory, model.manifest.reference))
+        path = inside(model.directory, model.manifest.reference)
+        if column not in (known := columns(model.space.features, read_header(path))):
+            raise InvalidRequest(faults=[Fault("/stress/column", f"must be one of {', '.join(known)[:1_000]}")])
+        if column not in model.space.names:
+            other_numbers(path, column)
+    except RehearsalFailed as error:
+        raise InvalidRequest(faults=[Fault("/stress/column", error.detail)]) from error
     except (OSError, ValueError, csv.Error) as error:
         raise ModelUnusable(f"The reference records of {model.name} cannot be read.") from error
-    if column not in (known := columns(model.space.features, header)):
-        raise InvalidRequest(faults=[Fault("/stress/column", f"must be one of {', '.join(known)[:1_000]}")])
 
 
 def wants_futures(model: RegisteredModel) -> bool:

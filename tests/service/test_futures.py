@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
 from app.compute.lane import Lane
 from app.compute.messages import Store
+from app.errors import InvalidRequest
 from app.futures.store import status
+from app.futures.stress import Stress
 from app.futures.underway import alone, begin
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import JOB_KINDS
@@ -23,7 +26,7 @@ from app.service.futures import Rehearsals, wants_futures
 from app.settings import Settings
 from app.store.engine import writing
 from tests.compute import chores
-from tests.futures.models import registered
+from tests.futures.models import FITS, registered
 
 
 class Looks:
@@ -140,6 +143,28 @@ def test_future_models_that_may_not_be_read_are_damaged(
     monkeypatch.setattr(os, "stat", locked)
     assert status(model)["status"] == "failed"
     assert not wants_futures(model)
+
+
+def test_a_stress_along_text_is_refused_before_it_is_a_job(tmp_path: Path) -> None:
+    def odd(directory: Any, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
+        for record in directory.records:
+            record |= {"note": "late", "day": "2026-03-31"}
+        directory.columns += ["note", "day"]
+        FITS["linear"](directory, X, y, columns)
+
+    model = registered(tmp_path, odd)
+
+    async def work() -> None:
+        async with looking(tmp_path) as looks:
+            with pytest.raises(InvalidRequest) as caught:
+                await looks.rehearsals.start(model.name, {"stress": Stress(column="note", direction="up")})
+            (fault,) = caught.value.faults
+            assert fault.pointer == "/stress/column"
+            assert 'has "late", which must be a number or a date' in fault.detail
+            assert await looks.jobs.newest(10) == []
+            await looks.rehearsals.start(model.name, {"stress": Stress(column="day", direction="up")})
+
+    asyncio.run(work())
 
 
 def test_a_rehearsal_of_the_command_line_is_left_alone(tmp_path: Path, model: RegisteredModel) -> None:
