@@ -11,9 +11,11 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from app.errors import RehearsalFailed
 from app.futures.recipe import RecipeOfOneManifest, Tuned
@@ -26,6 +28,12 @@ PLACEHOLDERS = ("{data}", "{seed}", "{directory}")
 
 TAIL = 1_500
 """Characters of the command's standard error that are repeated where it fails."""
+
+CHUNK = 1 << 16
+"""Bytes of it that are read at a time."""
+
+PATIENCE_S = 1.0
+"""Longest wait for what the command wrote last, after it has ended."""
 
 LARGEST = 2 << 30
 """Bytes of a model beyond which it is not read."""
@@ -63,7 +71,7 @@ class CommandRecipe(RecipeOfOneManifest):
         if self._table is None:
             self._table = read_table(self.data)
         with tempfile.TemporaryDirectory(prefix="recourse-rehearse-") as folder:
-            data, directory, errors = Path(folder) / "data.csv", Path(folder) / "model", Path(folder) / "stderr"
+            data, directory = Path(folder) / "data.csv", Path(folder) / "model"
             directory.mkdir()
             with data.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
@@ -71,10 +79,10 @@ class CommandRecipe(RecipeOfOneManifest):
                 writer.writerows(self._table.rows[i] for i in sample.chosen)
             values = dict(zip(PLACEHOLDERS, (str(data), str(sample.seed), str(directory)), strict=True))
             words = [_filled(word, values) for word in self.words]
-            run(words, errors, self.timeout_s, f"The command for future model {sample.index}")
+            errors = run(words, self.timeout_s, f"The command for future model {sample.index}")
             return self._read(directory, errors, sample)
 
-    def _read(self, directory: Path, errors: Path, sample: Sample) -> bytes:
+    def _read(self, directory: Path, errors: bytes, sample: Sample) -> bytes:
         name = PurePosixPath(self.described.file.path)
         for path in (name, PurePosixPath(name.name)):
             try:
@@ -111,31 +119,59 @@ def _filled(word: str, values: dict[str, str]) -> str:
     return word
 
 
-def run(words: Sequence[str], errors: Path, timeout_s: float, subject: str) -> None:
-    """Run a program in a process group of its own, which has ended when this returns or raises.
+def run(words: Sequence[str], timeout_s: float, subject: str) -> bytes:
+    """Run a program in a process group of its own, which has ended when this returns or raises; the end of its errors.
 
     Raises
     ------
     RehearsalFailed : it cannot be started, ends with another code than 0, or not in time; with the end of its errors
     """
-    with errors.open("wb") as stderr:
-        try:
-            process = subprocess.Popen(  # noqa: S603 - the operator's own command, without a shell
-                list(words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True
-            )
-        except OSError as error:
-            raise RehearsalFailed(f"{subject} cannot be started: {error}") from error
-        try:
-            code = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            _end(process)
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the operator's own command, without a shell
+            list(words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise RehearsalFailed(f"{subject} cannot be started: {error}") from error
+    assert process.stderr is not None
+    kept = _End(process.stderr)
+    try:
+        code = process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        code = None
+    finally:
+        _end(process)
+    errors = kept.bytes()
     if code is None:
         raise RehearsalFailed(f"{subject} did not end within {timeout_s:g} s{_tail(errors)}")
     if code:
         how = f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code}"
         raise RehearsalFailed(f"{subject} {how}{_tail(errors)}")
+    return errors
+
+
+class _End:
+    """The end of what comes through a pipe, read by a thread: a program may write more than memory or disk can hold."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._last = b""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def bytes(self) -> bytes:
+        """All that is kept, once the program has ended."""
+        # A process that left its group may hold the pipe open.
+        self._thread.join(PATIENCE_S)
+        return self._last
+
+    def _read(self) -> None:
+        with self._pipe:
+            while chunk := os.read(self._pipe.fileno(), CHUNK):
+                self._last = (self._last + chunk)[-4 * TAIL :]
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -145,6 +181,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _tail(errors: Path) -> str:
-    text = errors.read_bytes()[-4 * TAIL :].decode(errors="replace").strip()[-TAIL:]
+def _tail(errors: bytes) -> str:
+    text = errors.decode(errors="replace").strip()[-TAIL:]
     return f"; its standard error ends with:\n{text}" if text else "; it wrote nothing to standard error."

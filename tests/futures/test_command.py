@@ -1,8 +1,10 @@
 """Future models that a training command makes, and everything that a command can do wrong."""
 
 import json
+import re
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,29 @@ def test_what_was_made_before_a_failure_is_not_made_again(model: RegisteredModel
     rehearse(model, FEW, Material(command=command))
     assert len((tmp_path / "ledger").read_text().splitlines()) == 6  # five models, and the one that failed
     assert status(model)["status"] == "ready"
+
+
+def test_of_a_flood_of_errors_only_the_end_is_kept(tmp_path: Path) -> None:
+    """Neither on disk nor in memory."""
+    flood = """
+import os, pathlib, sys
+for _ in range(1024):
+    os.write(2, b"x" * 65536)
+left = sum(path.stat().st_size for path in pathlib.Path(sys.argv[1]).parent.rglob("*") if path.is_file())
+sys.exit(f"there are {left} bytes in files")
+"""
+    model = registered(tmp_path, "linear")
+    tracemalloc.start()
+    try:
+        with pytest.raises(RehearsalFailed) as caught:
+            rehearse(model, FEW, Material(command=script(tmp_path, flood)))
+        assert tracemalloc.get_traced_memory()[1] < 16_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(caught.value.sentence) < 2_000
+    left = re.search(r"xxxthere are (\d+) bytes in files$", caught.value.sentence)
+    assert left is not None, caught.value.sentence[-100:]
+    assert int(left[1]) < 100_000
 
 
 @pytest.mark.slow
