@@ -26,11 +26,14 @@ _REASONS = {
     "SQLITE_IOERR": "The disk of the {store} does not work.",
     "SQLITE_CANTOPEN": "The file of the {store} cannot be opened.",
     "SQLITE_BUSY": "Another process has locked the {store}.",
+    "SQLITE_ERROR": "The tables of the {store} are not those of this release.",
 }
 """By the beginning of SQLite's name for the error."""
 
 _STATES = {
     "25006": "The {store} is read-only.",
+    "42P01": "The tables of the {store} are not those of this release.",
+    "42703": "The tables of the {store} are not those of this release.",
     "42501": "The role of the database lacks rights on the tables of the {store}.",
     "53100": "The disk of the {store} is full.",
     "55P03": "Another process has locked the {store}.",
@@ -44,6 +47,8 @@ _TOUCH = sa.text(f"UPDATE {VERSIONS} SET version_num = version_num")  # noqa: S6
 
 def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUnavailable.__doc__ or "") -> str:
     """A sentence for people; without what a driver says, which may hold applicant data."""
+    if isinstance(error, LedgerUnavailable):
+        return error.detail
     if isinstance(error, StateUnusable):
         return StateUnusable.__doc__ or ""
     driver = getattr(error, "orig", None)

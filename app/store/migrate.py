@@ -8,7 +8,9 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
+from app.errors import LedgerUnavailable
 from app.settings import Settings
 from app.store.engine import database_url, open_engine, writing
 from app.store.ledger import FILE
@@ -16,6 +18,9 @@ from app.store.state import require_state
 
 VERSIONS = "ledger_version"
 """Alembic's version table; DBOS has tables of its own in the same database."""
+
+
+NEWER = "The tables of the ledger are those of a newer release: start that release again, or restore a backup from before it."
 
 
 @contextmanager
@@ -31,20 +36,25 @@ def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[sa.Engine]:
-    """The database of the settings, migrated to this release. Raises `StateUnusable`."""
+    """The database of the settings, migrated to this release. Raises `StateUnusable`, and errors as `upgrade`."""
     with as_it_is(settings) as engine:
         upgrade(engine)
         yield engine
 
 
 def upgrade(engine: sa.Engine) -> tuple[str | None, str | None]:
-    """Migrate to the newest revision; returns the revisions before and after. Concurrent callers wait for the first."""
+    """Migrate to the newest revision; returns the revisions before and after. Concurrent callers wait for the first.
+
+    Raises `LedgerUnavailable` where a newer release has migrated the tables.
+    """
     config = Config()
     config.set_main_option("script_location", str(files("app.store") / "migrations"))
     with writing(engine) as connection:
         # In one transaction, so that a migration is done as a whole or not at all.
         config.attributes["connection"] = connection
         before = _revision(connection)
+        if before not in {None, *(one.revision for one in ScriptDirectory.from_config(config).walk_revisions())}:
+            raise LedgerUnavailable(NEWER)
         command.upgrade(config, "head")
         return before, _revision(connection)
 

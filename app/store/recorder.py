@@ -115,7 +115,7 @@ class Recorder:
     def require(self) -> None:
         """Raise `LedgerUnavailable` while the ledger has not been opened."""
         if self._engine is None:
-            raise LedgerUnavailable
+            raise LedgerUnavailable(self._reason)
 
     async def record(self, *records: NewRecord) -> None:
         """Return once the records are on disk; one that was recorded before stays unchanged.

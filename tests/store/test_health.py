@@ -13,6 +13,7 @@ from app.store import health
 from app.store.engine import database_url, open_engine, writing
 from app.store.health import fault_of_tail, lack_of_space, reason, refusal, try_write
 from app.store.ledger import FILE, Ledger
+from app.store.migrate import VERSIONS, upgrade
 from app.store.recorder import Recorder
 from app.store.tables import entries, personal_data
 from tests.store.records import new_record
@@ -122,6 +123,32 @@ def test_a_locked_ledger_is_named(url: str, ledger: Ledger, monkeypatch: pytest.
         try_write(second)
     second.dispose()
     assert reason(caught.value) == "Another process has locked the ledger."
+
+
+def test_tables_of_a_newer_release_are_named(ledger: Ledger) -> None:
+    with ledger._engine.begin() as connection:
+        connection.execute(sa.text(f"UPDATE {VERSIONS} SET version_num = '9999'"))
+    with pytest.raises(LedgerUnavailable, match="those of a newer release") as caught:
+        upgrade(ledger._engine)
+    assert reason(caught.value) == caught.value.detail
+    with ledger._engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE ledger_entries RENAME TO ledger_later"))
+    with pytest.raises(sa.exc.DBAPIError) as missing:
+        ledger.newest_at()
+    assert reason(missing.value) == "The tables of the ledger are not those of this release."
+
+
+def test_a_ledger_that_was_not_opened_says_why_to_every_request(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+
+    async def work() -> None:
+        recorder = Recorder(Settings(state_dir=tmp_path, run_jobs=False), forget)
+        assert not await recorder._try_to_open()
+        with pytest.raises(LedgerUnavailable, match="The file of the ledger cannot be opened"):
+            recorder.require()
+        await recorder.close()
+
+    asyncio.run(work())
 
 
 def test_a_changed_end_of_the_chain_is_found_at_the_start(tmp_path: Path) -> None:
