@@ -16,12 +16,12 @@ import sqlalchemy as sa
 from app.closing import pause
 from app.compute.answers import Json
 from app.errors import NotReady, RecourseError
-from app.jobs.names import APPLICATION, BATCHES, CHUNKS, JOBS_QUEUE
+from app.jobs.names import APPLICATION, BATCHES, CHUNKS, JOBS_QUEUE, LOST, STORE
 from app.jobs.workflows import ids_pending
 from app.observability import log, trace
 from app.settings import Settings
 from app.store.engine import UNREACHABLE, overwrite_log
-from app.store.health import reason, refusal
+from app.store.health import lack_of_space, reason, refusal
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 P = ParamSpec("P")
-
-STORE = "job store"
-"""In sentences for people."""
 
 RETRY_S = 1.0
 """Pause after the database could not be opened; doubles up to `LONGEST_RETRY_S`."""
@@ -117,7 +114,7 @@ class Connection:
             # The database answered; storing a key twice is a bug of ours.
             raise
         except UNREACHABLE as error:
-            sentence = reason(error, STORE, "The job store cannot be reached.")
+            sentence = reason(error, STORE, LOST)
             log.error("job-store-lost", trace=trace(error), reason=sentence, refusal=refusal(error))
             raise NotReady(sentence) from None
 
@@ -238,7 +235,8 @@ class Connection:
             if self._settings.run_jobs:
                 await self._start_worker()
         except Exception as error:  # noqa: BLE001 - whatever the driver or the database raises, it is tried again
-            sentence = reason(error, STORE, "The job store cannot be opened.")
+            # SQLite says of a full disk, while it opens a file, that the disk does not work.
+            sentence = self._lack_of_space() or reason(error, STORE, "The job store cannot be opened.")
             self.fault = error.detail if isinstance(error, RecourseError) else sentence
             log.error("job-store-not-opened", reason=self.fault, trace=trace(error), refusal=refusal(error))
             await asyncio.to_thread(self.shut)
@@ -249,6 +247,9 @@ class Connection:
             executor=self._claim and self._claim.executor_id,
         )
         return True
+
+    def _lack_of_space(self) -> str:
+        return "" if self._settings.database_url is not None else lack_of_space(self._settings.state_dir, STORE)
 
     async def _start_worker(self) -> None:
         assert self._claim is not None

@@ -15,9 +15,11 @@ from app.errors import InternalError, JobCancelled, LaneCrashed, LedgerUnavailab
 from app.jobs.batch import lines as batch_lines
 from app.jobs.batch_groups import LONGEST_TURN_S, lines_of, need_of
 from app.jobs.kinds import JobKind
+from app.jobs.names import LOST, STORE
 from app.metrics import Metrics
 from app.observability import log, trace
 from app.store.engine import UNREACHABLE
+from app.store.health import reason, refusal
 
 if TYPE_CHECKING:
     from app.jobs.batch.chunks import Chunk, Chunks
@@ -200,7 +202,7 @@ class Executor:
                 await self._keep(job_id, payload, lines)
                 return
             except LedgerUnavailable as error:
-                log.error("lines-not-kept", job=job_id, trace=trace(error))
+                log.error("lines-not-kept", job=job_id, reason=error.detail)
             await asyncio.sleep(STORE_AGAIN_S)
 
     async def _insist(self, question: Callable[[], Answer]) -> Answer:
@@ -209,7 +211,8 @@ class Executor:
             try:
                 return await asyncio.to_thread(question)
             except UNREACHABLE as error:
-                log.error("job-store-lost", trace=trace(error))
+                sentence = reason(error, STORE, LOST)
+                log.error("job-store-lost", trace=trace(error), reason=sentence, refusal=refusal(error))
             await asyncio.sleep(STORE_AGAIN_S)
 
 

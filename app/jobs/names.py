@@ -20,3 +20,9 @@ APPLICATION = "recourse"
 
 VERSION = "jobs-1"
 """Raised by hand when stored jobs can no longer be resumed: DBOS recovers only jobs of its own version."""
+
+STORE = "job store"
+"""In sentences for people."""
+
+LOST = "The job store cannot be reached."
+"""Where nothing else is known."""

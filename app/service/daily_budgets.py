@@ -83,9 +83,9 @@ class DailyBudgets:
                 totals = await self._recorder.run(partial(_spend, rows))
                 # Other servers spend from the same budgets.
                 self._known |= {name: total + self._unwritten[name] for name, total in totals.items()}
-            except NotReady:
+            except NotReady as error:
                 self._unwritten.update(rows)
-                log.warning("spent-rows-not-written")
+                log.warning("spent-rows-not-written", reason=error.detail)
                 if self._closing.is_set():
                     return
             if not self._closing.is_set():

@@ -74,7 +74,7 @@ def try_write(engine: sa.Engine) -> None:
         connection.execute(_TOUCH)
 
 
-def lack_of_space(directory: Path) -> str:
+def lack_of_space(directory: Path, store: str = "ledger") -> str:
     """Why there is too little space for more; empty if there is enough."""
     try:
         found = os.statvfs(directory)
@@ -82,7 +82,7 @@ def lack_of_space(directory: Path) -> str:
         return ""  # a write tells
     if found.f_bavail * found.f_frsize >= LEAST_FREE:
         return ""
-    return f"The disk of the ledger has less than {LEAST_FREE // 1_000_000} MB left."
+    return f"The disk of the {store} has less than {LEAST_FREE // 1_000_000} MB left."
 
 
 def fault_of_tail(engine: sa.Engine) -> str:

@@ -20,7 +20,7 @@ VERSIONS = "ledger_version"
 """Alembic's version table; DBOS has tables of its own in the same database."""
 
 
-NEWER = "The tables of the ledger are those of a newer release: start that release again, or restore a backup from before it."
+NEWER = "The tables of the ledger are those of a newer release: start that one, or restore a backup from before it."
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """The executor of jobs by itself, with databases that do not answer."""
 
 import asyncio
+import sqlite3
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import sqlalchemy as sa
 from app.api.schemas.recourse import LONGEST_DEADLINE_MS
 from app.compute.lane import Lane
 from app.compute.messages import Store
+from app.errors import LedgerUnavailable
 from app.jobs import executor as executor_module
 from app.jobs.batch.chunks import Chunk
 from app.jobs.batch.lines import GROUP
@@ -48,6 +51,36 @@ def test_a_chunk_waits_for_a_database_that_cannot_be_reached(error: Exception, m
 
     assert asyncio.run(work()) == {"ok": {"rows": 0, "refused": 0}}
     assert chunks.errors == []
+
+
+def test_a_chunk_that_waits_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "STORE_AGAIN_S", 0.0)
+    monkeypatch.setattr(Lane, "start", lambda _lane: None)
+    driver = sqlite3.OperationalError("database or disk is full")
+    driver.sqlite_errorname = "SQLITE_FULL"
+    chunks: Any = Chunks(sa.exc.OperationalError("insert", {}, driver))
+    unrecorded = ["The disk of the ledger is full."]
+
+    async def keep(_job_id: str, _payload: Any, _lines: list[str]) -> None:
+        while unrecorded:
+            raise LedgerUnavailable(unrecorded.pop())
+
+    async def work() -> Any:
+        async with asyncio.timeout(20):
+            executor = new_executor(chunks)
+            executor._keep = keep
+            await executor._keep_lines("job", {}, [])
+            return await executor.run_chunk("job", 0, "hold", {})
+
+    told: list[tuple[str, str]] = []
+    log = SimpleNamespace(
+        error=lambda event, reason, **_: told.append((event, reason)), info=lambda *_args, **_facts: None
+    )
+    monkeypatch.setattr(executor_module, "log", log)
+    assert asyncio.run(work()) == {"ok": {"rows": 0, "refused": 0}}
+    assert told == [
+        ("lines-not-kept", "The disk of the ledger is full."), ("job-store-lost", "The disk of the job store is full.")
+    ]  # fmt: skip
 
 
 def test_a_job_waits_for_as_many_rows_as_may_be_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
