@@ -546,6 +546,9 @@ def test_a_key_is_made_listed_and_revoked(run: Run) -> None:
     assert "backend" in listed
     assert "models recourse" in listed
     assert key.split("_", 2)[2] not in listed
+    renewed = run("keys", "renew", key_id).stdout.strip()
+    assert renewed.startswith(f"rk_{key_id}_")
+    assert renewed != key
     assert run("keys", "revoke", key_id).stdout == f"Revoked {key_id}.\n"
     assert refused(run("keys", "revoke", "nobody")) == "There is no API key with this id.\n"
 

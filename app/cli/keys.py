@@ -16,6 +16,8 @@ ScopeOption = Annotated[
     typer.Option("--scope", help="Scope: recourse, models, audit, scores or everyone. Repeat for several."),
 ]
 
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `recourse keys list` shows it.")]
+
 
 @cli.command("create")
 def create_key(
@@ -67,8 +69,20 @@ def list_keys() -> None:
     print_table(table)
 
 
+@cli.command("renew")
+def renew_key(key_id: IdArgument) -> None:
+    """Give a key another secret and print it; within a second running servers refuse the one before.
+
+    It keeps its id, its limits, and what it has asked for.
+    """
+    from app.store.keys import Keys
+
+    with open_store() as engine:
+        typer.echo(Keys(engine).renew(key_id))
+
+
 @cli.command("revoke")
-def revoke_key(key_id: Annotated[str, typer.Argument(metavar="ID", help="As `recourse keys list` shows it.")]) -> None:
+def revoke_key(key_id: IdArgument) -> None:
     """Revoke a key permanently; running servers refuse it within a second."""
     from app.store.keys import Keys
 

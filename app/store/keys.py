@@ -141,6 +141,16 @@ class Keys:
             connection.execute(sa.insert(keys), row)
         return f"{PREFIX}_{key_id}_{secret}"
 
+    def renew(self, key_id: str) -> str:
+        """Give a key another secret and return it; what the key asked for stays its own. Raises `UnknownKey`."""
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        valid = (keys.c.id == key_id) & keys.c.revoked_at.is_(None)
+        with writing(self._engine) as connection:
+            found = connection.execute(sa.update(keys).where(valid).values(digest=_digest(secret)))
+        if not found.rowcount:
+            raise UnknownKey
+        return f"{PREFIX}_{key_id}_{secret}"
+
     def list(self) -> list[Key]:
         """All keys, oldest first, including revoked ones."""
         with self._engine.connect() as connection:

@@ -62,6 +62,16 @@ def test_a_key_sees_and_erases_only_what_it_asked_for(locked: Running) -> None:
         problem(two.delete(path), 404, "unknown-recourse")
 
 
+def test_a_renewed_key_sees_what_it_asked_for_and_its_old_secret_nothing(locked: Running) -> None:
+    with client_with(locked, Scope.RECOURSE) as old:
+        given = old.post("/recourse", json=question(store=True)).json()["id"]
+        with opened(locked.service.settings) as engine:
+            renewed = Keys(engine).renew(key_id(old))
+        with asking(locked, renewed) as new:
+            until(lambda: new.get(f"/recourse/{given}").status_code == 200)
+        problem(old.get(f"/recourse/{given}"), 401, "invalid-key")
+
+
 def test_a_key_sees_and_ends_only_its_own_jobs(locked: Running) -> None:
     with client_with(locked, Scope.RECOURSE) as one, client_with(locked, Scope.RECOURSE) as two:
         job = one.post("/recourse", json=question(store=False), headers={"Prefer": "respond-async"}).json()["id"]

@@ -1,5 +1,6 @@
 """API keys as they are kept."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -34,6 +35,26 @@ def test_a_key_opens_until_it_is_revoked_and_its_secret_is_not_kept(url: str) ->
     assert store.list()[0].revoked_at == "2026-03-01T00:00:00.000Z"
     with pytest.raises(UnknownKey):
         store.revoke("nobody", NOW)
+    engine.dispose()
+
+
+def test_a_renewed_key_is_the_same_with_another_secret(url: str) -> None:
+    engine = open_engine(url)
+    upgrade(engine)
+    store = Keys(engine)
+    before = store.create("branch", [Scope.RECOURSE], NOW, models=["loan"], model_rows=5)
+    key_id, secret = parts(before)
+    (old,) = store.list()
+    renewed_id, renewed = parts(store.renew(key_id))
+    (new,) = store.list()
+    assert renewed_id == key_id
+    assert new.opens_with(renewed)
+    assert not new.opens_with(secret)
+    assert replace(new, digest=old.digest) == old
+    store.revoke(key_id, NOW)
+    for wrong in (key_id, "nobody"):
+        with pytest.raises(UnknownKey):
+            store.renew(wrong)
     engine.dispose()
 
 
