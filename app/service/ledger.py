@@ -134,6 +134,9 @@ class GivenRecourse:
         if record.personal_data is not None:
             await self._ledger.erase([record], "request")
             record = await self._find(recourse_id)
+        else:
+            # A restored backup of the jobs brings back what was erased since.
+            await self._erase_unrecorded(recourse_id)
         return {**_outline(record), "status": "erased", "erased_at": record.erased_at}
 
     async def verify(self, recourse_id: str, name: str | None) -> Json:

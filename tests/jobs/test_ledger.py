@@ -19,7 +19,7 @@ from app.store.ledger import FILE, Ledger
 from app.store.tables import entries
 from tests.api.asking import APPLICANT, problem, question
 from tests.conftest import until
-from tests.jobs.conftest import Start
+from tests.jobs.conftest import Start, on_sqlite
 from tests.jobs.serving import Server
 
 
@@ -151,6 +151,24 @@ def test_what_is_erased_is_gone_and_the_chain_still_holds(server: Server) -> Non
 def test_erasing_takes_the_job_along(server: Server) -> None:
     job, result = ask_later(server)
     server.client.delete(f"/recourse/{result.json()['id']}")
+    problem(server.client.get(job), 404, "unknown-job")
+
+
+@on_sqlite
+def test_what_a_restored_backup_of_the_jobs_brings_back_is_erased_again(start: Start) -> None:
+    server = start().ready()
+    job, result = ask_later(server)
+    address = f"/recourse/{result.json()['id']}"
+    server.stop()
+    backup = (server.state / "jobs.sqlite").read_bytes()
+    server = start().ready()
+    assert server.client.delete(address).status_code == 200
+    problem(server.client.get(job), 404, "unknown-job")
+    server.stop()
+    (server.state / "jobs.sqlite").write_bytes(backup)
+    server = start().ready()
+    assert server.client.get(job).status_code == 200
+    assert server.client.delete(address).json()["status"] == "erased"
     problem(server.client.get(job), 404, "unknown-job")
 
 
