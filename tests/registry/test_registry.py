@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -165,13 +166,15 @@ def locked(three: Registry, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path],
 
 
 def test_a_directory_that_may_not_be_read_does_not_take_the_others_down(
-    three: Registry, locked: Callable[[Path], None]
+    three: Registry, locked: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for model in ("other", "third"):
         shutil.copytree(three.root / "loan" / "1", three.root / model / "1")
     (three.root / "loop").symlink_to("loop")
     locked(three.root / "other")
     locked(three.root / "third" / "1")
+    logged: list[str] = []
+    monkeypatch.setattr(registry, "log", SimpleNamespace(error=lambda _event, model, **_: logged.append(model)))
     assert [model.name for model in three.list()] == ["loan@1", "loan@10", "loan@9"]
     assert three.find("loan").name == "loan@9"
     assert {broken.name: broken.error.detail for broken in three.broken()} == {
@@ -184,6 +187,7 @@ def test_a_directory_that_may_not_be_read_does_not_take_the_others_down(
             three.find(name)
     with pytest.raises(UnknownModel):
         three.find("fourth")
+    assert sorted(logged) == ["loop", "other", "third@1"], "once, not at every look"
 
 
 @pytest.mark.parametrize("name", [REGISTRATION, MANIFEST])
