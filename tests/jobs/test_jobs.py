@@ -19,13 +19,13 @@ from app.errors import NotReady, UnknownJob
 from app.jobs import connection as connection_module
 from app.jobs import jobs as jobs_module
 from app.jobs import retention
-from app.jobs.database import migrate
+from app.jobs.database import FILE, migrate
 from app.jobs.ids import counting_from, new_number
 from app.jobs.job import Job, JobStatus
 from app.jobs.jobs import Jobs
 from app.jobs.worker import CONNECTIONS
 from app.settings import Settings
-from app.store import sure_clock
+from app.store import health, sure_clock
 from app.store.engine import writing
 from tests.compute import chores
 from tests.jobs.kinds import KINDS
@@ -368,3 +368,19 @@ def test_a_job_store_that_became_read_only_says_so(tmp_path: Path) -> None:
 
     with database() as url:
         asyncio.run(work(url))
+
+
+def test_a_full_disk_is_named_where_the_job_store_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite says only that it cannot open its file, or that the disk does not work."""
+    (tmp_path / FILE).mkdir()
+    monkeypatch.setattr(health, "LEAST_FREE", 2**62)
+
+    async def work() -> str:
+        settings = Settings(state_dir=tmp_path, run_jobs=False)
+        connection = connection_module.Connection(settings, lambda _chunks: pytest.fail("it computes no jobs"))
+        assert not await connection._try_to_open()
+        return connection.fault
+
+    assert asyncio.run(work()).startswith("The disk of the job store has less than ")
