@@ -196,3 +196,17 @@ def test_the_bayesian_descent_ends_in_time_for_its_rows_to_be_verified(monkeypat
 def steep(rows_raw: Float[np.ndarray, "n p"]) -> RecourseProblem:
     w = np.array([1.0, -0.5, 0.7, 0.2])
     return ask(plane(4), lambda X: X @ w - 1.0, (-2.0, 1.0, 0.0, 0.0), rows_raw=rows_raw)[0]
+
+
+@pytest.mark.parametrize("seed", [1, 14, 23])
+def test_no_sphere_keeps_a_change_that_the_model_does_not_need(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=10) * rng.choice([0.1, 1.0, 3.0], size=10)
+    problem, _ = ask(plane(10), lambda X: np.floor(X) @ w - 8.0, (-np.sign(w) * rng.random(10)).tolist())
+    method = METHODS["growing_spheres"]
+    (found,) = solve(problem, method, method.params()).counterfactuals
+    changed = list(found.changed)
+    assert len(changed) > 1
+    undone = np.tile(found.row_raw, (len(changed), 1))
+    undone[np.arange(len(changed)), changed] = problem.factual_raw[changed]
+    assert not problem.black_box.accepts(problem.black_box.score_raw(undone)).any()
