@@ -16,6 +16,11 @@ from app.recourse.result import PlanFutureCertificate
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.robustness.validity import bounds_of
 
+FEWER_WARNING = (
+    "{} of {} future models that the search did not ask accept {}: this shows a share below the {:g}% that were asked "
+    "for. `validity.future` says what can be counted on."
+)
+
 
 def future_certificates(
     problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]
@@ -96,6 +101,17 @@ def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) ->
     """The same counterfactuals with what the held-back future models say about each."""
     rows_raw = np.array([one.row_raw for one in found]).reshape(-1, problem.action_set.space.p)
     return [replace(one, future=f) for one, f in zip(found, future_certificates(problem, rows_raw), strict=True)]
+
+
+def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
+    """A warning of a record whose share of held-back models lies below the asked one by more than chance explains."""
+    told = [one.future for one in found if one.future is not None]
+    short = [future for future in told if future.interval[1] < (future.asked or 0.0)]
+    least = min(short, key=lambda future: future.probability, default=None)
+    if least is None or least.asked is None:
+        return []
+    record = "this record" if len(found) == 1 else "one of these records"
+    return [FEWER_WARNING.format(round(least.probability * least.models), least.models, record, 100.0 * least.asked)]
 
 
 def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:
