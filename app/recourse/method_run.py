@@ -177,6 +177,7 @@ def answer_with(
     draft.found = certify_future(problem, draft.found)
     if draft.aimed:
         draft.warnings += fewer_than_asked(draft.found)
+    draft.warnings += draft.price_warnings
     status = Status.FOUND if draft.found else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
     return RecourseResult(
         status=status,

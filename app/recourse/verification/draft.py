@@ -13,6 +13,13 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.verdict import Relaxation
 
+FAR_CHEAPER = 0.5
+"""Share of an answer's cost up to which another record is far cheaper."""
+PRICE_WARNING = (
+    "The model also accepts a record that costs {:.3g}, where this answer costs {:.3g}; it comes less near to the "
+    "method's own constraint."
+)
+
 
 class Draft:
     """An answer in the making.
@@ -38,6 +45,8 @@ class Draft:
         """Whether `found` may miss the method's own constraint."""
         self.fallback_warning = FALLBACK_WARNING
         """The warning where it may."""
+        self.least_cost = math.inf
+        """Of all records that the black box has accepted."""
         self.nearest: Counterfactual | None = None
         """The refused record with the highest score."""
         self.missed: tuple[float, Counterfactual] | None = None
@@ -128,6 +137,13 @@ class Draft:
             return False
         row_raw = self.found[0].row_raw
         return not self.candidates.meets(row_raw[None])[0] or self.candidates.how_far(row_raw) is not None
+
+    @property
+    def price_warnings(self) -> list[str]:
+        """A warning where an answer that misses the method's own constraint costs far more than others would."""
+        if not (self.misses and self.least_cost <= FAR_CHEAPER * self.found[0].cost):
+            return []
+        return [PRICE_WARNING.format(self.least_cost, self.found[0].cost)]
 
     def note_how_far(self) -> None:
         """Mark a single counterfactual that misses the method's own constraint, with a warning of how far it gets."""

@@ -246,6 +246,7 @@ class _Best:
         if not accepted.size:
             draft.remember_refused(rows_raw, scores)
             return good
+        draft.least_cost = min(draft.least_cost, float(draft.actions.cost(rows_raw[accepted]).min()))
         value, misses = self.objective(rows_raw[accepted]), np.zeros(accepted.size, dtype=bool)
         if self.candidates is not None and not proposed:
             misses = ~self.candidates.meets(rows_raw[accepted])

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from app.recourse.candidates import Candidates
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.verification import Draft, verify_one
+from app.recourse.verification import Draft, verify_fallback, verify_one
 from app.recourse.verification.single import FIRST_RUNGS, LADDER
 from tests.recourse.test_solve_many import Far
 from tests.recourse.toys import Spy, ask, plane
@@ -119,3 +119,22 @@ def test_a_call_is_counted_once_whichever_part_of_it_asks_something() -> None:
     assert draft.found
     assert (draft.calls, len(spy.asked)) == (2, 2)
     assert all(len(X) > 0 for X in spy.asked)
+
+
+@pytest.mark.parametrize(("accepted_from", "cheaper"), [(2.0, True), (40.0, False)])
+def test_an_answer_that_misses_its_constraint_says_what_others_cost(accepted_from: float, cheaper: bool) -> None:
+    """The nearest to the constraint is the end of the range; the model accepts much less."""
+    problem, _ = question(accepted_from)
+    never = replace(
+        candidates([]), propose=lambda extra_margins: np.empty((0, 1)), meets=lambda rows: rows[:, 0] > 99.0
+    )
+    draft = Draft(problem, Meter(problem.black_box))
+    draft.candidates, draft.calls_left = never, MOST_CALLS
+    verify_one(draft, never, [])
+    verify_fallback(draft)
+    assert draft.found[0].row_raw.tolist() == [50.0]
+    assert draft.misses
+    assert bool(draft.price_warnings) == cheaper
+    if cheaper:
+        assert f"costs {draft.least_cost:.3g}, where this answer costs 50;" in draft.price_warnings[0]
+        assert accepted_from <= draft.least_cost <= 25.0
