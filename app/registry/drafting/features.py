@@ -172,6 +172,10 @@ def advise(found: FeatureDraft, column: Column) -> None:
         return
     if kind in ("integer", "continuous"):
         _advise_number(found, column, hint)
+    elif kind == "categorical" and all(level.isdecimal() for level in found.keys["categories"]):
+        found.keys["change"] = "none"
+        found.comments = [comment for comment in found.comments if hint is None or comment != hint.comment]
+        found.comments.append("change: none, as nobody can read a code; level_names says what each is, for people")
     elif kind in ("categorical", "ordinal"):
         kept = [level for level in found.keys["categories"] if proposed(level)]
         if 0 < len(kept) < len(found.keys["categories"]):

@@ -75,7 +75,9 @@ HINTS = (
     _hint(
         "sex|gender|race|racial|ethnic|ethnicity|colou?r|religion|nationality|citizen|citizenship|foreign|foreigner|"
         "foreign_worker|native|native_country|native_language|country_of_birth|disab\\w*|pregnan\\w*|orientation|"
-        "rac1p|relp|relshipp|pobp|(?<!_)mar(?!_)|marital|marital_status|married|civil_status|relationship|spouse|personal_status|personal_status_sex|familienstand",
+        "rac1p|relp|relshipp|pobp|(?<!_)mar(?!_)|marital|marital_status|married|civil_status|relationship|spouse|"
+        "partner|romantic|personal_status|personal_status_sex|familienstand|health(?!_insurance)|illness|disease|"
+        "diagnos\\w*",
         "protected, by its name: never advice, never in a sentence",
         protected=True,
     ),
@@ -86,15 +88,20 @@ HINTS = (
         change="none",
     ),
     _hint(
-        "zip|zipcode|postcode|postal|region|state|city|district|county",
+        "zip|zipcode|postcode|postal|region|state|city|district|county|address|urban|rural|neighbou?rhood|location|"
+        "distance|travel_?time|commut\\w*",
         "change: none, as a place to live is no matter of advice; is that so?",
         change="none",
     ),
     _hint(
         "late|delinq\\w*|default|defaults|bankrupt\\w*|arrears|derog\\w*|collections?|history|credit_history|past|"
         "previous|inquiries|inq|enquiries|pub_rec|public_record|dpd|overdue|missed|since|ago|oldest|earliest|first|"
-        "issued|year|date|month_issued|vintage|failures?|prior",
+        "issued|year|date|month_issued|vintage|failures?|prior|absen\\w*|nursery|preschool|kindergarten|childhood",
         "change: none, because it lies in the past; is that so?",
+        change="none",
+    ),
+    _hint(
+        "purpose|reason", "change: none, as what somebody needs a loan for is no matter of advice; is that so?",
         change="none",
     ),
     _hint(
@@ -115,6 +122,16 @@ HINTS = (
         _SCHOOLING,
         "change: none, as nobody can lower it and its levels have no order here; type: ordinal would let it rise",
         types=frozenset({"categorical"}), change="none",
+    ),
+    _hint(
+        "grade|sub_grade|gpa|marks?|score|fico|rating|risk_estimate|int_rate|interest_rate|apr",
+        "change: none, because others set it; what it depends on may be a feature of its own",
+        change="none",
+    ),
+    Hint(
+        re.compile(r"^([a-z]|var|variable|col|column|feat|feature|attr|attribute|field)_?\d+$"),
+        "change: none, because the name does not say what it is; label says it, and can people change it?",
+        MappingProxyType({"change": "none"}),
     ),
     _hint(
         "cow|occp|code|codes|cd|naics|isco|soc",
@@ -138,7 +155,8 @@ HINTS = (
         types=ORDERED, change="increase",
     ),
     _hint(
-        "debt|debts|owed|overdraft|utili[sz]ation",
+        "debt|debts|owed|overdraft|utili[sz]ation|loans|(num|number|open|existing|active|other|current)_(of_)?credits|"
+        "(loan|credit|requested)_(amount|amnt|amt)|(amount|amnt|amt)_(credit|requested|financed)|principal",
         "change: decrease, as nobody is advised to owe more; max_change: {relative: 0.5} or takes limits it",
         types=ORDERED, change="decrease",
     ),
@@ -146,7 +164,7 @@ HINTS = (
 
 _NOT_PROPOSED = re.compile(
     r"\?|n/a|.*\b(unknown|missing|not available|not stated|unpaid|without.pay|never.worked|unemployed|retired|"
-    r"deceased)\b.*"
+    r"deceased|no ((checking|current|bank|savings) )?(account|savings|income|job|employment|insurance|property))\b.*"
 )
 
 
@@ -194,7 +212,7 @@ def _schooling(text: str) -> float | None:
 
 def _place(text: str) -> float | None:
     """Where a range in words lies, such as "under 1 year", "1 to 3 years", "3-7" or "7+"; None for other words."""
-    if text in ("none", "no", "never", "nothing"):
+    if text in ("none", "no", "never", "nothing", "no savings", "no deposits", "no income", "no debts", "no debt"):
         return -1.0
     found = re.match(r"(?:(under|below|less than|up to|<=?|over|above|more than|at least|>=?) *)?([0-9][0-9.,]*)", text)
     if found is None or re.search(r"[a-z][0-9]", text):

@@ -91,7 +91,29 @@ def test_what_a_column_is(texts: list[str], flag: bool, whole: bool, step: int, 
         ("famsize", {"change": "none"}),
         ("failures", {"change": "none"}),
         ("earliest_credit_line", {"change": "none"}),
+        ("romantic", {"protected": True}),
+        ("health_status", {"protected": True}),
+        ("health_insurance", None),
+        ("home_address", {"change": "none"}),
+        ("traveltime", {"change": "none"}),
+        ("loan_purpose", {"change": "none"}),
+        ("reason", {"change": "none"}),
+        ("nursery", {"change": "none"}),
+        ("absences", {"change": "none"}),
+        ("sub_grade", {"change": "none"}),
+        ("grade_level", {"change": "increase"}),
+        ("fico_range_low", {"change": "none"}),
+        ("ExternalRiskEstimate", {"change": "none"}),
+        ("int_rate", {"change": "none"}),
+        ("installment_rate", None),
+        ("G2", {"change": "none"}),
+        ("Column_13", {"change": "none"}),
+        ("number_credits", {"change": "decrease"}),
+        ("num_of_existing_loans", {"change": "decrease"}),
+        ("tax_credits", None),
+        ("loan_amnt", {"change": "decrease"}),
         ("amount", None),
+        ("studytime", None),
     ],
 )
 def test_names_hint_at_what_people_can_change(name: str, keys: dict[str, object] | None) -> None:
@@ -127,6 +149,10 @@ def test_words_give_levels_an_order_and_outcomes_a_side() -> None:
     tenure = ("1 to 3 years", "over 7 years", "under 1 year", "3 to 7 years")
     assert scale_of(tenure) == ("under 1 year", "1 to 3 years", "3 to 7 years", "over 7 years")
     assert scale_of(("1,000-5,000", "none", "<1,000", "5,000+")) == ("none", "<1,000", "1,000-5,000", "5,000+")
+    assert scale_of((">=1000", "100-500", "<100", "no savings", "500-1000")) == (
+        "no savings", "<100", "100-500", "500-1000", ">=1000",
+    )  # fmt: skip
+    assert scale_of(("<0", "0-200", "no checking account")) is None
     assert scale_of(("A11", "A12", "A13")) is None
     assert scale_of(("10th", "11th", "Trade")) is None
     assert favourable_of(("bad", "good")) == "good"
@@ -174,6 +200,21 @@ def test_a_draft_proposes_nothing_that_nobody_would() -> None:
     rare = advised("gain", ["0"] * 95 + ["500", "900", "40", "70", "80"], table)
     assert rare["change"] == "none"
     assert "advice" not in rare
+    savings = advised("savings", ["no savings", "<100", "100-500", ">=500"], table)
+    assert (savings["type"], savings["change"]) == ("ordinal", "increase")
+    assert savings["advice"] == {"categories": ["<100", "100-500", ">=500"]}
+
+
+def test_a_draft_does_not_propose_codes_that_nobody_can_read() -> None:
+    """An answer would say: change the class of work from 1 to 6."""
+    levels = ("1", "2", "10")
+    codes = ModelFacts(format=Format.XGBOOST, file="", content=b"", input=Input.RAW, levels={"COW": levels})
+    column = describe("COW", list(levels), levels)
+    found = feature_of(Source(column="COW"), column, codes)
+    advise(found, column)
+    assert (found.keys["type"], found.keys["change"]) == ("categorical", "none")
+    (comment,) = found.comments
+    assert "level_names" in comment
 
 
 def test_codes_that_are_plain_numbers_have_no_order() -> None:
@@ -186,7 +227,19 @@ def test_codes_that_are_plain_numbers_have_no_order() -> None:
     assert column.texts == ("1", "10", "2", "1")
 
 
-@pytest.mark.parametrize("level", ["?", "Unknown", "Without-pay", "family business, unpaid", "Never-worked", "n/a"])
+@pytest.mark.parametrize(
+    "level",
+    [
+        "?",
+        "Unknown",
+        "Without-pay",
+        "family business, unpaid",
+        "Never-worked",
+        "n/a",
+        "no checking account",
+        "No savings",
+    ],
+)
 def test_levels_that_nobody_is_advised_to_have_are_not_proposed(level: str) -> None:
     assert not proposed(level)
-    assert all(map(proposed, ("Private", "paid monthly", "retirement home", "self-employed")))
+    assert all(map(proposed, ("Private", "paid monthly", "retirement home", "self-employed", "no other loans", "none")))
