@@ -160,11 +160,17 @@ HINTS = (
         "change: decrease, as nobody is advised to owe more; max_change: {relative: 0.5} or takes limits it",
         types=ORDERED, change="decrease",
     ),
+    _hint(
+        "[dw]?alc|alcohol|drink\\w*|smok\\w*|cigarettes?|gambl\\w*",
+        "change: decrease, as nobody is advised to have more of it",
+        types=ORDERED, change="decrease",
+    ),
 )  # fmt: skip
 
 _NOT_PROPOSED = re.compile(
     r"\?|n/a|.*\b(unknown|missing|not available|not stated|unpaid|without.pay|never.worked|unemployed|retired|"
-    r"deceased|no ((checking|current|bank|savings) )?(account|savings|income|job|employment|insurance|property))\b.*"
+    r"deceased|unskilled|non.resident|homeless|"
+    r"no ((checking|current|bank|savings) )?(account|savings|income|job|employment|insurance|property))\b.*"
 )
 
 
