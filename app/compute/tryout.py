@@ -161,7 +161,7 @@ def _findings(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
     if 2 * len(found) < len(asked):
         many = f"{len(asked) - len(found)} of {len(asked)} records" if found else "any record"
         yield (
-            f"Nothing was found for {many}: do change, advice and protected leave enough that people can do?"
+            f"Nothing was found for {many}: do change, advice, takes and protected leave enough that people can do?"
             + _kept(reference)
         )
     needed = [{feature for feature, _ in one.changes} for one in found]

@@ -71,7 +71,7 @@ def test_a_model_that_leaves_nothing_to_do_is_not_sound(model: ModelDirectory, s
     found = tried(only(model), settings)
     assert not found.sound
     assert all(one.detail for one in found.asked)
-    assert "do change, advice and protected leave enough" in found.findings[0]
+    assert "do change, advice, takes and protected leave enough" in found.findings[0]
 
 
 def test_a_feature_that_decides_all_distances_is_named(model: ModelDirectory, settings: Settings) -> None:

@@ -65,6 +65,7 @@ def _hint(
 
 
 _SCHOOLING = "education|school|schooling|schl|degree|qualification|edu|education_num|grade_level"
+_RISES = "change: increase, as it only rises; takes says a year for each {}: is that so? cost: 2 makes it hard"
 
 HINTS = (
     _hint(
@@ -114,9 +115,11 @@ HINTS = (
         change="none",
     ),
     _hint(
-        _SCHOOLING,
-        "change: increase, as it only rises; takes: {months: 24} says how long, and cost: 2 that it is hard",
-        types=ORDERED, change="increase",
+        _SCHOOLING, _RISES.format("unit"), types=NUMBERS, change="increase", takes={"months_per_unit": 12},
+    ),
+    _hint(
+        _SCHOOLING, _RISES.format("level"), types=frozenset({"ordinal"}), change="increase",
+        takes={"months_per_level": 12},
     ),
     _hint(
         _SCHOOLING,

@@ -97,7 +97,7 @@ def test_dummies_get_the_order_that_a_number_beside_them_shows(tmp_path: Path) -
     manifest = manifest_of(tmp_path)
     features = {feature.pop("name"): feature for feature in manifest["features"]}
     assert features["education"] == {
-        "type": "ordinal", "dummies": True, "change": "increase",
+        "type": "ordinal", "dummies": True, "change": "increase", "takes": {"months_per_level": 12},
         "categories": ["school", "apprenticeship", "college", "university"],
     }  # fmt: skip
     assert features["education_years"]["derived"]["from"] == "education"
