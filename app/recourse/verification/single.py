@@ -50,8 +50,13 @@ def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]
 
 
 def verify_fallback(draft: Draft) -> None:
-    """Verify records that need not meet the method's own constraint."""
-    _Best(draft).verify(np.empty((0, draft.actions.space.p)), fallback=draft.fallback_rows())
+    """Verify records that need not meet the method's own constraint; where there is none, cheaper ones nearby too."""
+    best = _Best(draft)
+    best.verify(np.empty((0, draft.actions.space.p)), fallback=draft.fallback_rows())
+    free = draft.candidates is None and draft.all_changes is None
+    if draft.found and free and draft.meter.black_box.remote is None:
+        row_raw = draft.found[0].row_raw
+        best.verify(np.concatenate([_undone(draft.actions, row_raw), _cheaper(draft.actions, row_raw)]), further=True)
     draft.note_how_far()
 
 

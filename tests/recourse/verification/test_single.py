@@ -138,3 +138,18 @@ def test_an_answer_that_misses_its_constraint_says_what_others_cost(accepted_fro
     if cheaper:
         assert f"costs {draft.least_cost:.3g}, where this answer costs 50;" in draft.price_warnings[0]
         assert accepted_from <= draft.least_cost <= 25.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_record_that_only_has_to_be_accepted_is_made_cheaper(seed: int) -> None:
+    """Where the decisions around a person determine no surrogate, records of others reach further than needed."""
+    reference = np.random.default_rng(seed).uniform(-5.0, 5.0, (400, 4))
+    problem, _ = ask(
+        plane(4), lambda X: np.where((X[:, :2] >= 1.0).all(axis=1), 1.0, -1.0), [-1.0] * 4, rows_raw=reference
+    )
+    draft = Draft(problem, Meter(problem.black_box))
+    draft.calls_left = MOST_CALLS
+    verify_fallback(draft)
+    (found,) = draft.found
+    assert set(found.changed) == {0, 1}
+    assert found.cost <= 1.2 * 4.0
