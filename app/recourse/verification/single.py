@@ -50,13 +50,13 @@ def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]
 
 
 def verify_fallback(draft: Draft) -> None:
-    """Verify records that need not meet the method's own constraint; where there is none, cheaper ones nearby too."""
+    """Verify records that need not meet the method's own constraint, then cheaper ones nearby that do or have none."""
     best = _Best(draft)
     best.verify(np.empty((0, draft.actions.space.p)), fallback=draft.fallback_rows())
-    free = draft.candidates is None and draft.all_changes is None
-    if draft.found and free and draft.meter.black_box.remote is None:
+    if draft.found and draft.all_changes is None and best.shortfall is None and draft.meter.black_box.remote is None:
         row_raw = draft.found[0].row_raw
-        best.verify(np.concatenate([_undone(draft.actions, row_raw), _cheaper(draft.actions, row_raw)]), further=True)
+        rows_raw = np.concatenate([_undone(draft.actions, row_raw), _cheaper(draft.actions, row_raw)])
+        best.verify(rows_raw if best.candidates is None else rows_raw[best.candidates.meets(rows_raw)], further=True)
     draft.note_how_far()
 
 
