@@ -35,14 +35,14 @@ MOST_ROWS, MOST_ROWS_FREE = 5000, 2000
 RELAXATION_RECORDS = 200
 """Reference records of each decision that the search for the binding constraint uses."""
 FALLBACK_WARNING = (
-    "The method's own constraint cannot be met, or the model refused every record that meets it. This answer comes "
-    "from adapted reference records, from samples near the boundary, from extreme changes of one or two features, or "
-    "from all legal records: the model accepts it, but it may not be robust."
+    "The method's own constraint cannot be met, or the model refused every record that the method proposed. This "
+    "answer comes from adapted reference records, from samples near the boundary, from extreme changes of one or two "
+    "features, or from all legal records: the model accepts it, but it may not be robust."
 )
 
 NEAREST_WARNING = (
-    "The method's own constraint cannot be met, or the model refused every record that meets it. Of the records that "
-    "were tried and that the model accepts, this answer comes nearest to the constraint."
+    "The method's own constraint cannot be met, or the model refused every record that the method proposed. Of the "
+    "records that were tried and that the model accepts, this answer comes nearest to the constraint."
 )
 
 

@@ -39,8 +39,8 @@ def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
             draft.fallback = True
     if 0 < len(draft.found) < candidates.count:
         draft.warnings.append(
-            f"{candidates.count} counterfactuals were requested; the model accepted only {len(draft.found)} different "
-            "ones."
+            f"Only {len(draft.found)} of the {candidates.count} counterfactuals that were requested could be found: "
+            "different ones that the model accepts."
         )
     if not draft.found:
         draft.remember_refused(rows_raw, scores)
