@@ -1,6 +1,7 @@
 """The labelled loan as a model of each format, fitted to its label, in a store."""
 
 import io
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -42,8 +43,6 @@ def _dumped(manifest: dict[str, Any]) -> bytes:
 
 
 def _linear(directory: ModelDirectory, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
-    import json
-
     fitted = library("sklearn.linear_model").LogisticRegression(C=0.1, max_iter=5_000, tol=1e-10).fit(X, y)
     weights = dict(zip(columns, fitted.coef_[0].tolist(), strict=True))
     content = json.dumps({"intercept": float(fitted.intercept_[0]), "weights": weights}).encode()
@@ -125,12 +124,28 @@ FITS: dict[str, Callable[..., None]] = {
 }
 
 
+_stores: dict[tuple[Any, ...], tuple[str, dict[Path, bytes]]] = {}
+"""What was registered first with such arguments: the name of the model, and the files of its store."""
+
+
 def registered(
     folder: Path, fit: str | Callable[..., None], *, records: int = 300, label: bool = True, **manifest: Any
 ) -> RegisteredModel:
-    """A registered model of a format, or as a function fits it."""
+    """A registered model of a format, or as a function fits it; the second time it is a copy."""
+    key = (fit, records, label, json.dumps(manifest, sort_keys=True))
+    store = folder / "store"
+    registry = Registry(store, Trust(pickle=True))
+    if key in _stores:
+        name, files = _stores[key]
+        for path, content in files.items():
+            (store / path).parent.mkdir(parents=True, exist_ok=True)
+            (store / path).write_bytes(content)
+        return registry.find(name)
     directory, space, X, y = labelled(folder / "source", records)
     (FITS[fit] if isinstance(fit, str) else fit)(directory, X, y, space.columns)
     if not label:
         directory.manifest.pop("label")
-    return Registry(folder / "store", Trust(pickle=True)).register(directory.write(**manifest))
+    model = registry.register(directory.write(**manifest))
+    files = {path.relative_to(store): path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    _stores[key] = model.name, files
+    return model
