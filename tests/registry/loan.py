@@ -5,6 +5,7 @@ import hashlib
 import json
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ WEIGHTS = {
 
 
 def loan_records(count: int = 200, seed: int = 0) -> list[Record]:
+    return [dict(record) for record in _drawn(count, seed)]
+
+
+@cache
+def _drawn(count: int, seed: int) -> list[Record]:
     rng = np.random.default_rng(seed)
     return [
         {
