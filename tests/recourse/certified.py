@@ -118,7 +118,7 @@ def gelbrich(mean: float, deviation: float, radius: float, *, bell: bool = False
 
     The inequality of Cantelli, or half of Gauss's, for each point of the boundary of the Gelbrich ball.
     """
-    turns = np.linspace(0.0, 2.0 * math.pi, 400_001)
+    turns = np.linspace(0.0, 2.0 * math.pi, 100_001)
     m, s = mean + radius * np.cos(turns), np.abs(deviation + radius * np.sin(turns))
     beyond = s**2 / (m**2 + s**2)
     if bell:
