@@ -39,8 +39,9 @@ MOST_CENTRES = 100
 STEPS = 120
 STEP = 0.05
 """Length of a step, encoded units."""
-ANGLES = np.linspace(0.0, np.pi / 2.0, 9)
-RADII = np.linspace(0.0, 1.0, 5)
+_RADII, _ANGLES = np.meshgrid(np.linspace(0.0, 1.0, 5), np.linspace(0.0, np.pi / 2.0, 9), indexing="ij")
+SHIFT, WIDEN = (_RADII * np.cos(_ANGLES)).ravel(), (_RADII * np.sin(_ANGLES)).ravel()
+"""How far the Gaussians that are tried are shifted and widened, as shares of a radius."""
 ROUNDING = 1e-9
 """Share of the budget by which a record may exceed it."""
 PROPOSED = 13
@@ -71,33 +72,32 @@ class Odds:
 
     def __call__(self, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
         """Log odds of each point, and their gradient."""
+        upper, up = self._likelihood(X, self.unfavourable, largest=True)
+        lower, down = self._likelihood(X, self.favourable, largest=False)
+        return upper - lower, up - down
+
+    def _likelihood(
+        self, X: Float[np.ndarray, "n d"], centres: Float[np.ndarray, "m d"], *, largest: bool
+    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
         p, s = self.params, self.params.bandwidth
         d = X.shape[1]
-        radii, angles = np.meshgrid(RADII, ANGLES, indexing="ij")
-        shift, widen = (radii * np.cos(angles)).ravel(), (radii * np.sin(angles)).ravel()
-
-        def likelihood(centres: Float[np.ndarray, "m d"], *, largest: bool) -> tuple[np.ndarray, np.ndarray]:
-            e = p.radius_unfavourable if largest else p.radius_favourable
-            c = cdist(X, centres)[:, :, None]
-            grid = slice(1) if e == 0.0 else slice(None)
-            a, b = e * shift[grid], s + e * widen[grid]
-            if largest:
-                distance = c - np.minimum(a, c)
-                spare = np.zeros(len(a))
-            else:
-                distance = c + a
-                spare = e * np.sqrt(np.maximum(1.0 - shift[grid] ** 2 - widen[grid] ** 2, 0.0) / max(d - 1, 1))
-            log = -np.log(b) - 0.5 * (distance / b) ** 2 - (d - 1) * np.log(s + spare)
-            pick = (log.argmax(axis=2) if largest else log.argmin(axis=2))[:, :, None]
-            log = np.take_along_axis(log, pick, axis=2)[:, :, 0]
-            slope = -np.take_along_axis(distance / b**2, pick, axis=2)[:, :, 0]
-            total = logsumexp(log, axis=1)
-            share = np.exp(log - total[:, None]) * slope / np.maximum(c[:, :, 0], 1e-12)
-            return total, share.sum(axis=1)[:, None] * X - share @ centres
-
-        upper, up = likelihood(self.unfavourable, largest=True)
-        lower, down = likelihood(self.favourable, largest=False)
-        return upper - lower, up - down
+        e = p.radius_unfavourable if largest else p.radius_favourable
+        c = cdist(X, centres)[:, :, None]
+        grid = slice(1) if e == 0.0 else slice(None)
+        a, b = e * SHIFT[grid], s + e * WIDEN[grid]
+        if largest:
+            distance = c - np.minimum(a, c)
+            spare = np.zeros(len(a))
+        else:
+            distance = c + a
+            spare = e * np.sqrt(np.maximum(1.0 - SHIFT[grid] ** 2 - WIDEN[grid] ** 2, 0.0) / max(d - 1, 1))
+        log = -np.log(b) - 0.5 * (distance / b) ** 2 - (d - 1) * np.log(s + spare)
+        pick = (log.argmax(axis=2) if largest else log.argmin(axis=2))[:, :, None]
+        log = np.take_along_axis(log, pick, axis=2)[:, :, 0]
+        slope = -np.take_along_axis(distance / b**2, pick, axis=2)[:, :, 0]
+        total = logsumexp(log, axis=1)
+        share = np.exp(log - total[:, None]) * slope / np.maximum(c[:, :, 0], 1e-12)
+        return total, share.sum(axis=1)[:, None] * X - share @ centres
 
 
 def generate(problem: RecourseProblem, params: RobustBayesianParams, context: MethodContext) -> Candidates:
