@@ -3,8 +3,10 @@
 It has to happen here: `tests/conftest.py` imports the core, and a hook on imports only reaches what comes after it.
 """
 
+import gc
 import os
 import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,6 +43,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--variants", type=int, default=0, metavar="N",
         help="run about N of the parameters of each test, spread over all of them; 0: all of them (default)",
     )  # fmt: skip
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage neither while all is imported and collected, half of which took that, nor in it later on."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

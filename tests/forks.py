@@ -232,12 +232,14 @@ def tell(channel: socket.socket, pid: int, code: int | None) -> None:
 
 
 def main() -> None:
+    gc.disable()
     for module in IMPORTED:
         import_module(module)
     for library in LIBRARIES:
         with suppress(ImportError):
             import_module(library)
     gc.freeze()
+    gc.enable()
     waiting = os.getpid()
     order = wait_for_orders(socket.socket(fileno=int(sys.argv[1])))
     os.setsid()
