@@ -1,11 +1,9 @@
 """Records of the core as request schemas."""
 
-import subprocess
-import sys
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
@@ -21,8 +19,7 @@ from app.recourse.certificate_params import CertificateParams
 from app.recourse.problem import Robustness
 from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import METHODS
-
-ROOT = Path(__file__).parents[2]
+from tests.forks import forks
 
 
 class Colour(StrEnum):
@@ -132,28 +129,7 @@ def test_a_type_that_cannot_be_taken_literally_is_our_mistake() -> None:
         derive(Loose)
 
 
-QUESTIONS = """
-import app.main, ast
-from app.api.schemas.corrections import CorrectRequest, correction_question_of
-from app.api.schemas.recourse import RecourseRequest, question_of
-from app.api.schemas.validity import ValidityRequest, validity_question_of
-from app.recourse.methods import METHODS
-
-def parse(*_, **__):
-    raise AssertionError("Python is parsed while a request is read")
-
-ast.parse = parse
-about = {"model": "loan", "applicant": {}}
-for name in METHODS:
-    request = about | {"method": {"name": name}, "reasons": True}
-    question_of(RecourseRequest.model_validate(request)).to_json()
-records = about | {"counterfactuals": [{}]}
-validity_question_of(ValidityRequest.model_validate(records)).to_json()
-correction_question_of(CorrectRequest.model_validate(records)).to_json()
-"""
-
-
 def test_no_request_makes_python_parse() -> None:
     """Two threads that do so at once get a `SystemError` from CPython 3.11 from time to time: an answer 500."""
-    done = subprocess.run([sys.executable, "-c", QUESTIONS], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = forks().run("tests.api.unparsed", env=os.environ)
     assert (done.returncode, done.stderr) == (0, "")
