@@ -61,7 +61,7 @@ def frontier(
     ModelOutputInvalid : the model broke its contract
     """
     started = time.perf_counter()
-    questions = Questions(replace(problem, count=1), method)
+    questions = Questions(replace(problem, count=1, on_curve=True), method)
     sign = 1 if parameter == FUTURE_VALIDITY else method.knobs[parameter]
     results: dict[float, RecourseResult] = {}
     for value in sorted(values, key=lambda value: sign * value, reverse=True):

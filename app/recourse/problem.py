@@ -154,6 +154,8 @@ class RecourseProblem:
     """Share of the future models that must accept the answer, in (0, 1); None where none is requested."""
     count: int = 1
     """How many alternatives are asked for that differ in what is changed; of a plan, 1 leaves the method's own."""
+    on_curve: bool = False
+    """Whether the answer is a point of a curve over one of the method's knobs, so that its constraint never yields."""
     seed: int = 0
     deadline: float = math.inf
     """`time.monotonic()` by which the answer is due; infinite for no limit."""

@@ -29,6 +29,8 @@ from app.recourse.surrogate.mpm import fit_sample
 Row: TypeAlias = Float[np.ndarray, "p"]
 Rows: TypeAlias = Float[np.ndarray, "n p"]
 
+RADIUS = 10.0
+"""Of the unfavourable class, where the request sets none."""
 RUNGS = 24
 """Proposals below a margin that no record reaches, or that the black box refuses."""
 SLACK = 1e-6
@@ -42,7 +44,7 @@ class RobustMpmParams(SamplerParams, MethodParams):
     divergence: Divergence = "fisher_rao"
     """Distance that bounds how far a class covariance may be from its estimate. With `none` and no `margin` the machine
     only leads the search: the cheapest record found that the model accepts is answered."""
-    radius_unfavourable: Annotated[float, Interval(ge=0, le=1000)] = 10.0
+    radius_unfavourable: Annotated[float, Interval(ge=0, le=1000)] = RADIUS
     """Size of the ambiguity set of the unfavourable class; larger moves the answer deeper into the favourable side.
     With `fisher_rao` most of its effect is reached at 10 and all of it at about 20; `margin` goes further."""
     radius_favourable: Annotated[float, Interval(ge=0, le=1000)] = 0.0
@@ -67,6 +69,7 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
     search = Search(machine.model, problem.action_set, kind=params.search, deadline=problem.deadline)
     encode, score = problem.action_set.space.encode, machine.model.score
     takes_any = params.divergence == "none" and params.margin == 0.0
+    at_defaults = params.radius_unfavourable == RADIUS and params.margin == 0.0
 
     def nearest() -> Rows:
         top = min(params.margin, search.reach)
@@ -97,6 +100,7 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
         extra_margin_unit=0.5 * sample.deviation,
         is_optimal=not takes_any and (params.search != "projection" or problem.action_set.is_box),
         takes_any=takes_any,
+        yields_to_model=at_defaults and not takes_any and params.search != "projection",
         surrogate=SurrogateReport(
             kind=f"{params.divergence}_mpm",
             worst_case_accuracy=machine.worst_case_accuracy,

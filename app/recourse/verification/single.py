@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import HAIR, Candidates
 from app.recourse.counterfactual import Counterfactual
+from app.recourse.models.score import Output
 from app.recourse.numerics.equal_rows import unique_rows, unique_rows_and_places
 from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 from app.recourse.verdict import Reason
@@ -30,6 +31,12 @@ FIRST_MOVES = 12
 MOST_CHEAPER = 250
 """Cheaper records one move away, and as many two moves away, that are tried where the method asks for nothing but
 acceptance."""
+MOST_COMBINED = 7
+"""Changes up to which every combination of them is tried without; else each change alone."""
+LEFT_OUT_WARNING = (
+    "Left out: {} that the method's constraint asks for, though the model's score is no lower without. To have the "
+    "constraint met, ask for another value of one of the method's knobs, as `GET /methods` lists them."
+)
 
 
 def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]) -> Reason:
@@ -45,7 +52,7 @@ def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]
         rows_raw = np.array([one.row_raw for one in known])
         meets = candidates.meets(rows_raw)
         best.keep(rows_raw[meets], np.array([one.score for one in known])[meets])
-    draft.note_how_far()
+    _finish(draft)
     return reason
 
 
@@ -57,7 +64,7 @@ def verify_fallback(draft: Draft) -> None:
         row_raw = draft.found[0].row_raw
         rows_raw = np.concatenate([_undone(draft.actions, row_raw), _cheaper(draft.actions, row_raw)])
         best.verify(rows_raw if best.candidates is None else rows_raw[best.candidates.meets(rows_raw)], further=True)
-    draft.note_how_far()
+    _finish(draft)
 
 
 def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
@@ -112,14 +119,18 @@ def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
 
 def _undone(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
     """A record with one of its changes taken back, or a number moved only half as far."""
-    fact = actions.factual_raw
-    changed = np.flatnonzero((row_raw != fact) & ~actions.clock.passive)
+    fact, changed = actions.factual_raw, _changed(actions, row_raw)
     undone = np.tile(row_raw, (len(changed), 1))
     undone[np.arange(len(changed)), changed] = fact[changed]
     numbers = changed[~np.isin(changed, actions.space.groups)]
     halved = np.tile(row_raw, (len(numbers), 1))
     halved[np.arange(len(numbers)), numbers] = 0.5 * (row_raw + fact)[numbers]
     return np.concatenate([undone, actions.round(halved, toward_raw=np.broadcast_to(row_raw, halved.shape))])
+
+
+def _changed(actions: ActionSet, row_raw: Float[np.ndarray, "p"]) -> Int[np.ndarray, "k"]:
+    """The features that the person changes, not those that time does."""
+    return np.flatnonzero((row_raw != actions.factual_raw) & ~actions.clock.passive)
 
 
 def _undo_needless(draft: Draft, best: "_Best") -> None:
@@ -131,6 +142,51 @@ def _undo_needless(draft: Draft, best: "_Best") -> None:
     while kept is not draft.found[0]:
         kept = draft.found[0]
         best.verify(_undone(draft.actions, kept.row_raw), further=True)
+
+
+def _finish(draft: Draft) -> None:
+    """Leave out what the model does not reward, and say what the record that was found misses."""
+    left_out = _leave_out(draft)
+    if not left_out or draft.fallback:
+        draft.note_how_far()
+    else:
+        draft.warnings.append(LEFT_OUT_WARNING.format("a change" if left_out == 1 else f"{left_out} changes"))
+
+
+def _leave_out(draft: Draft) -> int:
+    """Take back changes without which the model's own score is no lower; how many.
+
+    An estimate of the model may ask for them, most of all where it is rough or the changes that count are limited. As
+    a further part of the latest call. Not where the request is about the method's own constraint, not of answers that
+    future models choose, and not where all scores are alike, as those of labels are.
+    """
+    candidates, problem = draft.candidates, draft.problem
+    if (
+        not draft.found
+        or not isinstance(candidates, Candidates)
+        or not candidates.yields_to_model
+        or problem.on_curve
+        or problem.future_validity is not None
+        or problem.black_box.remote is not None
+        or problem.black_box.output is Output.LABEL
+    ):
+        return 0
+    one, changed = draft.found[0], _changed(draft.actions, draft.found[0].row_raw)
+    if len(changed) < 2:
+        return 0
+    if len(changed) <= MOST_COMBINED:
+        undone = (np.arange(1, 2 ** len(changed) - 1)[:, None] >> np.arange(len(changed))) % 2 == 1
+    else:
+        undone = np.eye(len(changed), dtype=bool)
+    rows_raw = np.tile(one.row_raw, (len(undone), 1))
+    rows_raw[:, changed] = np.where(undone, problem.factual_raw[changed], one.row_raw[changed])
+    scores = draft.scores(rows_raw, further=True)
+    needless = np.flatnonzero(problem.black_box.accepts(scores) & (scores >= one.score))
+    if not needless.size:
+        return 0
+    best = int(needless[_value(draft.actions, rows_raw[needless]).argmin()])
+    draft.found = [draft.counterfactual(rows_raw[best], scores[best])]
+    return int(undone[best].sum())
 
 
 def _fewer(actions: ActionSet, candidates: Candidates, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:

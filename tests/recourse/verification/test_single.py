@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from jaxtyping import Float
 
 from app.recourse.candidates import Candidates
 from app.recourse.models.meter import Meter
+from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem
 from app.recourse.verification import Draft, verify_fallback, verify_one
-from app.recourse.verification.single import FIRST_RUNGS, LADDER
+from app.recourse.verification.single import FIRST_RUNGS, LADDER, LEFT_OUT_WARNING
 from tests.recourse.test_solve_many import Far
 from tests.recourse.toys import Spy, ask, plane
 
@@ -153,3 +155,41 @@ def test_a_record_that_only_has_to_be_accepted_is_made_cheaper(seed: int) -> Non
     (found,) = draft.found
     assert set(found.changed) == {0, 1}
     assert found.cost <= 1.2 * 4.0
+
+
+def crooked(**changes: Any) -> tuple[RecourseProblem, Candidates]:
+    """A method that asks for both of two numbers to rise, of a model that is better off without the second."""
+    problem, _ = ask(plane(2, low=0.0, high=50.0), lambda X: X[:, 0] - 0.5 * X[:, 1] - 0.5, [0.0, 0.0])
+    proposals = Candidates(
+        propose=lambda extra_margins: 2.0 + np.stack([extra_margins, extra_margins], axis=1),
+        meets=lambda rows_raw: rows_raw.min(axis=1) >= 2.0,
+        rank=lambda rows_raw: rows_raw.min(axis=1),
+        extra_margin_unit=1.0,
+        yields_to_model=True,
+    )
+    return problem, replace(proposals, **changes)
+
+
+def test_a_change_that_lowers_the_score_of_the_model_is_left_out_and_the_answer_says_so() -> None:
+    draft = verified(*crooked())
+    assert [one.row_raw.tolist() for one in draft.found] == [[2.0, 0.0]]
+    assert not draft.fallback
+    assert draft.warnings == [LEFT_OUT_WARNING.format("a change")]
+
+
+def test_nothing_is_left_out_where_the_constraint_is_asked_for_or_scores_cannot_tell() -> None:
+    problem, proposals = crooked()
+    labels, _ = ask(
+        plane(2, low=0.0, high=50.0), lambda X: X[:, 0] - 0.5 * X[:, 1] >= 0.5, [0.0, 0.0], output=Output.LABEL
+    )
+    remote, spy = ask(plane(2, low=0.0, high=50.0), lambda X: X[:, 0] - 0.5 * X[:, 1] - 0.5, [0.0, 0.0])
+    for kept in (
+        (problem, replace(proposals, yields_to_model=False)),
+        (replace(problem, on_curve=True), proposals),
+        (replace(problem, future_validity=0.9), proposals),
+        (labels, proposals),
+        (far(remote, spy), proposals),
+    ):
+        draft = verified(*kept)
+        assert draft.found[0].row_raw.tolist() == [2.0, 2.0]
+        assert not draft.warnings
