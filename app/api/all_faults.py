@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from app.api.deps import service_of
 from app.api.schemas.frontier import MOST_POINTS, Sweep, usual_parameter, value_faults
-from app.api.schemas.recourse import RecourseQuestion, question_of
+from app.api.schemas.recourse import RecourseQuestion
 from app.api.schemas.strict import MOST_ENTRIES
 from app.errors import Fault, RecourseError
 from app.service.validation import Check, checks
@@ -47,7 +47,7 @@ def further_faults(request: Request, body: object, wrong: Collection[object]) ->
         if isinstance(record, dict)
     ]
     found: list[Fault] = []
-    for check in (*reading, *checks(service.models, model, question_of(question))):
+    for check in (*reading, *checks(service.models, model, question.question())):
         try:
             check()
         except RecourseError as error:

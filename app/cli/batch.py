@@ -75,7 +75,6 @@ def batch(
 def _batch_question(model: str, file: Path | None, seed: int) -> "tuple[Question, Terms]":
     from app.api.json_body import read_json, validated
     from app.api.schemas.batch import BatchCommon
-    from app.api.schemas.recourse import question_of, terms_of
 
     given = {} if file is None else read_json(file.read_bytes())
     if not isinstance(given, dict):
@@ -84,7 +83,7 @@ def _batch_question(model: str, file: Path | None, seed: int) -> "tuple[Question
     if request.exclude.ids:
         raise CommandError("exclude.ids needs the ledger of a server; name the sets of features in exclude.sets.")
     # Without a server there is no ledger.
-    return question_of(request), replace(terms_of(request), store=False)
+    return request.question(), replace(request.terms(), store=False)
 
 
 def _progress_bar() -> "Progress":

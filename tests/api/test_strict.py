@@ -10,7 +10,7 @@ import pytest
 from annotated_types import Ge, Interval
 from pydantic import TypeAdapter, ValidationError
 
-from app.api.schemas.recourse import RecourseRequest, question_of
+from app.api.schemas.recourse import RecourseRequest
 from app.api.schemas.strict import derive, to_record
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
@@ -85,7 +85,7 @@ def test_what_a_request_leaves_to_its_defaults_is_the_record_that_it_would_state
 def test_a_question_without_wishes_is_one_with_none() -> None:
     asked = {"model": "loan", "applicant": {}}
     for silent in (asked, {**asked, "exclude": {}}, {**asked, "must_include": []}):
-        assert question_of(RecourseRequest.model_validate(silent)).wishes == Wishes()
+        assert RecourseRequest.model_validate(silent).question().wishes == Wishes()
 
 
 def test_null_for_an_optional_object_is_its_absence() -> None:

@@ -4,9 +4,9 @@ import ast
 from typing import Never
 
 import app.main  # noqa: F401 - what it imports may parse
-from app.api.schemas.corrections import CorrectRequest, correction_question_of
-from app.api.schemas.recourse import RecourseRequest, question_of
-from app.api.schemas.validity import ValidityRequest, validity_question_of
+from app.api.schemas.corrections import CorrectRequest
+from app.api.schemas.recourse import RecourseRequest
+from app.api.schemas.validity import ValidityRequest
 from app.recourse.methods import METHODS
 
 
@@ -19,7 +19,7 @@ if __name__ == "__main__":
     about = {"model": "loan", "applicant": {}}
     for name in METHODS:
         request = about | {"method": {"name": name}, "reasons": True}
-        question_of(RecourseRequest.model_validate(request)).to_json()
+        RecourseRequest.model_validate(request).question().to_json()
     records = about | {"counterfactuals": [{}]}
-    validity_question_of(ValidityRequest.model_validate(records)).to_json()
-    correction_question_of(CorrectRequest.model_validate(records)).to_json()
+    ValidityRequest.model_validate(records).question().to_json()
+    CorrectRequest.model_validate(records).question().to_json()

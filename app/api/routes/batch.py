@@ -18,7 +18,6 @@ from app.api.json_body import LargeBodies, read_json, validated
 from app.api.media_type import CSV, JSON, NDJSON, media_type, require_plain
 from app.api.schemas.batch import BatchCommon, BatchRequest, line_to_row, to_row
 from app.api.schemas.jobs import JobAnswer
-from app.api.schemas.recourse import question_of, terms_of
 from app.api.spool import spooled
 from app.api.strict_route import guarded
 from app.api.table_rows import CsvTable
@@ -132,7 +131,7 @@ def _read_whole(body: bytes) -> Read:
     def read(most_rows: int) -> Batch:
         request = validated(BatchRequest, read_json(body))
         _refuse_many(len(request.applicants), most_rows)
-        return question_of(request), terms_of(request), map(to_row, request.applicants)
+        return request.question(), request.terms(), map(to_row, request.applicants)
 
     return read
 
@@ -146,7 +145,7 @@ def _read_lines(file: IO[bytes]) -> Read:
         if not count:
             raise InvalidRequest("The first line must be followed by a line for each applicant.")
         file.seek(rows_at)
-        return question_of(request), terms_of(request), map(line_to_row, _lines(file))
+        return request.question(), request.terms(), map(line_to_row, _lines(file))
 
     return read
 
@@ -158,7 +157,7 @@ def _read_table(file: IO[bytes], common: dict[str, Any], service: Service) -> Re
         _refuse_many(table.count, most_rows)
         if not table.count:
             raise InvalidRequest("The headings must be followed by a line for each applicant.")
-        return question_of(request), terms_of(request), table.rows()
+        return request.question(), request.terms(), table.rows()
 
     return read
 

@@ -8,8 +8,7 @@ from app.api.deps import ServiceDep
 from app.api.error_docs import BODY, QUESTION, refusals
 from app.api.media_type import JSON
 from app.api.prefer import DIRECT
-from app.api.schemas.reasons import REASONS_EXAMPLES, ReasonsAnswer, ReasonsRequest, reasons_question_of
-from app.api.schemas.recourse import terms_of
+from app.api.schemas.reasons import REASONS_EXAMPLES, ReasonsAnswer, ReasonsRequest
 from app.api.strict_route import DirectRoute, guarded
 from app.compute.use_cases import REASONS
 from app.store.scopes import Scope
@@ -36,5 +35,5 @@ async def reasons(
 
     Always answered directly: `Prefer: respond-async` is refused.
     """
-    asked = (REASONS, reasons_question_of(request), request.applicant, terms_of(request))
+    asked = (REASONS, request.question(), request.applicant, request.terms())
     return Response(await service.ask(*asked), media_type=JSON)

@@ -12,13 +12,12 @@ from app.api.examples import RECOURSE_EXAMPLES
 from app.api.job_responses import ACCEPTED, VARY, answer_later
 from app.api.media_type import JSON
 from app.api.prefer import Prefer, PreferDep
-from app.api.schemas.corrections import CORRECT_EXAMPLES, CorrectAnswer, CorrectRequest, correction_question_of
-from app.api.schemas.frontier import FRONTIER_EXAMPLES, FrontierAnswer, FrontierRequest, frontier_question_of
+from app.api.schemas.corrections import CORRECT_EXAMPLES, CorrectAnswer, CorrectRequest
+from app.api.schemas.frontier import FRONTIER_EXAMPLES, FrontierAnswer, FrontierRequest
 from app.api.schemas.models import Record
-from app.api.schemas.recourse import RecourseAnswer, RecourseRequest, question_of, terms_of
-from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityAnswer, ValidityRequest, validity_question_of
+from app.api.schemas.recourse import RecourseAnswer, RecourseRequest
+from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityAnswer, ValidityRequest
 from app.api.strict_route import DirectRoute, guarded
-from app.compute.messages import Case
 from app.compute.use_cases import CORRECTION, FRONTIER, RECOURSE, VALIDITY
 from app.service import Service
 from app.store.scopes import Scope
@@ -53,7 +52,7 @@ async def recourse(
 
     With `Prefer: respond-async` or `Prefer: wait=N` it becomes a job, which outlives the connection and the server.
     """
-    return await _answer(RECOURSE, question_of(request), request, service, prefer)
+    return await _answer(RECOURSE, request, service, prefer)
 
 
 @router.post(
@@ -80,7 +79,7 @@ async def frontier(
     The points share model calls, so a curve takes little more than its slowest point or two. A less robust point never
     costs more than a more robust one: it may have the same record, and is then `dominated`.
     """
-    return await _answer(FRONTIER, frontier_question_of(request), request, service, prefer)
+    return await _answer(FRONTIER, request, service, prefer)
 
 
 @router.post(
@@ -108,8 +107,7 @@ async def validity(
     The counterfactuals may come from any source: nothing is changed or searched. Joint bounds of many members can take
     seconds: the answer then has wider bounds, `status: pending`, and the job that computes tight ones.
     """
-    question = validity_question_of(request)
-    return await _answer(VALIDITY, question, request, service, prefer, request.counterfactuals)
+    return await _answer(VALIDITY, request, service, prefer, request.counterfactuals)
 
 
 @router.post(
@@ -139,21 +137,18 @@ async def correct(
     lower bound (for `requirement`: does not reduce it); each says whether it moved, and if not, why. If no legal record
     meets the aim, that is an answer, not an error.
     """
-    question = correction_question_of(request)
-    return await _answer(CORRECTION, question, request, service, prefer, request.counterfactuals)
+    return await _answer(CORRECTION, request, service, prefer, request.counterfactuals)
 
 
 async def _answer(
     name: str,
-    question: Case,
     request: RecourseRequest | FrontierRequest | ValidityRequest,
     service: Service,
     prefer: Prefer,
     counterfactuals: Sequence[Record] = (),
 ) -> Response:
     """The answer of a use case, or its job where the client prefers that."""
-    terms = terms_of(request)
-    asked = (name, question, request.applicant, terms, counterfactuals)
+    asked = (name, request.question(), request.applicant, request.terms(), counterfactuals)
     if prefer.wants_job:
         return await answer_later(await service.submit(*asked), prefer, service)
     # A finished response: checking our own answer against its schema again would cost more than making it. A test does.

@@ -1,5 +1,6 @@
 """Many applicants at once."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, WithJsonSchema
@@ -10,7 +11,9 @@ from app.api.schemas.problem import Problem
 from app.api.schemas.recourse import RecourseQuestion, Reference, SeveralWays
 from app.api.schemas.strict import Strict
 from app.compute.answers import Json
+from app.compute.messages import Question
 from app.errors import InvalidRequest, RecourseError
+from app.service import Terms
 
 
 class BatchRow(Strict):
@@ -30,6 +33,14 @@ class BatchCommon(RecourseQuestion, SeveralWays):
 
     store: StrictBool = True
     """Keep questions and answers in the ledger, as with a single request. If false, only the job has them."""
+
+    def terms(self) -> Terms:
+        """With whether the answers are recorded."""
+        return replace(super().terms(), store=self.store)
+
+    def question(self) -> Question:
+        """With the number of alternatives."""
+        return self.counted(super().question(), self.method)
 
 
 class BatchRequest(BatchCommon):

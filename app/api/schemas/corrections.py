@@ -23,6 +23,15 @@ class CorrectRequest(ValidityRequest):
     constraints: OptionalConstraints
     """What this applicant cannot or will not do; every corrected record respects it."""
 
+    def question(self) -> CorrectionQuestion:
+        """The question, without its records."""
+        return CorrectionQuestion(
+            constraints=to_record(Constraints, self.constraints),
+            certificate=to_record(CertificateParams, self.certificate),
+            seed=self.seed,
+            correction=to_record(CorrectionParams, self.correction),
+        )
+
 
 CorrectAnswer: Any = describe(Answer)
 
@@ -43,13 +52,3 @@ CORRECT_EXAMPLES: Any = {
         },
     },
 }
-
-
-def correction_question_of(request: CorrectRequest) -> CorrectionQuestion:
-    """The question of a request, without its records."""
-    return CorrectionQuestion(
-        constraints=to_record(Constraints, request.constraints),
-        certificate=to_record(CertificateParams, request.certificate),
-        seed=request.seed,
-        correction=to_record(CorrectionParams, request.correction),
-    )

@@ -10,7 +10,7 @@ from app.api.errors import faults_of, in_body
 from app.api.examples import APPLICANT, DEMO_MODEL
 from app.api.schemas.described import describe
 from app.api.schemas.methods import CHOICES
-from app.api.schemas.recourse import ApplicantQuestion, RobustnessRequest, question_of
+from app.api.schemas.recourse import ApplicantQuestion, RobustnessRequest
 from app.api.schemas.strict import FEW, LONGEST_NAME, NUMBER, Strict, optional
 from app.compute import use_cases
 from app.compute.messages import FrontierQuestion
@@ -51,6 +51,19 @@ class FrontierRequest(ApplicantQuestion):
     sweep: OptionalSweep
     """What is varied."""
 
+    def question(self) -> FrontierQuestion:
+        """The question, without the applicant's record. Raises `InvalidRequest` with every fault of the sweep."""
+        parameter = self.sweep.parameter or usual_parameter(self.method)
+        if parameter is None:
+            detail = f"must be {FUTURE_VALIDITY}: the method {self.method.name} has no parameter for robustness"
+            raise InvalidRequest(faults=[Fault("/sweep/parameter", detail)])
+        values = self.sweep.values or usual_values(self.method, parameter)
+        if faults := value_faults(self.method, parameter, dict(enumerate(values))):
+            raise InvalidRequest(faults=faults)
+        common = super().question()
+        known = {f.name: getattr(common, f.name) for f in fields(common)}
+        return FrontierQuestion(**known, parameter=parameter, values=tuple(values))
+
 
 FrontierAnswer: Any = describe(use_cases.FrontierAnswer)
 
@@ -77,20 +90,6 @@ FRONTIER_EXAMPLES: Any = {
         },
     },
 }
-
-
-def frontier_question_of(request: FrontierRequest) -> FrontierQuestion:
-    """The question of a request, without its record. Raises `InvalidRequest` with every fault of the sweep."""
-    parameter = request.sweep.parameter or usual_parameter(request.method)
-    if parameter is None:
-        detail = f"must be {FUTURE_VALIDITY}: the method {request.method.name} has no parameter for robustness"
-        raise InvalidRequest(faults=[Fault("/sweep/parameter", detail)])
-    values = request.sweep.values or usual_values(request.method, parameter)
-    if faults := value_faults(request.method, parameter, dict(enumerate(values))):
-        raise InvalidRequest(faults=faults)
-    common = question_of(request)
-    known = {f.name: getattr(common, f.name) for f in fields(common)}
-    return FrontierQuestion(**known, parameter=parameter, values=tuple(values))
 
 
 def usual_parameter(method: Any) -> str | None:

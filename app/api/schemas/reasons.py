@@ -1,5 +1,6 @@
 """Why the model refuses an applicant."""
 
+from dataclasses import replace
 from typing import Any
 
 from app.api.examples import APPLICANT, DEMO_MODEL
@@ -10,6 +11,7 @@ from app.api.schemas.strict import to_record
 from app.compute import reasons
 from app.compute.messages import ReasonsQuestion
 from app.recourse.reasons import ReasonsParams
+from app.service import Terms
 
 
 class ReasonsRequest(AnyQuestion, ReasonsChoice):  # type: ignore[misc]
@@ -18,6 +20,14 @@ class ReasonsRequest(AnyQuestion, ReasonsChoice):  # type: ignore[misc]
     applicant: Record
     reference: Reference | None = None
     """Your own name for this case; returned in the answer."""
+
+    def terms(self) -> Terms:
+        """With the client's own name for the case."""
+        return replace(super().terms(), reference=self.reference)
+
+    def question(self) -> ReasonsQuestion:
+        """The question, without the applicant's record."""
+        return ReasonsQuestion(reasons=to_record(ReasonsParams, self), seed=self.seed)
 
 
 ReasonsAnswer: Any = describe(reasons.ReasonsAnswer)
@@ -32,8 +42,3 @@ REASONS_EXAMPLES: Any = {
         "value": {"model": DEMO_MODEL, "applicant": APPLICANT, "against": "everyone", "count": 2},
     },
 }
-
-
-def reasons_question_of(request: ReasonsRequest) -> ReasonsQuestion:
-    """The question of a request, without its record."""
-    return ReasonsQuestion(reasons=to_record(ReasonsParams, request), seed=request.seed)

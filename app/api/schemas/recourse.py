@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from app.api.schemas.described import describe
@@ -19,7 +19,7 @@ from app.recourse.actions.constraints import CHEAPEST, DEAREST, Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.actions.wishes import Exclude, Wishes
 from app.recourse.certificate_params import CertificateParams
-from app.recourse.method import MethodParams, Yields
+from app.recourse.method import Yields
 from app.recourse.problem import Robustness
 from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import DEFAULT_METHOD, METHODS
@@ -75,6 +75,9 @@ OptionalCost: Any = optional(Cost)
 OptionalMethod: Any = optional(MethodChoice, always(CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD})))
 
 
+WISHES, NO_WISHES = TypeAdapter(Wishes), Wishes()
+
+
 class AnyQuestion(Strict):
     """What every question about an applicant has."""
 
@@ -84,6 +87,10 @@ class AnyQuestion(Strict):
     """Milliseconds until the answer; the operator's default when absent."""
     seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same request with the same seed has the same answer."""
+
+    def terms(self) -> Terms:
+        """The terms of this request."""
+        return Terms(model=self.model, deadline_ms=self.deadline_ms)
 
 
 class ModelQuestion(AnyQuestion):
@@ -112,6 +119,31 @@ class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ig
     """`full`: with the method's parameters, certificates under shift, the surrogate and what the answer took to
     compute. The ledger keeps the full answer."""
 
+    def terms(self) -> Terms:
+        """With the detail of the answer, and the earlier answers that it differs from."""
+        return replace(super().terms(), detail=self.detail, exclude_ids=self.exclude.ids)
+
+    def question(self) -> Question:
+        """The question, without the applicant's record."""
+        method = METHODS[self.method.name]
+        return Question(
+            constraints=to_record(Constraints, self.constraints),
+            cost_weights=self.cost.weights,
+            timing=to_record(Timing, self),
+            certificate=to_record(CertificateParams, self.certificate),
+            seed=self.seed,
+            method=method.name,
+            params=to_record(method.params, self.method),
+            robustness=to_record(Robustness, self.robustness),
+            wishes=self._wishes(),
+        )
+
+    def _wishes(self) -> Wishes:
+        if self.model_fields_set.isdisjoint(("exclude", "must_include")):
+            return NO_WISHES
+        given = self.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}})
+        return WISHES.validate_python(given)
+
 
 class ApplicantQuestion(RecourseQuestion):
     """What an applicant could change so that the model accepts the record."""
@@ -119,6 +151,10 @@ class ApplicantQuestion(RecourseQuestion):
     applicant: Record
     reference: Reference | None = None
     """Your own name for this case; returned in the answer."""
+
+    def terms(self) -> Terms:
+        """With the client's own name for the case."""
+        return replace(super().terms(), reference=self.reference)
 
 
 class SeveralWays(Strict):
@@ -128,6 +164,18 @@ class SeveralWays(Strict):
     """Alternatives, up to this many, that differ in what is changed; the cheapest first. None changes all features that
     an earlier one changes. With a method that returns a plan it is the number of its members, in the place of the
     method's own `count`. One, or as many as the plan has, when absent."""
+
+    def counted(self, question: Question, method: BaseModel) -> Question:
+        """The question with this number of alternatives, or of members of a plan; `method` is as the request has it."""
+        if self.count is None:
+            return question
+        params: Any = question.params
+        if METHODS[question.method].yields is Yields.PLAN:
+            if "count" in method.model_fields_set and params.count != self.count:
+                detail = f"is {self.count}, but the count of the method is {params.count}: give one of them"
+                raise InvalidRequest(faults=[Fault("/count", detail)])
+            params = replace(params, count=self.count)
+        return replace(question, params=params, count=self.count)
 
 
 class RecourseRequest(ApplicantQuestion, SeveralWays):
@@ -140,37 +188,16 @@ class RecourseRequest(ApplicantQuestion, SeveralWays):
     reasons: StrictBool | ReasonsChoice = False
     """Also state why the model refuses the record: `true`, or which reasons. This takes up to five more model calls."""
 
+    def terms(self) -> Terms:
+        """With whether the answer is recorded."""
+        return replace(super().terms(), store=self.store)
 
-WISHES, NO_WISHES = TypeAdapter(Wishes), Wishes()
+    def question(self) -> Question:
+        """With the number of alternatives and the reasons that are asked for."""
+        return replace(self.counted(super().question(), self.method), reasons=_reasons_of(self.reasons))
+
+
 RecourseAnswer: Any = describe(use_cases.RecourseAnswer)
-
-
-def question_of(request: RecourseQuestion) -> Question:
-    """The question of a request, without its record."""
-    method = METHODS[request.method.name]
-    params, count = to_record(method.params, request.method), getattr(request, "count", None)
-    if count is not None and method.yields is Yields.PLAN:
-        params = _with_count(params, count, given="count" in request.method.model_fields_set)
-    return Question(
-        constraints=to_record(Constraints, request.constraints),
-        cost_weights=request.cost.weights,
-        timing=to_record(Timing, request),
-        certificate=to_record(CertificateParams, request.certificate),
-        seed=request.seed,
-        method=method.name,
-        params=params,
-        robustness=to_record(Robustness, request.robustness),
-        wishes=_wishes_of(request),
-        count=1 if count is None else count,
-        reasons=_reasons_of(getattr(request, "reasons", False)),
-    )
-
-
-def _wishes_of(request: RecourseQuestion) -> Wishes:
-    """What no answer proposes, and what every answer includes."""
-    if request.model_fields_set.isdisjoint(("exclude", "must_include")):
-        return NO_WISHES
-    return WISHES.validate_python(request.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}}))
 
 
 def _reasons_of(asked: Any) -> ReasonsParams | None:
@@ -178,25 +205,3 @@ def _reasons_of(asked: Any) -> ReasonsParams | None:
     if isinstance(asked, bool):
         return ReasonsParams() if asked else None
     return to_record(ReasonsParams, asked)
-
-
-def _with_count(params: MethodParams, count: int, *, given: bool) -> MethodParams:
-    """The parameters of a method that returns a plan, with the members that the request asks for."""
-    counted: dict[str, Any] = {"count": count}
-    if given and getattr(params, "count") != count:  # noqa: B009 - every plan has one
-        detail = f"is {count}, but the count of the method is {getattr(params, 'count')}: give one of them"  # noqa: B009
-        raise InvalidRequest(faults=[Fault("/count", detail)])
-    return replace(params, **counted)
-
-
-def terms_of(request: AnyQuestion) -> Terms:
-    """The terms of a request."""
-    return Terms(
-        model=request.model,
-        reference=getattr(request, "reference", None),
-        deadline_ms=request.deadline_ms,
-        store=getattr(request, "store", False),
-        detail=getattr(request, "detail", "full"),
-        record=getattr(request, "record", "applicant"),
-        exclude_ids=request.exclude.ids if isinstance(request, RecourseQuestion) else (),
-    )

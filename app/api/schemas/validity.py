@@ -1,6 +1,7 @@
 """Certificates of counterfactuals that the caller supplies."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, Field, PrivateAttr, model_validator
@@ -13,6 +14,7 @@ from app.api.schemas.strict import FEW, to_record
 from app.compute import use_cases
 from app.compute.messages import ValidityQuestion
 from app.recourse.certificate_params import CertificateParams
+from app.service import Terms
 
 MOST_MEMBERS = 20
 """Counterfactuals in one request."""
@@ -35,10 +37,13 @@ class ValidityRequest(ModelQuestion):
             request._record = "factual"
         return request
 
-    @property
-    def record(self) -> str:
-        """Under which name the record was sent, for pointers to its faults."""
-        return self._record
+    def terms(self) -> Terms:
+        """With the name under which the record was sent."""
+        return replace(super().terms(), record=self._record)
+
+    def question(self) -> ValidityQuestion:
+        """The question, without its records."""
+        return ValidityQuestion(certificate=to_record(CertificateParams, self.certificate), seed=self.seed)
 
 
 ValidityAnswer: Any = describe(use_cases.ValidityAnswer)
@@ -57,8 +62,3 @@ VALIDITY_EXAMPLES: Any = {
         },
     },
 }
-
-
-def validity_question_of(request: ValidityRequest) -> ValidityQuestion:
-    """The question of a request, without its records."""
-    return ValidityQuestion(certificate=to_record(CertificateParams, request.certificate), seed=request.seed)
