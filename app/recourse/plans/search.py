@@ -1,8 +1,7 @@
 """Plans of several counterfactuals: near the factual, far from each other, and valid together (paper 4, section 4).
 
-``min  proximity mean_j c(x_j, x0) + validity(plan) - diversity det K,  K_ij = 1 / (1 + c(x_i, x_j))``, with ``c`` the
-L2 distance in encoded space, over legal records on the favourable side of given hyperplanes. Each method
-has its own `Validity`.
+`propose` is what methods call. A `PeopleObjective` is left to `app.recourse.plans.people`; `PlanSearch` minimises a
+`PlanObjective` over legal records on the favourable side of given hyperplanes.
 
 Numbers are continuous while Adam moves all members of several plans at once, each iterate projected exactly onto the
 side of the hyperplane and the box of the action set; categories are whole throughout, and change where the objective of

@@ -1,1 +1,26 @@
-"""The cheapest action that a surrogate accepts."""
+"""Searches of one person's action set for legal records.
+
+`cheapest` and `trade_off` look for the optimum on a linear model of the decision. Each first leaves out what ties
+features: rules, shared time, levels that are not proposed. Where that optimum is not legal, a second search knows some
+of these ties, and HiGHS all of them.
+
+============  ==========================================  ======================================
+..            `cheapest`: least cost at a margin          `trade_off`: least loss and cost
+============  ==========================================  ======================================
+asked by      `robust_mpm`, `probe`, `robust_projection`  `wachter`, `roar`,
+              plans, fallback records, verdicts           `learning_augmented`
+without ties  `knapsack`, `knapsack_amounts`              `branching`, `simplicial`, `responses`
+some ties     `tied_knapsack`, `tied_items`,              `tied_branching`, `rule_prices`, for
+              `tied_moves`                                linear rules alone
+all ties      `rule_branching`                            `rule_branching`, with tangents
+============  ==========================================  ======================================
+
+`rule_branching.solve_program` alone asks HiGHS, about the constraints of `mixed_integer`. Rules that are no linear
+constraints divide the action set into `rule_parts`, in which `enclosures` bound them by linear ones. `cheapest` asks
+also where a knapsack ends without a proof. `robust_projection` asks with constraints of its own, and `legal_rows` for
+what is nearest to given records (fallback records, corrections, `robust_bayesian`).
+
+The others need no linear model: `local_moves` makes single moves, judged by any function (plans, corrections, polish,
+`growing_spheres`), `committee` combines moves that the future models judge (`future_validity`); `gradient` and
+`tree_leaves` serve `probe`.
+"""

@@ -8,8 +8,9 @@ weight matters. What remains is a covering knapsack with one constraint:
 * lattices, least changes, categories and a cap on the number of changes: branch and bound
   (`app.recourse.search.knapsack`);
 * rules between features, time that changes share and ordinals with levels that are not proposed do not fit that. The
-  search leaves them out first: its optimum is the optimum wherever they allow it. Where they do not, the general
-  mixed-integer solver takes over.
+  search leaves them out first: its optimum is the optimum wherever they allow it. Where they do not, a knapsack with
+  tied items (`app.recourse.search.tied_knapsack`) knows all of them but rules with conditions, products and quotients;
+  what it does not settle is left to the general mixed-integer solver.
 
 Papers that move single one-hot columns (paper 1's projection) get half categories; here a group is one item.
 """

@@ -7,8 +7,9 @@ each best response (`app.recourse.search.responses`) is one look at every featur
 (`app.recourse.search.branching`) settle the rest: a number below or above, a category taken or not, a feature that
 changes or does not.
 
-What ties features, such as rules, is left out first. Where it forbids the optimum that is found so, the general
-mixed-integer solver is given tangents of the losses until they fit.
+What ties features, such as rules, is left out first. Where it forbids the optimum that is found so and is nothing but
+linear rules, they get prices (`app.recourse.search.tied_branching`). What remains is left to the general mixed-integer
+solver, which is given tangents of the losses until they fit.
 """
 
 import math
