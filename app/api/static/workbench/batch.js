@@ -15,7 +15,7 @@ import { batchRequest } from "./request.js";
 import { baseFeatures, state } from "./state.js";
 import { bringUp } from "./views.js";
 
-/** @import { FileRecords, Job } from "./types.d.ts" */
+/** @import { Feature, FileRecords, Job } from "./types.d.ts" */
 
 /** Faults and jobs that are listed. */
 const [MOST_FAULTS, MOST_JOBS] = [5, 10];
@@ -69,7 +69,7 @@ export function showFile() {
   }
 }
 
-/** @param {import("./types.d.ts").Feature} feature */
+/** @param {Feature} feature */
 const columnEntry = (feature) => {
   const levels = feature.categories?.map((level) => formatValue(feature, level)).join(", ");
   return [h("dt", {}, h("code", {}, feature.name)), h("dd", {}, `${feature.label}: ${levels ?? rangeText(feature)}`)];

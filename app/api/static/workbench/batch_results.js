@@ -2,7 +2,7 @@
 /** The answers to many applicants: a table to read, and files to take away. */
 
 import { chance, outcome } from "./decision.js";
-import { h } from "./dom.js";
+import { h, scrollingTable } from "./dom.js";
 import { counted, rating } from "./format.js";
 import { countOf } from "./future.js";
 import { featureNamed } from "./state.js";
@@ -69,17 +69,9 @@ function download(name, type, text, words) {
 /** @param {any[]} answers @param {Place} place */
 function table(answers, place) {
   const heads = ["Applicant", "The model says", "What to change", "Then", "Retrained models that still say yes"];
-  return h(
-    "div.scroll",
-    { tabindex: 0, role: "region", "aria-label": "Results as a table" },
-    h(
-      "table.results",
-      {},
-      h("caption.unseen", {}, "What each applicant can change"),
-      h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, ...answers.map((answer, i) => row(answer, `${place.word} ${place.of(i)}`))),
-    ),
-  );
+  const rows = answers.map((answer, i) => row(answer, `${place.word} ${place.of(i)}`));
+  const names = { label: "Results as a table", caption: "What each applicant can change" };
+  return scrollingTable("table.results", names, heads, rows);
 }
 
 /** @param {any} answer @param {string} place of an applicant without a reference */

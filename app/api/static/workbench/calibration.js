@@ -3,7 +3,7 @@
 
 import { fetchJson } from "./api.js";
 import { axes, intervalBar } from "./curve.js";
-import { $, fill, h, svg } from "./dom.js";
+import { $, fill, h, scrollingTable, svg } from "./dom.js";
 import { counted, formatNumber, formatShort, inHundred, outOfHundred, readable } from "./format.js";
 import { problemNote } from "./problem.js";
 import { chosenModel } from "./state.js";
@@ -99,15 +99,6 @@ function table(bins) {
       h("td", {}, interval.map((end) => formatShort(100 * end)).join(" to ")),
     ),
   );
-  return h(
-    "div.scroll",
-    { tabindex: 0, role: "region", "aria-label": "Promised and kept as a table" },
-    h(
-      "table",
-      {},
-      h("caption.unseen", {}, "Promised against kept"),
-      h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, ...rows),
-    ),
-  );
+  const names = { label: "Promised and kept as a table", caption: "Promised against kept" };
+  return scrollingTable("table", names, heads, rows);
 }

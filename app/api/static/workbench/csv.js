@@ -29,7 +29,7 @@ function separatorOf(text) {
  * The lines of a text as cells, without those that are empty, each with its number in the file.
  * @param {string} text @returns {{cells: string[], line: number}[]}
  */
-export function parseCells(text) {
+function parseCells(text) {
   const source = text.replace(/^\uFEFF/, "");
   const pattern = cellPattern(separatorOf(source));
   const lines = [];

@@ -46,6 +46,25 @@ const present = (children) => children.filter((child) => child != null && child 
 /** Replace the content of an element. @param {string} id @param {...Child} children */
 export const fill = (id, ...children) => $(id).replaceChildren(...present(children));
 
+/**
+ * A table that scrolls by itself where it is too wide.
+ * @param {string} tag `table`, with classes after dots
+ * @param {{label: string, caption: string}} names for those who cannot see it
+ * @param {string[]} heads of the columns; empty for one without @param {any[]} rows
+ */
+export const scrollingTable = (tag, { label, caption }, heads, rows) =>
+  h(
+    "div.scroll",
+    { tabindex: 0, role: "region", "aria-label": label },
+    h(
+      tag,
+      {},
+      h("caption.unseen", {}, caption),
+      h("thead", {}, h("tr", {}, ...heads.map((text) => (text ? h("th", { scope: "col" }, text) : h("td"))))),
+      h("tbody", {}, ...rows),
+    ),
+  );
+
 /** Text with `code` between backticks. @param {string} text */
 export const prose = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 

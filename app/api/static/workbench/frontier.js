@@ -5,7 +5,7 @@ import { isAborted } from "./api.js";
 import { invalidationRate } from "./certificate.js";
 import { changeCount, wayParts } from "./counterfactual.js";
 import { curveDrawing } from "./curve.js";
-import { $, fill, h } from "./dom.js";
+import { $, fill, h, scrollingTable } from "./dom.js";
 import { formatNumber, formatShort, outOfHundred, readable } from "./format.js";
 import { FUTURE_VALIDITY, countOf, futureNoun } from "./future.js";
 import { submit } from "./jobs.js";
@@ -151,31 +151,15 @@ function table({ points, parameter, chosen }) {
     shift: "Worst-case bound under shift, of 100",
     noise: "Accepted under noise, of 100",
   };
-  const title = (/** @type {string} */ text) => h("th", { scope: "col" }, text);
-  const head = h(
-    "tr",
-    {},
-    title(parameter === FUTURE_VALIDITY ? "Asked for, of 100" : `Step (${knobName(parameter).toLowerCase()})`),
-    title("Effort"),
-    ...shown.map((measure) => title(titles[/** @type {"shift"} */ (measure)])),
-    h("td", {}),
-  );
+  const asked = parameter === FUTURE_VALIDITY ? "Asked for, of 100" : `Step (${knobName(parameter).toLowerCase()})`;
+  const heads = [asked, "Effort", ...shown.map((measure) => titles[/** @type {"shift"} */ (measure)]), ""];
   const value = (/** @type {any} */ point) =>
     parameter === FUTURE_VALIDITY
       ? formatNumber(100 * point.value)
       : [`${point.step}`, h("small", {}, ` (${formatNumber(point.value)})`)];
   const rows = points.map((point, i) => row(point, i, { value: value(point), chosen: i === chosen, shown }));
-  return h(
-    "div.scroll",
-    { tabindex: 0, role: "region", "aria-label": "The curve as a table" },
-    h(
-      "table",
-      {},
-      h("caption.unseen", {}, "Effort against how sure the yes is"),
-      h("thead", {}, head),
-      h("tbody", {}, ...rows),
-    ),
-  );
+  const names = { label: "The curve as a table", caption: "Effort against how sure the yes is" };
+  return scrollingTable("table", names, heads, rows);
 }
 
 /** @param {any} noise */
