@@ -46,7 +46,9 @@ class Branching:
         self.every = np.arange(responses.space.p)
         self.best_row: Float[np.ndarray, p] | None = None
         self.best_value = math.inf
-        self.order = count()
+        self._newest = count()
+        self._open: list[tuple[float, int, Node, tuple[float, float]]] = []
+        """Nodes that may have better rows, by their bound and age, with the slopes of their parent's optimum."""
         self.slopes = 0.5 * responses.share, 0.5 * (1.0 - responses.share)
         """Of the losses, to begin with."""
         self.lost = False
@@ -54,17 +56,15 @@ class Branching:
 
     def result(self) -> Optimum | None:
         """Branch until no open node can be better, or the effort is spent."""
-        open_nodes: list[tuple[float, int, Node, tuple[float, float]]] = []
-        root = self.responses.root(self.weight)
-        self._open(open_nodes, root, -math.inf, self.slopes)
+        self._add(self.responses.root(self.weight), -math.inf, self.slopes)
         nodes = 0
-        while open_nodes and open_nodes[0][0] < self._cutoff() and nodes < self.effort.nodes and not self._late():
-            _, _, node, slopes = heapq.heappop(open_nodes)
+        while self._open and self._open[0][0] < self._cutoff() and nodes < self.effort.nodes and not self._late():
+            _, _, node, slopes = heapq.heappop(self._open)
             nodes += 1
-            self._settle(open_nodes, node, slopes)
+            self._settle(node, slopes)
         if self.best_row is None:
             return None
-        proven = not self.lost and (not open_nodes or open_nodes[0][0] >= self._cutoff())
+        proven = not self.lost and (not self._open or self._open[0][0] >= self._cutoff())
         return Optimum(self.best_row, self.best_value, proven)
 
     def _cutoff(self) -> float:
@@ -73,18 +73,13 @@ class Branching:
     def _late(self) -> bool:
         return self.best_row is not None and time.monotonic() >= self.deadline
 
-    def _open(
-        self, open_nodes: list[tuple[float, int, Node, tuple[float, float]]], node: Node, bound: float,
-        slopes: tuple[float, float],
-    ) -> None:  # fmt: skip
+    def _add(self, node: Node, bound: float, slopes: tuple[float, float]) -> None:
+        """Open a node, unless it has no legal row."""
         cap, must = self.responses.cap, int(np.isinf(node.cost[:, 0]).sum())
         if np.isfinite(node.cost).any(axis=1).all() and (cap is None or must <= cap):
-            heapq.heappush(open_nodes, (bound, next(self.order), node, slopes))
+            heapq.heappush(self._open, (bound, next(self._newest), node, slopes))
 
-    def _settle(
-        self, open_nodes: list[tuple[float, int, Node, tuple[float, float]]], node: Node,
-        slopes: tuple[float, float],
-    ) -> None:  # fmt: skip
+    def _settle(self, node: Node, slopes: tuple[float, float]) -> None:
         """Solve the relaxation of a node, and branch where that is no legal row."""
         mixture = self._relaxation(node, slopes)
         if mixture is None or mixture.bound >= self._cutoff():
@@ -95,7 +90,7 @@ class Branching:
             return
         if branch is not None:
             for child in self._children(node, mixture, branch):
-                self._open(open_nodes, child, mixture.bound, mixture.slopes)
+                self._add(child, mixture.bound, mixture.slopes)
         else:
             # What ties features forbids the row, or another one that it allows may be better.
             self.lost = True

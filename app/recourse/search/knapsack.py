@@ -3,13 +3,10 @@
 ``min sum_i cost_i x_i  subject to  sum_i gain_i x_i >= need``, where each ``x_i`` is 0, or between `first` and `limit`,
 on a lattice or anything, and at most so many ``x_i`` are not 0.
 
-Depth-first branch and bound, with the fractional knapsack as the bound (Martello and Toth, "Knapsack Problems", 1990,
-chapter 2). The order of decisions is specific to this problem. Single moves are decided first, then lattices from the
-coarsest to the finest, continuous items last: the undecided part gets closer and closer to the fractional knapsack, so
-the bound is tight where the branches are many, and the last fine lattice fills the gap to the need. Under a cap the
-search first decides which items may move, with a price in the bound in place of the cap, and then how far they move.
-Items that leap, continuous beyond a first move, are continuous from 0 on until the best moves have one in between:
-then it stays, or makes its first move.
+This file decides which items move, `app.recourse.search.knapsack_amounts` how far. Under a cap, depth-first branch and
+bound takes the items one by one, with a price in the bound in place of the cap. Without a cap all may move, and items
+that leap, continuous beyond a first move, are continuous from 0 on until the best moves have one in between: then it
+stays, or makes its first move.
 """
 
 import math

@@ -1,7 +1,9 @@
 """How far to move the items of a covering knapsack that may all move: depth-first branch and bound.
 
-Single moves are decided first, then lattices from the coarsest to the finest, continuous items last; the bound is the
-fractional knapsack (Martello and Toth, "Knapsack Problems", 1990, chapter 2).
+The bound is the fractional knapsack (Martello and Toth, "Knapsack Problems", 1990, chapter 2). The order of decisions
+is specific to this problem. Single moves are decided first, then lattices from the coarsest to the finest, continuous
+items last: the undecided part gets closer and closer to the fractional knapsack, so the bound is tight where the
+branches are many, and the last fine lattice fills the gap to the need.
 """
 
 import math

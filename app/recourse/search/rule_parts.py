@@ -240,11 +240,11 @@ class Parts:
             differences = [first, *(self._difference(part, comparison, corner) for corner in corners[1:])]
         except Unbounded:
             return []
-        cuts = map(self._cut, [part] * len(corners), [comparison.strict] * len(corners), differences, corners)
+        cuts = (self._cut(part, comparison.strict, *one) for one in zip(differences, corners, strict=True))
         return [cut for cut in cuts if cut is not None]
 
     def _cut(self, part: Part, strict: bool, difference: Quotient, corner: frozenset[Variable]) -> Cut | None:
-        """One of the `_cuts`: the difference is at most 0."""
+        """That a difference is at most 0, as a cut; None where the sign of its denominator is open."""
         over = difference.numerator()
         if over is None:
             return None
