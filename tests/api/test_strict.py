@@ -88,6 +88,14 @@ def test_a_question_without_wishes_is_one_with_none() -> None:
         assert RecourseRequest.model_validate(silent).question().wishes == Wishes()
 
 
+def test_a_part_of_a_request_is_the_record_of_the_core() -> None:
+    asked: dict[str, Any] = {"model": "loan", "applicant": {}}
+    for silent in (asked, {**asked, "constraints": None}, {**asked, "constraints": {}}):
+        assert RecourseRequest.model_validate(silent).constraints == Constraints()
+    request = RecourseRequest.model_validate({**asked, "constraints": {"immutable": ["age"]}})
+    assert request.constraints == Constraints(immutable=("age",))
+
+
 def test_null_for_an_optional_object_is_its_absence() -> None:
     assert to_record(Outer, Schema.model_validate({"colours": None, "inner": None})) == Outer()
     assert {"type": "null"} in Schema.model_json_schema()["properties"]["inner"]["anyOf"]

@@ -1,35 +1,33 @@
 """Corrections of a plan that the caller supplies."""
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from app.api.schemas.described import describe
-from app.api.schemas.recourse import OptionalConstraints
-from app.api.schemas.strict import derive, optional, to_record
+from app.api.schemas.strict import Sent
 from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityRequest
 from app.compute.corrections import CorrectAnswer as Answer
 from app.compute.messages import CorrectionQuestion
 from app.recourse.actions.constraints import Constraints
-from app.recourse.certificate_params import CertificateParams
 from app.recourse.plans.corrector import CorrectionParams
-
-OptionalCorrection: Any = optional(derive(CorrectionParams))
 
 
 class CorrectRequest(ValidityRequest):
     """One applicant, a plan from any source, and how to correct it."""
 
-    correction: OptionalCorrection
+    correction: Annotated[CorrectionParams, Sent()] = Field(default_factory=CorrectionParams)
     """Aim and limits of the correction."""
-    constraints: OptionalConstraints
+    constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
     """What this applicant cannot or will not do; every corrected record respects it."""
 
     def question(self) -> CorrectionQuestion:
         """The question, without its records."""
         return CorrectionQuestion(
-            constraints=to_record(Constraints, self.constraints),
-            certificate=to_record(CertificateParams, self.certificate),
+            constraints=self.constraints,
+            certificate=self.certificate,
             seed=self.seed,
-            correction=to_record(CorrectionParams, self.correction),
+            correction=self.correction,
         )
 
 

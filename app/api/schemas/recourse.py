@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from app.api.schemas.described import describe
 from app.api.schemas.methods import CHOICES, MethodChoice
 from app.api.schemas.models import Record
-from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Strict, always, derive, optional, to_record
+from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Sent, Strict, derive, optional, to_record
 from app.compute import use_cases
 from app.compute.detail import Detail
 from app.compute.messages import Question
@@ -37,11 +37,8 @@ IDS_SENTENCE = (
     "changed again. The id of an answer, or with `/2` that of its counterfactual of this rank."
 )
 
-OptionalConstraints: Any = optional(derive(Constraints))
-OptionalCertificate: Any = optional(derive(CertificateParams))
 TimingRequest: Any = derive(Timing)
 RobustnessRequest: Any = derive(Robustness)
-OptionalRobustness: Any = optional(RobustnessRequest)
 WishesRequest: Any = derive(Wishes)
 OptionalExclude: Any = optional(derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE))))
 
@@ -72,7 +69,8 @@ class Cost(Strict):
 
 
 OptionalCost: Any = optional(Cost)
-OptionalMethod: Any = optional(MethodChoice, always(CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD})))
+USUAL_METHOD = CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD})
+OptionalMethod: Any = optional(MethodChoice, lambda: USUAL_METHOD)
 
 
 WISHES, NO_WISHES = TypeAdapter(Wishes), Wishes()
@@ -96,7 +94,7 @@ class AnyQuestion(Strict):
 class ModelQuestion(AnyQuestion):
     """A question whose answer has certificates."""
 
-    certificate: OptionalCertificate
+    certificate: Annotated[CertificateParams, Sent()] = Field(default_factory=CertificateParams)
     """Parameters of the certificates."""
 
 
@@ -107,11 +105,11 @@ class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ig
 
     method: OptionalMethod
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
-    constraints: OptionalConstraints
+    constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
     """What this applicant cannot or will not do."""
     cost: OptionalCost
     """What changes cost this applicant."""
-    robustness: OptionalRobustness
+    robustness: Annotated[Robustness, Sent()] = Field(default_factory=Robustness)
     """What the answer must withstand."""
     exclude: OptionalExclude
     """What is not proposed."""
@@ -127,14 +125,14 @@ class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ig
         """The question, without the applicant's record."""
         method = METHODS[self.method.name]
         return Question(
-            constraints=to_record(Constraints, self.constraints),
+            constraints=self.constraints,
             cost_weights=self.cost.weights,
             timing=to_record(Timing, self),
-            certificate=to_record(CertificateParams, self.certificate),
+            certificate=self.certificate,
             seed=self.seed,
             method=method.name,
             params=to_record(method.params, self.method),
-            robustness=to_record(Robustness, self.robustness),
+            robustness=self.robustness,
             wishes=self._wishes(),
         )
 

@@ -24,13 +24,14 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetCoreSchemaHandler,
     StrictBool,
     StringConstraints,
     Tag,
     TypeAdapter,
     create_model,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
 LONGEST_NAME = 100
 """Longest feature name or category in a request."""
@@ -111,14 +112,22 @@ def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
 
     Generated clients send null for every object that they were not given.
     """
-    make = always(schema()) if default is None else default
+    shared = schema() if default is None else None  # which takes less than to make one for each; requests are frozen
+    make = default or (lambda: shared)
     given = AfterValidator(lambda value: make() if value is None else value)
     return Annotated[schema | None, given, Field(default_factory=make)]
 
 
-def always(value: Record) -> Callable[[], Record]:
-    """A default that all requests share, which takes less than to make it for each; requests are frozen."""
-    return lambda: value
+class Sent:
+    """Marks a field that holds a record of the core: sent as `derive` describes it; null means its default."""
+
+    def __get_pydantic_core_schema__(self, record: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        read = AfterValidator(lambda sent: _default(record) if sent is None else to_record(record, sent))
+        return handler.generate_schema(Annotated[_schema_of(record) | None, read])
+
+
+_schema_of = cache(derive)
+"""One for all fields with the same record, so that the description has it once."""
 
 
 def to_record(record: type[Record], request: BaseModel) -> Record:

@@ -10,10 +10,9 @@ from app.api.examples import APPLICANT, DEMO_MODEL
 from app.api.schemas.described import describe
 from app.api.schemas.models import Record
 from app.api.schemas.recourse import ModelQuestion
-from app.api.schemas.strict import FEW, to_record
+from app.api.schemas.strict import FEW
 from app.compute import use_cases
 from app.compute.messages import ValidityQuestion
-from app.recourse.certificate_params import CertificateParams
 from app.service import Terms
 
 MOST_MEMBERS = 20
@@ -43,7 +42,7 @@ class ValidityRequest(ModelQuestion):
 
     def question(self) -> ValidityQuestion:
         """The question, without its records."""
-        return ValidityQuestion(certificate=to_record(CertificateParams, self.certificate), seed=self.seed)
+        return ValidityQuestion(certificate=self.certificate, seed=self.seed)
 
 
 ValidityAnswer: Any = describe(use_cases.ValidityAnswer)
