@@ -126,6 +126,15 @@ def test_objects_have_no_default(description: Any) -> None:
     assert not [default for default in defaults if isinstance(default, dict)]
 
 
+def test_every_question_says_what_its_reference_is(description: Any) -> None:
+    properties = {name: schema.get("properties", {}) for name, schema in description["components"]["schemas"].items()}
+    asked = {
+        name: one["reference"] for name, one in properties.items() if name.endswith("Request") and "reference" in one
+    }
+    assert set(asked) == {"RecourseRequest", "FrontierRequest", "ReasonsRequest"}
+    assert [name for name, schema in asked.items() if "description" not in schema] == []
+
+
 def test_operations_have_stable_names(description: Any) -> None:
     found = {
         (method, path): o["operationId"] for path, item in description["paths"].items() for method, o in item.items()

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ConfigDict
+
 from app.api.examples import APPLICANT, DEMO_MODEL
 from app.api.schemas.described import describe
 from app.api.schemas.models import Record
@@ -16,6 +18,8 @@ from app.service import Terms
 
 class ReasonsRequest(AnyQuestion, ReasonsChoice):  # type: ignore[misc]
     """The features that lowered the score most."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)  # which derived schemas do not need
 
     applicant: Record
     reference: Reference | None = None
