@@ -90,7 +90,7 @@ def _reliability(data: Records, family: str, *, others: bool) -> Iterable[Sequen
             "-" if share is None else str(share), f"{len(told)} of {sum(one.asked for one in of_share)}",
             f"{cost.mean():.2f}", f"{told.mean():.3f}", f"{true.mean():.3f}",
             f"{difference.mean():+.3f} ± {error:.3f}", f"{(true < low).mean():.0%}", f"{too_high.mean():.0%}",
-            f"{(lower <= true).mean():.0%}", f"{np.median(true - lower):.2f}",
+            f"{(lower <= true)[~np.isnan(lower)].mean():.0%}", f"{np.nanmedian(true - lower):.2f}",
         )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ class Told:
     low: np.ndarray
     """Lower end of the interval of what is told."""
     lower: np.ndarray
-    """Proven bound, with moments `future`."""
+    """Proven bound, with moments `future`; NaN where the decisions around a person determine no local model."""
     cost: np.ndarray
     too_high: np.ndarray
 
@@ -122,7 +122,7 @@ def _told(asked: Lender, share: float | None) -> Told:
         told=told,
         true=accepted.mean(axis=1),
         low=np.array([one.interval[0] for one in futures]),
-        lower=np.array([one.certificate.shift.gelbrich.lower for one in found if one.certificate]),
+        lower=np.array([one.certificate.shift.gelbrich.lower if one.certificate else math.nan for one in found]),
         cost=np.array([one.cost for one in found]),
         too_high=np.array([_too_high(t, models, a) for t, a in zip(told, accepted, strict=True)]),
     )
