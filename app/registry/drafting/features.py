@@ -21,6 +21,9 @@ MOST_LEVELS = 200
 RARE = 0.9
 """Share of records in which a number is 0 from which on it is nothing that anybody can change."""
 
+CODE = re.compile(r"[A-Za-z]?\d+")
+"""A level that says nothing to anybody, as 3 or A173."""
+
 UNITS = {
     "months": "months", "month": "months", "years": "years", "year": "years", "days": "days", "hours": "hours",
     "eur": "EUR", "usd": "USD", "gbp": "GBP", "dm": "DM", "pct": "%", "percent": "%", "percentage": "%",
@@ -172,7 +175,7 @@ def advise(found: FeatureDraft, column: Column) -> None:
         return
     if kind in ("integer", "continuous"):
         _advise_number(found, column, hint)
-    elif kind == "categorical" and all(level.isdecimal() for level in found.keys["categories"]):
+    elif kind == "categorical" and all(map(CODE.fullmatch, found.keys["categories"])):
         found.keys["change"] = "none"
         found.comments = [comment for comment in found.comments if hint is None or comment != hint.comment]
         found.comments.append("change: none, as nobody can read a code; level_names says what each is, for people")

@@ -207,12 +207,14 @@ def test_a_draft_proposes_nothing_that_nobody_would() -> None:
     assert savings["advice"] == {"categories": ["<100", "100-500", ">=500"]}
 
 
-def test_a_draft_does_not_propose_codes_that_nobody_can_read() -> None:
-    """An answer would say: change the class of work from 1 to 6."""
-    levels = ("1", "2", "10")
-    codes = ModelFacts(format=Format.XGBOOST, file="", content=b"", input=Input.RAW, levels={"COW": levels})
-    column = describe("COW", list(levels), levels)
-    found = feature_of(Source(column="COW"), column, codes)
+@pytest.mark.parametrize(
+    ("name", "levels"), [("COW", ("1", "2", "10")), ("job", ("A171", "A172")), ("pay", ("D1", "2"))]
+)
+def test_a_draft_does_not_propose_codes_that_nobody_can_read(name: str, levels: tuple[str, ...]) -> None:
+    """An answer would say: change the class of work from 1 to 6, or the job from A173 to A171."""
+    codes = ModelFacts(format=Format.XGBOOST, file="", content=b"", input=Input.RAW, levels={name: levels})
+    column = describe(name, list(levels), levels)
+    found = feature_of(Source(column=name), column, codes)
     advise(found, column)
     assert (found.keys["type"], found.keys["change"]) == ("categorical", "none")
     (comment,) = found.comments
