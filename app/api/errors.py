@@ -261,7 +261,7 @@ async def _on_http_exception(request: Request, error: Exception) -> JSONResponse
 
 _SENTENCES = {
     "missing": "is missing",
-    "extra_forbidden": "is not a field of this request",
+    "extra_forbidden": "is not a field here; the fields are {fields}",
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
     "dict_type": "must be an object",

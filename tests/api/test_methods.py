@@ -66,7 +66,7 @@ class Parameters:
         ({"name": "magic"}, Fault("/method/name", "must be one of 'a', 'b'")),
         ({"size": 1}, Fault("/method/name", "is missing")),
         ({"name": "b", "size": True}, Fault("/method/size", "must be a number")),
-        ({"name": "b", "a": True}, Fault("/method/a", "is not a field of this request")),
+        ({"name": "b", "a": True}, Fault("/method/a", "is not a field here; the fields are name, size")),
         (7, Fault("/method", "must be an object")),
     ],
 )

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -25,13 +25,16 @@ from pydantic import (
     Discriminator,
     Field,
     GetCoreSchemaHandler,
+    ModelWrapValidatorHandler,
     StrictBool,
     StringConstraints,
     Tag,
     TypeAdapter,
+    ValidationError,
     create_model,
+    model_validator,
 )
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 LONGEST_NAME = 100
 """Longest feature name or category in a request."""
@@ -46,6 +49,22 @@ class Strict(BaseModel):
     """A part of a request."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _name_fields(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """With an unknown field, say which fields there are: pydantic's error does not."""
+        try:
+            return handler(value)
+        except ValidationError as error:
+            fields_of = {"fields": ", ".join(field.alias or name for name, field in cls.model_fields.items())}
+            faults: list[InitErrorDetails] = []
+            for found in error.errors(include_url=False):
+                own = found["type"] == "extra_forbidden" and len(found["loc"]) == 1
+                context = {**found.get("ctx", {}), **(fields_of if own else {})}
+                kind = PydanticCustomError(found["type"], "is not valid", context)
+                faults.append({"type": kind, "loc": found["loc"], "input": found["input"]})
+            raise ValidationError.from_exception_data(cls.__name__, faults) from None
 
 
 class _Derived(Strict):
