@@ -139,7 +139,7 @@ class KeyRequired(RecourseError):
 
 
 class InvalidKey(KeyRequired):
-    """The API key is unknown or was revoked."""
+    """The API key is unknown, or was revoked or renewed."""
 
     code = "invalid-key"
 

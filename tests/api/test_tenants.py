@@ -69,7 +69,9 @@ def test_a_renewed_key_sees_what_it_asked_for_and_its_old_secret_nothing(locked:
             renewed = Keys(engine).renew(key_id(old))
         with asking(locked, renewed) as new:
             until(lambda: new.get(f"/recourse/{given}").status_code == 200)
-        problem(old.get(f"/recourse/{given}"), 401, "invalid-key")
+        refused = old.get(f"/recourse/{given}")
+        problem(refused, 401, "invalid-key")
+        assert "renewed" in refused.json()["detail"]
 
 
 def test_a_key_sees_and_ends_only_its_own_jobs(locked: Running) -> None:
