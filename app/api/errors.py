@@ -261,7 +261,8 @@ async def _on_http_exception(request: Request, error: Exception) -> JSONResponse
 
 _SENTENCES = {
     "missing": "is missing",
-    "extra_forbidden": "is not a field here; the fields are {fields}",
+    "extra_forbidden": "is not a field of this request",
+    "unknown_field": "is not a field here; the fields are {fields}",
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
     "dict_type": "must be an object",
