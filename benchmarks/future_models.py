@@ -38,7 +38,7 @@ ASKED = (None, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Shares of future models; None for the default answer."""
 LENDERS = {
     "same": {"logistic": 8, "boosting": 8, "network": 8},
-    "fresh": {"logistic": 48, "boosting": 24, "network": 8},
+    "fresh": {"logistic": 48, "boosting": 70, "network": 22},
 }
 """Lenders by what they draw for their next models and by family, as many as its training allows: the 60 models that
 tell and the 100 true ones are the same for all applicants of a lender, and err in one direction for all of them."""
