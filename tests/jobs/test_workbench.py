@@ -202,7 +202,7 @@ def test_a_key_is_asked_for_once_and_kept_in_the_session_only(browser: Any, star
         page.wait_for_selector("#key[open]")
         page.fill("#key-value", "wrong")
         page.keyboard.press("Enter")
-        page.get_by_text("The API key is unknown or was revoked").wait_for()
+        page.get_by_text("The API key is unknown, or was revoked or renewed").wait_for()
         page.fill("#key-value", secret)
         page.keyboard.press("Enter")
         choose(page, "loan")
