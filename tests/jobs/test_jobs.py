@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +27,7 @@ from app.jobs.worker import CONNECTIONS
 from app.settings import Settings
 from app.store import health, sure_clock
 from app.store.engine import writing
+from tests.clock_ahead import ClockAhead
 from tests.compute import chores
 from tests.jobs.kinds import KINDS
 from tests.jobs.serving import database, drop_connections, postgres_missing
@@ -83,16 +84,11 @@ def test_only_jobs_that_have_ended_are_forgotten(tmp_path: Path) -> None:
 def test_a_clock_that_is_years_ahead_of_the_newest_job_forgets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Ahead(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> "Ahead":
-            return super().now(tz) + timedelta(days=3650)
-
     async def work() -> None:
         async with jobs(tmp_path) as queue:
             ended = await queue.submit("hold", {}, timeout_s=1.0)
             await queue.cancel(ended.id)
-            monkeypatch.setattr(sure_clock, "datetime", Ahead)
+            monkeypatch.setattr(sure_clock, "datetime", ClockAhead)
             forgotten = asyncio.Queue[int]()
             log = SimpleNamespace(info=lambda _event, *, deleted, **_: forgotten.put_nowait(deleted))
             monkeypatch.setattr(retention, "log", log)

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from app.store.ledger import FILE
 from app.store.recorder import Recorder
 from app.store.tables import entries
 from app.store.timestamps import timestamp
+from tests.clock_ahead import ClockAhead
 from tests.store.records import new_record
 
 LONG_S = 60.0
@@ -230,18 +231,13 @@ def test_all_that_is_due_is_swept_some_at_a_time(url: str, settings: Settings, m
 def test_a_clock_that_is_years_ahead_of_the_newest_entry_sweeps_only_if_it_is_trusted(
     url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Ahead(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> "Ahead":
-            return super().now(tz) + timedelta(days=3650)
-
     async def work() -> None:
         given = datetime.now(UTC)
         times = {"at": timestamp(given), "expires_at": timestamp(given + timedelta(days=90))}
         async with opened(settings) as ledger:
             await ledger.record(new_record(1, **times))
-        monkeypatch.setattr(sure_clock, "datetime", Ahead)
-        monkeypatch.setattr(recorder, "datetime", Ahead)
+        monkeypatch.setattr(sure_clock, "datetime", ClockAhead)
+        monkeypatch.setattr(recorder, "datetime", ClockAhead)
         async with opened(settings) as ledger:
             assert await ledger.sweep() == 0
             assert ledger.clock_doubted
