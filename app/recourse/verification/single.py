@@ -180,6 +180,7 @@ def _leave_out(draft: Draft) -> int:
         undone = np.eye(len(changed), dtype=bool)
     rows_raw = np.tile(one.row_raw, (len(undone), 1))
     rows_raw[:, changed] = np.where(undone, problem.factual_raw[changed], one.row_raw[changed])
+    rows_raw = draft.actions.clock.settled(rows_raw)
     scores = draft.scores(rows_raw, further=True)
     needless = np.flatnonzero(problem.black_box.accepts(scores) & (scores >= one.score))
     if not needless.size:

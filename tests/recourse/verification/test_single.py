@@ -9,6 +9,7 @@ import pytest
 from jaxtyping import Float
 
 from app.recourse.candidates import Candidates
+from app.recourse.features import Change, FeatureSpace, MovesWithTime, Takes
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem
@@ -193,3 +194,19 @@ def test_nothing_is_left_out_where_the_constraint_is_asked_for_or_scores_cannot_
         draft = verified(*kept)
         assert draft.found[0].row_raw.tolist() == [2.0, 2.0]
         assert not draft.warnings
+
+
+def test_nobody_waits_for_a_change_that_is_left_out() -> None:
+    """The change takes a year, in which a third number moves by itself."""
+    first, second, third = plane(3, low=0.0, high=50.0).features
+    slow = replace(second, takes=Takes(months=12.0))
+    space = FeatureSpace([first, slow, replace(third, change=Change.NONE, moves_with_time=MovesWithTime(per_year=1.0))])
+    problem, _ = ask(space, lambda X: X[:, 0] - 0.5 * X[:, 1] - 0.5, [0.0, 0.0, 5.0])
+    _, proposals = crooked()
+    proposals = replace(
+        proposals, propose=lambda extra: np.stack([2.0 + extra, 2.0 + extra, np.full(len(extra), 6.0)], axis=1),
+        meets=lambda rows_raw: rows_raw[:, :2].min(axis=1) >= 2.0, rank=lambda rows_raw: rows_raw[:, :2].min(axis=1),
+    )  # fmt: skip
+    (found,) = verified(problem, proposals).found
+    assert found.row_raw.tolist() == [2.0, 0.0, 5.0]
+    assert found.takes_months == 0.0
