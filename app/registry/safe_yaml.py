@@ -15,12 +15,12 @@ LARGEST = 10_000_000
 """Bytes of a file; a feature takes about a hundred."""
 
 
-def read_yaml(content: bytes) -> Any:
+def read_yaml(content: bytes, *, aliases: bool = True) -> Any:
     """The document in a file. Raises `ValueError` with a sentence that follows its name."""
     if len(content) > LARGEST:
         raise ValueError(f"has more than {LARGEST:,} bytes")
     try:
-        return yaml.load(content, Loader=_Loader)  # noqa: S506 - derived from SafeLoader
+        return yaml.load(content, Loader=_Loader if aliases else _NoAliases)  # noqa: S506 - derived from SafeLoader
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         tab = "; indent with spaces, not with tabs" if "\\t" in (error.problem or "") else ""
@@ -54,6 +54,16 @@ class _Loader(yaml.SafeLoader):
         super().flatten_mapping(node)
         if len(node.value) > MOST_KEYS:
             raise _fault(node, f"a mapping has more than {MOST_KEYS:,} keys")
+
+
+class _NoAliases(_Loader):
+    """Without aliases, with which a small file can stand for a very large one."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "has an alias", mark)
+        return super().compose_node(parent, index)
 
 
 def _fault(node: yaml.Node, sentence: str) -> yaml.constructor.ConstructorError:

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import yaml
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
@@ -35,6 +34,7 @@ from app.recourse.models.black_box import BlackBox
 from app.registry.adapters.artifact import FAULTS, form_refusal, read_artifact, refused
 from app.registry.adapters.column_names import level_texts, listed
 from app.registry.manifest import Manifest
+from app.registry.safe_yaml import read_yaml
 from app.registry.trust import Trust
 
 LARGEST_BYTES = 5_000_000
@@ -82,20 +82,11 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 # --- from the file ---------------------------------------------------------------------------------------------------
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML without aliases, with which a small file can stand for a very large one."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "has an alias", None)
-        return super().compose_node(parent, index)
-
-
 def _of_yaml(content: bytes) -> Scorecard:
     try:
-        data = yaml.load(content, Loader=_Loader)  # noqa: S506 - derived from SafeLoader
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise refused(f"is not YAML: {' '.join(str(error).split())[:300]}") from error
+        data = read_yaml(content, aliases=False)
+    except ValueError as error:
+        raise refused(str(error)) from error
     return _valid(data)
 
 

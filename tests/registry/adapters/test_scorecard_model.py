@@ -136,6 +136,17 @@ def test_what_is_no_card_is_refused(path: Path, refusal: Refusal, content: str, 
     assert all(pointer.startswith("/artifact") for pointer in refusal(carded(path, content, suffix).write()))
 
 
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("base: 1\nattributes:\n- {points: 1, points: 2}", 'is not YAML: line 3: "points" is given twice'),
+        ("base: &x 1\nattributes: *x", "is not YAML: line 2: has an alias"),
+    ],
+)
+def test_yaml_of_a_card_says_each_thing_once(path: Path, refusal: Refusal, content: str, sentence: str) -> None:
+    assert sentence in refusal(carded(path, content, "yaml").write())["/artifact"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["csv", "yaml"])
 def test_damaged_cards_never_end_the_process(path: Path, suffix: str) -> None:
