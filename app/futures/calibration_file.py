@@ -6,44 +6,14 @@ one step, and may be missing: then nothing is corrected.
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal
 
-from annotated_types import Interval, Len
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.observability import log
 from app.recourse.models.calibration import Calibration
 from app.registry.files import Stamp, read_regular, stamp, write_atomic
 from app.registry.manifest import CALIBRATION
-
-Shares = Annotated[tuple[Annotated[float, Interval(ge=0, le=1)], ...], Len(1, 1000)]
-
-
-class Correction(BaseModel):
-    """What `Calibration` says."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    told: Shares
-    by: Shares
-    promises: NonNegativeInt
-    retrainings: NonNegativeInt
-
-    @classmethod
-    def of(cls, calibration: Calibration) -> Self:
-        """The same, to be kept."""
-        return cls(**{name: getattr(calibration, name) for name in cls.model_fields})
-
-    @property
-    def calibration(self) -> Calibration:
-        """The same, to be applied."""
-        return Calibration(**self.model_dump())
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        if len(self.told) != len(self.by) or any(b <= a for a, b in zip(self.told, self.told[1:], strict=False)):
-            raise ValueError("told must be ascending and as long as by")
-        return self
 
 
 class CalibrationRecord(BaseModel):
@@ -52,7 +22,7 @@ class CalibrationRecord(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: Literal[1] = 1
-    correction: Correction | None
+    correction: Calibration | None
     """None where earlier retrainings broke no more than was told, or too few promises were checked."""
 
 
@@ -70,13 +40,12 @@ def _read(directory: Path, of: Stamp) -> Calibration | None:  # noqa: ARG001
         name = f"{directory.parent.name}@{directory.name}"
         log.error("calibration-unusable", model=name, detail=f"{CALIBRATION} is damaged")
         return None
-    return None if record.correction is None else record.correction.calibration
+    return record.correction
 
 
 def write_calibration(directory: Path, calibration: Calibration | None) -> None:
     """Let this be the correction for answers of a version; nothing is written where it is already. Raises `OSError`."""
-    correction = None if calibration is None else Correction.of(calibration)
-    content = CalibrationRecord(correction=correction).model_dump_json(indent=2).encode() + b"\n"
+    content = CalibrationRecord(correction=calibration).model_dump_json(indent=2).encode() + b"\n"
     path = directory / CALIBRATION
     if (read_regular(path) if path.exists() else None) != content:
         write_atomic(path, content)

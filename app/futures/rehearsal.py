@@ -19,7 +19,6 @@ from jaxtyping import Bool, Float
 from pydantic import ValidationError
 
 from app.errors import ModelRefused, RecourseError, RehearsalFailed
-from app.futures.calibration_file import Correction
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, samples
 from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, recipe_of, specified
@@ -273,7 +272,7 @@ class _Rehearsal:
             stressed=sets.get("stressed"),
             agreement=round(agreement, 4),
             seconds=round(sum(check.seconds for check in checks.values()), 3),
-            trials=None if trials is None else Correction.of(trials),
+            trials=trials,
         )
         _replace(self.registered.directory, packed, record)
         shutil.rmtree(self.partial, ignore_errors=True)

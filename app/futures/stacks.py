@@ -186,19 +186,17 @@ class XgboostStack:
     """One ensemble of XGBoost with a class for each member."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """Contract in `Stack`; XGBoost knows no fewer than two classes."""
+        """Contract in `Stack`."""
         from app.registry.adapters.xgboost_model import merged, read_trees
 
-        if len(members) < 2:
-            return None
         read = [read_trees(content, kind.manifest, kind.space) for content in members]
-        taken = [one for _, _, one in read]
-        if not all(one.same(taken[0]) for one in taken):
+        taken = _common([one for _, _, one in read])
+        if taken is None:
             return None
         content, base = merged([(learner, trees) for learner, trees, _ in read])
         nodes = Nodes.of_xgboost(content)
         walked = {} if nodes is None else {"nodes.npz": _npz(**nodes.arrays())}
-        return {"trees.ubj": content, "base.npz": _npz(base=base, **taken[0].arrays()), **walked}
+        return {"trees.ubj": content, "base.npz": _npz(base=base, **taken.arrays()), **walked}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
         """Contract in `Stack`."""
@@ -227,18 +225,16 @@ class LightgbmStack:
     """One ensemble of LightGBM with a class for each member."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """Contract in `Stack`; LightGBM knows no fewer than two classes."""
+        """Contract in `Stack`."""
         from app.registry.adapters.lightgbm_model import merged, read_trees
 
-        if len(members) < 2:
-            return None
         read = [read_trees(content, kind.manifest, kind.space) for content in members]
-        taken = [one for _, _, one in read]
-        if not all(one.same(taken[0]) for one in taken):
+        taken = _common([one for _, _, one in read])
+        if taken is None:
             return None
         slopes = np.array([slope for _, slope, _ in read])
-        text = merged([file for file, _, _ in read], taken[0].count)
-        return {"trees.txt": text, "slopes.npz": _npz(slopes=slopes, **taken[0].arrays())}
+        text = merged([file for file, _, _ in read], taken.count)
+        return {"trees.txt": text, "slopes.npz": _npz(slopes=slopes, **taken.arrays())}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
         """Contract in `Stack`."""
@@ -254,6 +250,11 @@ class LightgbmStack:
             return scores_of(slopes * booster.predict(taken.matrix(X), raw_score=True, num_threads=1), offset)
 
         return _answering(score, len(slopes))
+
+
+def _common(inputs: Sequence[TreeInput]) -> TreeInput | None:
+    """What the members of an ensemble with a class for each take; None where it differs, or there is one member."""
+    return inputs[0] if len(inputs) > 1 and all(one.same(inputs[0]) for one in inputs) else None
 
 
 class Apart:

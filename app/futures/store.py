@@ -16,12 +16,13 @@ from typing import Any, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from app.errors import ModelRefused, ModelUnusable, RecourseError
-from app.futures.calibration_file import Correction, read_calibration
+from app.futures.calibration_file import read_calibration
 from app.futures.records import Labels
 from app.futures.stacks import STACKS, Kind
 from app.futures.stress import Stress
 from app.observability import log
 from app.recourse.models.black_box import Input
+from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import Drawn, FutureModels, Futures, StressedModels
 from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
@@ -113,7 +114,7 @@ class FuturesRecord(Part):
     """Share of reference records that a future model has not seen and decides as today's does; mean over the models."""
     seconds: FiniteFloat
     """Time that making the models took."""
-    trials: Correction | None = None
+    trials: Calibration | None = None
     """Correction that trials on halves of the records call for; None where there is none."""
 
     @property
@@ -250,7 +251,6 @@ def _load(key: _Key) -> Futures | None:
         detail = error.sentence if isinstance(error, RecourseError) else f"{type(error).__name__}: {error}"
         log.error("futures-unusable", model=model.name, detail=detail)
         return None
-    trials = None if record.trials is None else record.trials.calibration
     stress, stressed = record.stress, None
     if stress is not None:
         stressed = StressedModels(column=stress.column, direction=stress.direction, models=sets["stressed"])
@@ -260,7 +260,7 @@ def _load(key: _Key) -> Futures | None:
         stressed=stressed,
         source=record.source,
         records=None if record.source == "supplied" else record.records,
-        trials=trials,
+        trials=record.trials,
     )
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -63,16 +62,9 @@ class Trial(Part):
     kept: tuple[bool, ...]
     rivals: tuple[float, ...]
 
-    @classmethod
-    def of(cls, found: Retraining) -> Self:
-        """What is kept of a trial."""
-        return cls(
-            told=tuple(found.told.tolist()), kept=tuple(found.kept.tolist()), rivals=tuple(found.rivals.tolist())
-        )
-
     @property
     def retraining(self) -> Retraining:
-        """What a kept trial was."""
+        """What it says, for a calibration."""
         return Retraining(
             told=np.array(self.told, dtype=float), kept=np.array(self.kept, dtype=bool), rivals=np.array(self.rivals)
         )
@@ -95,13 +87,13 @@ class Trials:
         """One trial, which is run only if it is not kept."""
         path = self.folder / f"trial-{index}.json"
         try:
-            return Trial.model_validate_json(path.read_bytes()).retraining
+            found = Trial.model_validate_json(path.read_bytes())
         except (OSError, ValidationError):
-            found = self.run(index)
-            write_atomic(path, Trial.of(found).model_dump_json().encode())
-            return found
+            found = self._run(index)
+            write_atomic(path, found.model_dump_json().encode())
+        return found.retraining
 
-    def run(self, index: int) -> Retraining:
+    def _run(self, index: int) -> Trial:
         """One trial; one whose models cannot be made or used proves nothing."""
         own, other, people = halves(self.records, self.seed, index)
         rng = np.random.default_rng([self.seed, index, 1])
@@ -112,11 +104,11 @@ class Trials:
             log.warning("trial-failed", model=self.loaded.registered.name, trial=index, detail=error.sentence)
             promised_raw, told = np.zeros((0, self.records.rows_raw.shape[1])), np.zeros(0)
         if not len(told):
-            return Retraining(told=told, kept=np.zeros(0, dtype=bool), rivals=np.zeros(0))
-        return Retraining(
-            told=told,
-            kept=following.score_raw(promised_raw) >= 0.0,
-            rivals=(held_back.scores_raw(promised_raw) >= 0.0).mean(axis=0),
+            return Trial(told=(), kept=(), rivals=())
+        return Trial(
+            told=told.tolist(),
+            kept=(following.score_raw(promised_raw) >= 0.0).tolist(),
+            rivals=(held_back.scores_raw(promised_raw) >= 0.0).mean(axis=0).tolist(),
         )
 
     def _models(

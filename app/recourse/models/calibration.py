@@ -7,8 +7,11 @@ next version of the model keeps it or breaks it.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from annotated_types import Ge, Interval, Len
 from jaxtyping import Bool, Float
 from scipy.optimize import isotonic_regression, minimize
 from scipy.special import gammaincc, log_ndtr, ndtr, ndtri
@@ -28,6 +31,8 @@ NEEDED_GRID = 1001
 GROUP, MOST_GROUPS = 25, 10
 """Promises in a group of similar ones, at least on average, and the largest number of groups."""
 
+Shares: TypeAlias = Annotated[tuple[Annotated[float, Interval(ge=0, le=1)], ...], Len(1, 1000)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retraining:
@@ -43,14 +48,18 @@ class Retraining:
 class Calibration:
     """A correction of what is told, from promises that were checked: of earlier versions, or in trials."""
 
-    told: tuple[float, ...]
+    told: Shares
     """Ascending, without duplicates; at least one."""
-    by: tuple[float, ...]
+    by: Shares
     """How much to subtract there, >= 0; linear in between, constant beyond the ends."""
-    promises: int
+    promises: Annotated[int, Ge(0)]
     """Checked promises behind it."""
-    retrainings: int
+    retrainings: Annotated[int, Ge(0)]
     """Next versions, or models of trials, that checked them."""
+
+    def __post_init__(self) -> None:
+        if len(self.told) != len(self.by) or any(b <= a for a, b in pairwise(self.told)):
+            raise ValueError("told must be ascending and as long as by")
 
     def corrected(self, probability: float) -> float:
         """What is told after the correction, in [0, `probability`]; it never falls where `probability` grows."""
