@@ -10,12 +10,13 @@ from app.api.errors import faults_of, in_body
 from app.api.examples import APPLICANT, DEMO_MODEL
 from app.api.schemas.described import describe
 from app.api.schemas.methods import CHOICES
-from app.api.schemas.recourse import ApplicantQuestion, RobustnessRequest
-from app.api.schemas.strict import FEW, LONGEST_NAME, NUMBER, Strict, optional
+from app.api.schemas.recourse import ApplicantQuestion
+from app.api.schemas.strict import FEW, LONGEST_NAME, NUMBER, Strict, derive, optional
 from app.compute import use_cases
 from app.compute.messages import FrontierQuestion
 from app.errors import Fault, InvalidRequest
 from app.recourse.frontier import FUTURE_VALIDITY
+from app.recourse.problem import Robustness
 from app.recourse.solve import METHODS
 
 MOST_POINTS = 20
@@ -43,6 +44,7 @@ class Sweep(Strict):
 
 
 OptionalSweep: Any = optional(Sweep)
+RobustnessRequest: Any = derive(Robustness)
 
 
 class FrontierRequest(ApplicantQuestion):

@@ -3,23 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ConfigDict
-
 from app.api.examples import APPLICANT, DEMO_MODEL
 from app.api.schemas.described import describe
 from app.api.schemas.models import Record
-from app.api.schemas.recourse import AnyQuestion, ReasonsChoice, Reference
-from app.api.schemas.strict import to_record
+from app.api.schemas.recourse import AnyQuestion, Reference
+from app.api.schemas.strict import to_record, with_fields_of
 from app.compute import reasons
 from app.compute.messages import ReasonsQuestion
 from app.recourse.reasons import ReasonsParams
 from app.service import Terms
 
 
-class ReasonsRequest(AnyQuestion, ReasonsChoice):  # type: ignore[misc]
+@with_fields_of(ReasonsParams)
+class ReasonsRequest(AnyQuestion):
     """The features that lowered the score most."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)  # which derived schemas do not need
 
     applicant: Record
     reference: Reference | None = None

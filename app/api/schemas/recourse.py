@@ -3,13 +3,24 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from app.api.schemas.described import describe
 from app.api.schemas.methods import CHOICES, MethodChoice
 from app.api.schemas.models import Record
-from app.api.schemas.strict import FEW, LONGEST_NAME, MOST_ENTRIES, NUMBER, Sent, Strict, derive, optional, to_record
+from app.api.schemas.strict import (
+    FEW,
+    LONGEST_NAME,
+    MOST_ENTRIES,
+    NUMBER,
+    Sent,
+    Strict,
+    derive,
+    optional,
+    to_record,
+    with_fields_of,
+)
 from app.compute import use_cases
 from app.compute.detail import Detail
 from app.compute.messages import Question
@@ -37,13 +48,7 @@ IDS_SENTENCE = (
     "changed again. The id of an answer, or with `/2` that of its counterfactual of this rank."
 )
 
-TimingRequest: Any = derive(Timing)
-RobustnessRequest: Any = derive(Robustness)
-WishesRequest: Any = derive(Wishes)
 OptionalExclude: Any = optional(derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE))))
-
-
-ReasonsChoice: Any = derive(ReasonsParams)
 
 
 def printable(text: str) -> str:
@@ -98,10 +103,9 @@ class ModelQuestion(AnyQuestion):
     """Parameters of the certificates."""
 
 
-class RecourseQuestion(ModelQuestion, TimingRequest, WishesRequest):  # type: ignore[misc]
+@with_fields_of(Timing, Wishes)
+class RecourseQuestion(ModelQuestion):
     """A question about recourse, apart from the applicant."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)  # which derived schemas do not need
 
     method: OptionalMethod
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
@@ -183,7 +187,7 @@ class RecourseRequest(ApplicantQuestion, SeveralWays):
     """Keep request and answer in the ledger, to be looked up and verified later. If false, neither is kept after the
     answer, except in a job, until it is deleted, and under an `Idempotency-Key`, for 24 hours; `DELETE /recourse/{id}`
     erases both."""
-    reasons: StrictBool | ReasonsChoice = False
+    reasons: StrictBool | Annotated[ReasonsParams, Sent(null=False)] = False
     """Also state why the model refuses the record: `true`, or which reasons. This takes up to five more model calls."""
 
     def terms(self) -> Terms:
@@ -192,14 +196,9 @@ class RecourseRequest(ApplicantQuestion, SeveralWays):
 
     def question(self) -> Question:
         """With the number of alternatives and the reasons that are asked for."""
-        return replace(self.counted(super().question(), self.method), reasons=_reasons_of(self.reasons))
+        asked = self.reasons
+        reasons = (ReasonsParams() if asked else None) if isinstance(asked, bool) else asked
+        return replace(self.counted(super().question(), self.method), reasons=reasons)
 
 
 RecourseAnswer: Any = describe(use_cases.RecourseAnswer)
-
-
-def _reasons_of(asked: Any) -> ReasonsParams | None:
-    """Which reasons are asked for."""
-    if isinstance(asked, bool):
-        return ReasonsParams() if asked else None
-    return to_record(ReasonsParams, asked)

@@ -8,7 +8,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from dataclasses import Field as RecordField
 from datetime import UTC, datetime
 from enum import Enum
@@ -45,6 +45,7 @@ MOST_ENTRIES = 1000
 """Most entries of a list or mapping in a request."""
 
 Record = TypeVar("Record")
+Request = TypeVar("Request", bound="Strict")
 
 
 class Strict(BaseModel):
@@ -120,15 +121,30 @@ _READERS: dict[type[Any], tuple[TypeAdapter[Any], set[str]]] = {}
 
 def derive(record: type[Any], **more: Any) -> type[Strict]:
     """A request schema with `more` fields and then the fields, limits, defaults and sentences of a frozen record."""
+    return create_model(record.__name__, __base__=_Derived, __doc__=record.__doc__, **(more | _definitions(record)))
+
+
+def with_fields_of(*records: type[Any]) -> Callable[[type[Request]], type[Request]]:
+    """Decorates a request with the fields of records of the core; those that it has itself stay as they are."""
+
+    def extend(request: type[Request]) -> type[Request]:
+        found = {name: one for record in records for name, one in _definitions(record).items()}
+        more = {name: one for name, one in found.items() if name not in request.model_fields}
+        return create_model(
+            request.__name__, __base__=request, __doc__=request.__doc__, __module__=request.__module__, **more
+        )
+
+    return extend
+
+
+def _definitions(record: type[Any]) -> dict[str, Any]:
+    """The fields of a record, as `create_model` takes them; `to_record` can make the record from now on."""
     hints = get_type_hints(record, include_extras=True)
     sentences = sentences_of(record)
     # Not when the first request needs it: then several threads may parse Python at once, for the sentences of records,
     # and CPython 3.11 fails in that from time to time.
     _READERS[record] = TypeAdapter(record), {f.name for f in fields(record)}
-    definitions: dict[str, Any] = {
-        f.name: (_typed(f, hints[f.name]), Field(description=sentences.get(f.name))) for f in fields(record)
-    }
-    return create_model(record.__name__, __base__=_Derived, __doc__=record.__doc__, **(more | definitions))
+    return {f.name: (_typed(f, hints[f.name]), Field(description=sentences.get(f.name))) for f in fields(record)}
 
 
 def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
@@ -142,12 +158,17 @@ def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
     return Annotated[schema | None, given, Field(default_factory=make)]
 
 
+@dataclass(frozen=True)
 class Sent:
-    """Marks a field that holds a record of the core: sent as `derive` describes it; null means its default."""
+    """Marks a field that holds a record of the core: sent as `derive` describes it."""
+
+    null: bool = True
+    """Whether null is taken, for the record's defaults."""
 
     def __get_pydantic_core_schema__(self, record: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         read = AfterValidator(lambda sent: _default(record) if sent is None else to_record(record, sent))
-        return handler.generate_schema(Annotated[_schema_of(record) | None, read])
+        schema = _schema_of(record)
+        return handler.generate_schema(Annotated[schema | None if self.null else schema, read])
 
 
 _schema_of = cache(derive)
