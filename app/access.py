@@ -95,7 +95,7 @@ class Rounds:
         """For each caller whose request went on in this round, those that go on in the next ones."""
 
     async def turn(self, caller: str) -> None:
-        """Return in the next round in which no other request of the caller goes on; at once where that is this one."""
+        """Return in the next round in which no other request of the caller goes on; that may be this round."""
         loop = asyncio.get_running_loop()
         if (waiting := self._waiting.get(caller)) is not None:
             turn: asyncio.Future[None] = loop.create_future()

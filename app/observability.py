@@ -22,7 +22,7 @@ traceparent: ContextVar[str | None] = ContextVar("traceparent", default=None)
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 INDISCREET = ("dbos", "sqlalchemy", "psycopg", "httpx", "httpcore")
-"""Libraries whose messages, at some level, repeat their arguments, hence applicant data."""
+"""Libraries whose messages, at some level, repeat their arguments, and so applicant data."""
 
 
 def configure_logging(level: str = "info") -> None:

@@ -1,6 +1,6 @@
 """Limits of connections, below any route: how large the head of a request is, how slow a client, how many they are.
 
-uvicorn leaves these to a proxy: its fast parser collects a header of any length, and waits for its end for ever.
+uvicorn leaves these to a proxy: its fast parser collects a header of any length, and waits for its end without limit.
 """
 
 import asyncio
@@ -197,7 +197,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._watch()
 
     def pause_writing(self) -> None:
-        """Wait for the client to take what it was sent, but not for ever."""
+        """Wait for the client to take what it was sent, but not without limit."""
         super().pause_writing()
         self._stalled = self.loop.call_later(self._limits.stalled_s, self.transport.abort)
 

@@ -309,7 +309,7 @@ def in_body(error: ValidationError) -> list[dict[str, Any]]:
 def faults_of(details: Sequence[Mapping[str, Any]], body: object) -> list[Fault]:
     """Faults with JSON pointers into the request body; one for each place.
 
-    Where one of several types fits, its faults are told, and not that the others do not fit.
+    Where one of several types fits, its faults are listed, and not that the others do not fit.
     """
     faults: dict[str, list[str]] = {}
     of_type: dict[str, bool] = {}

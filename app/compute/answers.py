@@ -315,7 +315,7 @@ def without_scores(answer: Json, *, brought: bool) -> Json:
 
 
 def decision(score: float | None, probability: float | None, scale: PointScale | None) -> Decision:
-    """The model's decision about one record; a score of None is no decision, hence not favourable.
+    """The model's decision about one record; a score of None is no decision, so not favourable.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ class Template:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs, and shall go on."""
+        """Whether it runs, and is to go on."""
         return not self._ending and self._process.poll() is None
 
     def fork(self, theirs: socket.socket, nice: int, memory_mb: int) -> int:
@@ -105,7 +105,7 @@ _starting = threading.Lock()
 
 
 def template() -> Template:
-    """The template of this process: started when it is first needed, and anew when it has died."""
+    """The template of this process: started when it is first needed, and again when it has died."""
     with _starting:
         if not _newest().alive:
             _newest().end()
@@ -192,7 +192,7 @@ def _fork(channel: socket.socket, theirs: int, nice: int, memory_mb: int) -> int
         channel.close()
         serve(theirs, template, nice, memory_mb)
     except ConnectionError:
-        pass  # the server is gone, or does not want it any more
+        pass  # the server has ended, or no longer needs it
     except BaseException as error:  # noqa: BLE001 - process boundary
         log.error("child-error", trace=trace(error))
     finally:

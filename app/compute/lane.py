@@ -32,7 +32,7 @@ RETRY_S = 1.0
 LONGEST_RETRY_S = 30.0
 
 WAITING_PER_CHILD = 64
-"""Longest queue of one caller's calls per child; more of its calls are refused at once."""
+"""Longest queue of one caller's calls per child; more of its calls are refused immediately."""
 
 FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", Overloaded: "timeout", LaneCrashed: "crash"}
 """Errors after which a child is replaced."""

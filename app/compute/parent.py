@@ -180,7 +180,7 @@ class Child:
         return message
 
     async def kill(self) -> None:
-        """Kill the process at once. One that has not begun ends when it does, at the end of its socket."""
+        """Kill the process immediately. One that has not begun ends when it does, at the end of its socket."""
         if self.pid is not None:
             await asyncio.to_thread(self._template.kill, self._number)
         if self._transport is None:

@@ -1,4 +1,4 @@
 """Future models of a registered model: retrained beforehand, kept beside it, and loaded as one committee.
 
-`rehearse` makes them with one of the recipes, `store` keeps them, `stacks` scores all of a set at once.
+`rehearse` makes them with one of the recipes, `store` keeps them, `stacks` scores all of a set in one call.
 """

@@ -2,7 +2,7 @@
 
 Every layer of a block is one array with a leading axis of models, so a step of training is a few batched products.
 PyTorch is not needed: initial weights are drawn as `torch.nn.Linear` draws them, and the optimiser is Adam with
-PyTorch's default rate, on minibatches that are shuffled anew for each pass and each model.
+PyTorch's default rate, on minibatches that are shuffled for each pass and each model.
 
 No manifest says how long a network was trained. That is found out: pilots are trained until their loss on their own
 training records is as low as that of today's model on the reference records, and then trained `LONGER`, since networks

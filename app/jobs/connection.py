@@ -179,7 +179,7 @@ class Connection:
                     await self._requeue(found)
             except NotReady:
                 pass  # `check` says so, and the next look comes
-            except Exception as error:  # noqa: BLE001 - without the watch, jobs would wait for ever
+            except Exception as error:  # noqa: BLE001 - without the watch, jobs would wait without end
                 log.error("jobs-not-watched", trace=trace(error))
 
     def shut(self) -> None:

@@ -141,7 +141,7 @@ class Jobs:
         return await self._load(await self._connection.ask(newest_ids, self._connection.engine, limit, before, **seen))
 
     async def about(self, name: str) -> list[Job]:
-        """The jobs that were submitted with this `about`, whoever may see them. Raises `NotReady`."""
+        """The jobs that were submitted with this `about`, of every caller. Raises `NotReady`."""
         return await self._load(await self._connection.ask(ids_about, self._connection.engine, name))
 
     async def result(self, job_id: str) -> Any:

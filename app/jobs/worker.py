@@ -1,6 +1,6 @@
 """Computes the jobs of the database: DBOS takes them from it, an `Executor` computes them in the children of a lane.
 
-DBOS exists once per process, hence so does a `Worker`. DBOS runs workflows on an event loop of its own, while the lane
+DBOS exists once per process, so a `Worker` does, too. DBOS runs workflows on an event loop of its own, while the lane
 belongs to that of the service. A step runs its computation on the loop of the service and awaits it; cancelling the
 step cancels the computation, which kills the child.
 """
@@ -81,7 +81,7 @@ class Worker:
         _only_one.release()
 
     def interrupt(self, job_id: str) -> None:
-        """Stop computing a cancelled job at once, if it is computed here."""
+        """Stop computing a cancelled job immediately, if it is computed here."""
         for running_id, running in list(self._running.items()):
             if running_id == job_id or running_id.startswith(f"{job_id}."):
                 running.cancel()

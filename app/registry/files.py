@@ -50,7 +50,7 @@ def inside(directory: Path, path: str) -> Path:
 def read_regular(path: Path, largest: int | None = None) -> bytes:
     """The content of a regular file of `largest` bytes at most.
 
-    Raises `OSError`, also for a pipe or a device: reading one may wait for ever, or never end.
+    Raises `OSError`, also for a pipe or a device: reading one may never begin, or never end.
     """
     found = path.stat()
     if stat.S_ISDIR(found.st_mode):

@@ -1,4 +1,4 @@
-"""What looks odd of a model on its reference records, in sentences that say what to do; nothing of it is a fault."""
+"""What looks odd of a model on its reference records, in sentences that say what to do; none of it is a fault."""
 
 import numpy as np
 from jaxtyping import Float

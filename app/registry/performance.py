@@ -12,7 +12,7 @@ model that knows nothing, on 1,000 records of which 300 are unfavourable, and to
 less: a lender who accepts only the best may well be right less often than one who accepts all."""
 
 DEVIATIONS = 2.0
-"""Standard deviations by which the area must lie below a half before it is called turned round."""
+"""Standard deviations by which the area must lie below a half before it is called reversed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Performance:
         """What is odd about them."""
         if self.auc < 1.0 - CHANCE and self.auc < 0.5 - DEVIATIONS * self.deviation:
             return [
-                f"The AUC on the reference is {self.auc:.3f}, far below 0.5: is the label turned round (it must be 1 "
+                f"The AUC on the reference is {self.auc:.3f}, far below 0.5: is the label reversed (it must be 1 "
                 "where the outcome was favourable), or the class (favourable: the class that means yes), or are the "
                 "columns not in the order of the model?"
             ]
@@ -65,7 +65,7 @@ def auc(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> fl
 
 
 def auc_deviation(favourable: Bool[np.ndarray, "n"]) -> float:
-    """Standard deviation of `auc` for scores that know nothing of the outcomes; 0 where there is only one outcome."""
+    """Standard deviation of `auc` for scores independent of the outcomes; 0 where there is only one outcome."""
     yes = int(favourable.sum())
     no = len(favourable) - yes
     return math.sqrt((yes + no + 1) / (12 * yes * no)) if yes and no else 0.0

@@ -1,6 +1,6 @@
 """The store of models: register, activate, find, list, retire.
 
-Every call looks at the disk, so that models registered by other processes are seen at once; a version is read again
+Every call looks at the disk, so that models registered by other processes are seen immediately; a version is read again
 only if its files have changed.
 """
 

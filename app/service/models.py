@@ -186,9 +186,9 @@ class Models:
         """The model's decisions. Raises `InvalidRecord` with the faults of all records."""
         model = self.find(name)
         rows_raw = model.space.read_many(records, pointer="/records")
-        told = await self.ask(model, tasks.predict, rows_raw)
+        predictions = await self.ask(model, tasks.predict, rows_raw)
         derived = [_derived(model.space.schema, model.space.record(row_raw)) for row_raw in rows_raw]
-        return {"model": plain(identity(model)), "predictions": told, "derived": derived}
+        return {"model": plain(identity(model)), "predictions": predictions, "derived": derived}
 
 
 def _require(name: str) -> None:

@@ -238,7 +238,7 @@ class Service:
         return model, question, frame
 
     async def _excluding(self, question: Asked, terms: Terms) -> Asked:
-        """The question with the sets of features that earlier answers change, in the place of their ids."""
+        """The question with the sets of features that earlier answers change, in place of their ids."""
         if not terms.exclude_ids or not isinstance(question, Question):
             return question
         model = self.models.find(terms.model, pointer="/model")

@@ -337,9 +337,9 @@ REFUSED = (
     Case(estimator(boosted_for_three), "must be 'binary:logistic' or 'binary:logitraw': train a classifier of two"),
 )
 WARNED = (
-    Case(shuffled_without_scores, "far below 0.5: is the label turned round"),
-    Case(class_order_without_scores, "far below 0.5: is the label turned round"),
-    Case(inverted_label, "far below 0.5: is the label turned round"),
+    Case(shuffled_without_scores, "far below 0.5: is the label reversed"),
+    Case(class_order_without_scores, "far below 0.5: is the label reversed"),
+    Case(inverted_label, "far below 0.5: is the label reversed"),
     Case(label_by_chance, "no better than chance: do the records, the encoding and the order of the columns belong"),
     Case(threshold_of_a_probability, "The threshold 0.5 of a logit is a probability of 62%"),
     Case(threshold_for_none, r"accepts none .* outputs lie between 0\.\d+ and 0\.\d+, the threshold is 0.9999"),

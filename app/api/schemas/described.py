@@ -52,7 +52,7 @@ def _alias(name: str) -> str | None:
 
 
 def _described(annotation: Any) -> Any:
-    """The annotation with a schema in the place of every record."""
+    """The annotation with a schema in place of every record."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if isinstance(annotation, type) and is_dataclass(annotation):
         return describe(annotation)

@@ -25,8 +25,8 @@ from app.recourse.actions.wishes import Exclude, excluded_values
 from app.recourse.features import Advice, Change, Feature, FeatureSpace, MaxChange
 
 LEAST_SHARE = 0.02
-"""Share of the person's own value, and of the spread between people, by which a number changes at least where nobody
-says what is worth advising."""
+"""Share of the person's own value, and of the spread between people, by which a number changes at least where neither
+model nor request says what is worth advising."""
 MOST_OF_SPREAD = 0.25
 """Share of the spread that this least change never exceeds: 2 % of the year 2005 would be 40 years."""
 
@@ -60,7 +60,7 @@ class Range:
     below: float
     """The nearest value below the fact; the fact itself where all between are possible, or none."""
     above: float
-    """The nearest value above the fact, likewise."""
+    """The nearest value above the fact, with the same exception."""
     upper: float
     levels: tuple[int, ...] | None = None
     """The levels alone that are possible, where these are not all from `lower` to `upper`; with the fact."""
@@ -209,7 +209,7 @@ def is_still(feature: Feature, fact: float) -> bool:
 
 
 def least_worth(feature: Feature, fact: float, share: float) -> float:
-    """The smallest change of a number that is worth advising where nobody says so, raw units.
+    """The smallest change of a number that is worth advising where nothing else is said, raw units.
 
     The larger of a share of the spread and the same share of the person's own value, the latter never more than
     `MOST_OF_SPREAD`.

@@ -7,7 +7,7 @@ that is ``w_j (x_j - mean r_j)``. Otherwise they are sampled: along a random ord
 another takes over the person's values, and each feature gets the change of the score at its turn (Castro et al. 2009).
 Each order is also walked backwards, which removes the error of first order (Mitchell et al. 2022).
 
-Rows are raw, so a derived feature is computed anew in every row, and what it does belongs to those it follows from.
+Rows are raw, so a derived feature is computed again in every row, and what it does belongs to those it follows from.
 
 References
 ----------

@@ -118,7 +118,7 @@ def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: fl
     """Whether so many models of the search set accept a raw row that this share can be promised.
 
     Or, where trials let no record promise as much, this share of them. The held-back models have no say: chosen by what
-    they say, records would be told more than holds.
+    they say, records would be promised more than holds.
     """
     assert problem.futures is not None
     futures = problem.futures

@@ -1,6 +1,6 @@
 """Best responses: the value of each feature that minimises cost minus priced scores, for `simplicial`.
 
-A feature's worst score is concave in its value, with kinks at its centre; its cost has one at the fact. Hence only the
+A feature's worst score is concave in its value, with kinks at its centre; its cost has one at the fact. So only the
 ends of its range and of the gaps in it, the kinks, or the lattice points next to these, can be best responses.
 """
 

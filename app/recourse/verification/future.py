@@ -34,7 +34,7 @@ def verify_committee(
     share: float,
     known: Sequence[Counterfactual] = (),
 ) -> None:
-    """Put the best record that today's model and a share of the future models accept in the place of what was found.
+    """Put the best record that today's model and a share of the future models accept in place of what was found.
 
     The method's own objective decides what is best. A promise that it measures on the black box is kept as well, and so
     is its own constraint where the request sets one of its knobs; a knob at its default yields to `share`.

@@ -2,7 +2,7 @@
 
 Their boosters keep a state that skops would hand to compiled code as it is in the file. So before skops reads the file,
 every booster in it is given the type `Held`, which keeps a state and does nothing with it. The adapter of the library
-then reads and checks the state, and writes a booster anew from what it has read (see `trees`).
+then reads and checks the state, and writes a new booster from what it has read (see `trees`).
 """
 
 import io

@@ -1,7 +1,7 @@
 """A scikit-learn estimator or pipeline: `.skops`, or `.joblib` and `.pkl` if the operator trusts them.
 
 skops builds objects of known types only; `ALLOWED` extends its list. Some objects are used by compiled code without
-checks; `app.registry.adapters.estimator_parts` checks them first, and `estimator_members` makes boosters anew.
+checks; `app.registry.adapters.estimator_parts` checks them first, and `estimator_members` makes new boosters.
 
 With ``input: raw``, the estimator receives a DataFrame with the manifest's names: numbers unchanged (integers as
 int64), categories as text, or as numbers where its encoders know them as such, a binary without categories as bool.

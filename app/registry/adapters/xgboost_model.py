@@ -151,9 +151,9 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
     elif not faults:
         named = named_categories(model.cats.enc)
         taken, differing = with_codes(taken, space, named)
-        asked, astray = category_faults(model.trees, trees, space)
+        asked, wrong = category_faults(model.trees, trees, space)
         outside = "has splits by categories that its features do not have"
-        faults += differing or [Fault(_pointer(i), outside) for i in astray]
+        faults += differing or [Fault(_pointer(i), outside) for i in wrong]
         taken = replace(taken, notes=note_on_unnamed(space, sorted(asked), named))
     faults += _learner_faults(learner)
     if faults:

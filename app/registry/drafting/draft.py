@@ -196,7 +196,7 @@ class _Drafting:
             return scores
         self.notes.append(
             f"The scores are low where the outcome is favourable (AUC {area:.3f}): they are taken to be those of the "
-            "other outcome, and turned round."
+            "other outcome, and reversed."
         )
         return 1.0 - scores
 

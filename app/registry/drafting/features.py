@@ -19,10 +19,10 @@ MOST_LEVELS = 200
 """Levels beyond which a column of text is no category."""
 
 RARE = 0.9
-"""Share of records in which a number is 0 from which on it is nothing that anybody can change."""
+"""Share of records in which a number is 0 from which on no one can change it."""
 
 CODE = re.compile(r"[A-Za-z]?\d+")
-"""A level that says nothing to anybody, as 3 or A173."""
+"""A level without a meaning to people, such as 3 or A173."""
 
 UNITS = {
     "months": "months", "month": "months", "years": "years", "year": "years", "days": "days", "hours": "hours",

@@ -102,7 +102,7 @@ HINTS = (
         change="none",
     ),
     _hint(
-        "purpose|reason", "change: none, as what somebody needs a loan for is no matter of advice; is that so?",
+        "purpose|reason", "change: none, as what a loan is for is no matter of advice; is that so?",
         change="none",
     ),
     _hint(

@@ -162,7 +162,7 @@ def test_scores_of_default_are_turned_round(tmp_path: Path) -> None:
         data=data, model=trained.write(tmp_path), label="default", scores="pd", columns=NUMBERS, drop=("outcome",)
     )
     found = draft(wish, tmp_path / "loan", Trust())
-    assert any("turned round" in note for note in found.notes)
+    assert any("reversed" in note for note in found.notes)
     manifest = (tmp_path / "loan" / "model.yaml").read_text()
     assert 'label: default  # 1 is the favourable outcome, default = "0"; is that so?' in manifest
     model = registered(tmp_path)

@@ -75,7 +75,7 @@ export interface FutureCertificate {
   source: string;
   records: "fresh" | "same" | null;
   asked: number | null;
-  /** Where earlier versions kept fewer promises than their answers told. */
+  /** Where earlier versions kept fewer promises than their answers said. */
   corrected?: { probability: number; basis: "versions" | "trials" } | null;
   /** Of models of a population that has moved along a column. */
   stressed?: Stressed | null;

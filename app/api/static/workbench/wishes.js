@@ -25,7 +25,7 @@ const wishesOf = (kind) => state.wishes.filter((wish) => wish.kind === kind);
 /** @param {Wish} wish */
 const changeTo = ({ feature, to }) => ({ feature, to });
 
-/** Add a wish in the place of those that it replaces. @param {Wish} wish */
+/** Add a wish in place of those that it replaces. @param {Wish} wish */
 export function addWish(wish) {
   const numeric = featureNamed(wish.feature)?.categories == null;
   const replaced = (/** @type {Wish} */ old) =>
