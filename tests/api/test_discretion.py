@@ -9,15 +9,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-import structlog
 
-from app.observability import configure_logging
 from app.settings import Settings
 from app.store.keys import Keys, parts
 from app.store.migrate import opened
 from app.store.scopes import Scope
 from tests.api.asking import APPLICANT, question
 from tests.conftest import NO_TLS, run, until
+from tests.logged import logged
 
 INCOME = 1473.25
 AMOUNT = 20417.75
@@ -26,13 +25,7 @@ AMOUNT = 20417.75
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """All that is logged while every logger says all it can."""
-    written = io.StringIO()
-    monkeypatch.setattr("sys.stderr", written)
-    root = logging.getLogger()
-    before = root.handlers, root.level
-    configure_logging()
-    # A logger that was used before keeps its old configuration; take fresh ones.
-    for module in (
+    modules = [
         "app.api.middleware",
         "app.api.idempotency",
         "app.compute.lane",
@@ -40,14 +33,13 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
         "app.jobs.executor",
         "app.jobs.retention",
         "app.store.recorder",
-    ):
-        monkeypatch.setattr(f"{module}.log", structlog.get_logger())
-    root.setLevel(logging.DEBUG)
-    for handler in root.handlers:
-        handler.setLevel(logging.NOTSET)
-    yield written
-    structlog.reset_defaults()
-    root.handlers, root.level = before
+    ]
+    with logged(monkeypatch, *modules) as written:
+        root = logging.getLogger()
+        root.setLevel(logging.DEBUG)
+        for handler in root.handlers:
+            handler.setLevel(logging.NOTSET)
+        yield written
 
 
 def test_logs_tell_nothing_about_people_or_keys(everything: io.StringIO, loan_store: Path) -> None:

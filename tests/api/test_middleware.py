@@ -9,13 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
-import structlog
 
 from app.api.middleware import HEADERS
 from app.main import create_app
-from app.observability import configure_logging, trace
+from app.observability import trace
 from app.settings import Settings
 from tests.api.asking import question
+from tests.logged import logged
 
 ADDRESSES = ["/health/live", "/nope", "/models/x", "/docs", "/docs/static/favicon.png", "/problems/error"]
 
@@ -59,17 +59,8 @@ def test_head_where_nothing_is_read_is_refused(client: httpx.Client) -> None:
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """What the log says."""
-    written = io.StringIO()
-    monkeypatch.setattr("sys.stderr", written)
-    root = logging.getLogger()
-    before = root.handlers, root.level
-    configure_logging()
-    # A logger that was used before keeps its old configuration; take fresh ones.
-    for module in ("app.api.middleware", "app.compute.lane"):
-        monkeypatch.setattr(f"{module}.log", structlog.get_logger())
-    yield written
-    structlog.reset_defaults()
-    root.handlers, root.level = before
+    with logged(monkeypatch, "app.api.middleware", "app.compute.lane") as written:
+        yield written
 
 
 def read(written: io.StringIO) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -20,17 +20,10 @@ from app.compute.parent import Child
 from app.errors import LaneTimeout
 from tests.compute import chores
 from tests.conftest import until
+from tests.event_loop import run
 from tests.processes import children, gone
 
 pytestmark = pytest.mark.slow
-
-
-def run(work: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await work
-
-    asyncio.run(bounded())
 
 
 async def warm(size: int = 1) -> Lane:

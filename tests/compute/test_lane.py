@@ -5,7 +5,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from app.compute.parent import REMEMBERED
 from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTimeout, ModelUnusable, Overloaded
 from app.metrics import LaneState
 from tests.compute import chores
+from tests.event_loop import run, until
 from tests.processes import gone
 
 
@@ -32,21 +33,6 @@ async def lane(size: int = 1, **options: Any) -> AsyncIterator[Lane]:
         yield running
     finally:
         await running.close()
-
-
-async def until(condition: Callable[[], bool], *, within_s: float = 20.0) -> None:
-    give_up = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < give_up, "waited in vain"
-        await asyncio.sleep(0.005)
-
-
-def run(work: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await work
-
-    asyncio.run(bounded())
 
 
 def test_calls_are_answered_by_the_same_prepared_child() -> None:

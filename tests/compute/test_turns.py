@@ -1,7 +1,6 @@
 """Turns: one caller with many calls does not hold up another, nor long calls short ones."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -12,18 +11,11 @@ from app.compute.turns import LONG_SHARE, Turns, caller, long_calls
 from app.errors import Overloaded
 from app.recourse.problem import Robustness
 from app.recourse.solve import METHODS
+from tests.event_loop import run
 
 
 class Child:
     alive = True
-
-
-def run(work: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(10):
-            await work()
-
-    asyncio.run(bounded())
 
 
 def join(turns: Turns, who: str, *, long: bool = False, most: int = 100) -> asyncio.Future[Child]:
@@ -52,7 +44,7 @@ def test_callers_take_turns_and_each_is_served_in_its_order() -> None:
         waiting = {name: join(turns, name[0]) for name in ("a1", "a2", "a3", "b1", "a4", "c1", "b2")}
         assert served(turns, Child(), waiting) == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
 
-    run(work)
+    run(work())
 
 
 def test_who_asks_now_and_then_waits_for_none_of_a_hundred_calls_of_another() -> None:
@@ -82,7 +74,7 @@ def test_callers_that_are_new_do_not_keep_one_from_its_turn() -> None:
                 turns.serve([child])
             assert sum(one.done() for one in many) == k + 1
 
-    run(work)
+    run(work())
 
 
 def test_each_caller_has_a_bound_of_its_own_and_learns_when_to_come_again() -> None:
@@ -98,7 +90,7 @@ def test_each_caller_has_a_bound_of_its_own_and_learns_when_to_come_again() -> N
         join(turns, "many", most=3)
         assert len(turns) == 4
 
-    run(work)
+    run(work())
 
 
 def test_long_calls_leave_a_child_to_short_ones() -> None:
@@ -119,7 +111,7 @@ def test_long_calls_leave_a_child_to_short_ones() -> None:
         turns.serve(free)
         assert long[2].result() is children[0], "the child of another one has died"
 
-    run(work)
+    run(work())
 
 
 def test_fewer_long_calls_may_wait() -> None:
@@ -131,7 +123,7 @@ def test_fewer_long_calls_may_wait() -> None:
         with pytest.raises(Overloaded):
             join(turns, "many", long=True, most=LONG_SHARE)
 
-    run(work)
+    run(work())
 
 
 def test_with_one_child_long_calls_are_computed_too() -> None:
@@ -144,7 +136,7 @@ def test_with_one_child_long_calls_are_computed_too() -> None:
         assert long.done()
         assert short.done()
 
-    run(work)
+    run(work())
 
 
 def test_questions_that_search_for_much_take_long() -> None:

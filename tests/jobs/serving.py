@@ -131,26 +131,51 @@ def drop_connections(address: str) -> int:
         return len(connection.execute(query, [name]).fetchall())
 
 
-class Server:
-    """A server process; its children die with it."""
+class Process:
+    """A process of the product with a log of its own; its children die with it.
 
-    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
-        self.database = settings.get("RECOURSE_DATABASE_URL", "")
-        self.state = Path(settings["RECOURSE_STATE_DIR"])
+    Parameters
+    ----------
+    begun : in its log once it is there
+    """
+
+    def __init__(self, module: str, directory: Path, settings: dict[str, str], begun: bytes) -> None:
         self.log = directory / f"log-{uuid.uuid4().hex[:6]}"
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("RECOURSE_")}
         with self.log.open("wb") as stderr:
-            env = inherited | {"RECOURSE_PORT": "0"} | settings
-            self._process = forks().start("tests.jobs.server", env=env, stderr=stderr)
-        until(lambda: b"running on" in self.log.read_bytes() or self._process.poll() is not None)
+            self._process = forks().start(module, env=inherited | settings, stderr=stderr)
+        until(lambda: begun in self.log.read_bytes() or self._process.poll() is not None)
         assert self._process.poll() is None, self.log.read_text()
-        (line,) = (line for line in self.lines() if "running on" in line["event"])
-        self.client = httpx.Client(base_url=line["event"].split()[3], timeout=120)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
         """The lines of the log, of one event."""
         found = [json.loads(line) for line in self.log.read_text().splitlines()]
         return [line for line in found if event in ("", line["event"])]
+
+    def kill(self) -> None:
+        """As the kernel does when memory runs out: the process, not its children."""
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+class Server(Process):
+    """A server process."""
+
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        super().__init__("tests.jobs.server", directory, {"RECOURSE_PORT": "0"} | settings, b"running on")
+        self.database = settings.get("RECOURSE_DATABASE_URL", "")
+        self.state = Path(settings["RECOURSE_STATE_DIR"])
+        (line,) = (line for line in self.lines() if "running on" in line["event"])
+        self.client = httpx.Client(base_url=line["event"].split()[3], timeout=120)
 
     def ready(self) -> "Server":
         """The server, once it is ready."""
@@ -174,17 +199,8 @@ class Server:
         until(lambda: self.job(address)["finished_at"], within_s=within_s)
         return self.job(address)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def children(self) -> list[int]:
         return lane_children(self._process.pid)
-
-    def kill(self) -> None:
-        """As the kernel does when memory runs out: the process, not its children."""
-        self._process.kill()
-        self._process.wait()
 
     def stop(self) -> None:
         """Tell it to stop, and see that it does so in an orderly way."""
@@ -195,43 +211,17 @@ class Server:
 
     def end(self) -> None:
         self.client.close()
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        super().end()
 
 
-class Worker:
-    """A process that computes jobs and answers nobody; its children die with it."""
+class Worker(Process):
+    """A process that computes jobs and answers nobody."""
 
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
-        self.log = directory / f"log-{uuid.uuid4().hex[:6]}"
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("RECOURSE_")}
-        with self.log.open("wb") as stderr:
-            self._process = forks().start("tests.jobs.worker", env=inherited | settings, stderr=stderr)
-        until(lambda: b"job-store-opened" in self.log.read_bytes() or self._process.poll() is not None)
-        assert self._process.poll() is None, self.log.read_text()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def lines(self, event: str) -> list[dict[str, Any]]:
-        """The lines of the log, of one event."""
-        found = [json.loads(line) for line in self.log.read_text().splitlines()]
-        return [line for line in found if line["event"] == event]
-
-    def kill(self) -> None:
-        """As the kernel does when memory runs out: the process, not its children."""
-        self._process.kill()
-        self._process.wait()
+        super().__init__("tests.jobs.worker", directory, settings, b"job-store-opened")
 
     def stop(self) -> None:
         """Tell it to stop, and see that it does so in an orderly way."""
         self._process.terminate()
         assert self._process.wait(20) == 0
         assert self.lines("worker-stopped")
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()

@@ -26,6 +26,7 @@ from app.service.futures import Rehearsals, wants_futures
 from app.settings import Settings
 from app.store.engine import writing
 from tests.compute import chores
+from tests.event_loop import until
 from tests.futures.models import FITS, registered
 
 
@@ -48,9 +49,7 @@ class Looks:
     async def more(self) -> None:
         """Return after as many looks as are enough to notice anything."""
         after = self.count + 5
-        async with asyncio.timeout(30):
-            while self.count < after:
-                await asyncio.sleep(0.005)
+        await until(lambda: self.count >= after)
 
 
 @asynccontextmanager

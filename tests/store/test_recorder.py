@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,10 +21,8 @@ from app.store.recorder import Recorder
 from app.store.tables import entries
 from app.store.timestamps import timestamp
 from tests.clock_ahead import ClockAhead
+from tests.event_loop import LONG_S, until
 from tests.store.records import new_record
-
-LONG_S = 60.0
-"""For what happens long before that."""
 
 
 @pytest.fixture
@@ -44,13 +42,6 @@ async def opened(settings: Settings) -> AsyncIterator[Recorder]:
         await ledger._opened.wait()
     yield ledger
     await ledger.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for something to become true."""
-    async with asyncio.timeout(LONG_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def told(work: Coroutine[Any, Any, object]) -> bool:

@@ -33,6 +33,7 @@ from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
 from app.registry.registry import Registry
 from app.registry.trust import Trust
 from tests.registry.adapters import boosted
+from tests.registry.adapters.evil import Evil
 from tests.registry.loan import FEATURES, ModelDirectory
 
 Refusal = Callable[[Path], dict[str, str]]
@@ -41,16 +42,6 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 8))
 Y = (X[:, 1] - X[:, 2] > 0).astype(int)
 NAMES = [feature["name"] for feature in FEATURES]
-
-
-class Evil:
-    """Makes a directory when it is unpickled."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.marker),)
 
 
 def dumped(estimator: Any) -> bytes:

@@ -21,6 +21,7 @@ from app.registry.adapters.torch_model import Network
 from app.registry.artifact import Activation
 from app.registry.registry import Registry
 from app.registry.trust import Trust
+from tests.registry.adapters.evil import Evil
 from tests.registry.loan import ModelDirectory
 
 Refusal = Callable[[Path], dict[str, str]]
@@ -178,16 +179,6 @@ def test_a_truncated_file_is_refused(network: ModelDirectory, refusal: Refusal, 
 def test_other_contents_are_refused(network: ModelDirectory, refusal: Refusal, state: Any) -> None:
     network.set_artifact(saved(state), path="m.pt")
     assert "is no state dict of tensors" in refusal(network.write())["/artifact"]
-
-
-class Evil:
-    """Makes a directory when it is unpickled."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.marker),)
 
 
 @pytest.mark.parametrize("trusted", [False, True])
