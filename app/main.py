@@ -142,7 +142,7 @@ async def _work(service: Service) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    service.start_worker()
+    service.start(answers=False)
     async with _reporting(service):
         await stopping.wait()
     await service.close()

@@ -323,12 +323,11 @@ def _fitted(space: FeatureSpace) -> dict[str, tuple[float, float]]:
 def fit_columns(manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> ModelColumns:
     """The space of distances, and what the model takes, fitted on reference records; with scales of 1 without any."""
     features = manifest.features
+    unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")
     if rows_raw is None:
-        unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")
         return ModelColumns(FeatureSpace(unscaled), ModelSpace(unscaled))
     spread = {f.name: f for f in fit_spread([f for f in features if f.derived is None], rows_raw)}
     space = FeatureSpace([spread.get(feature.name, feature) for feature in features])
-    unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")
     taken = ModelColumns(space, ModelSpace(unscaled)).rows(rows_raw)
     fitted = fit_encoding(features, taken, manifest.encoding.continuous)
     return ModelColumns(FeatureSpace(fitted) if manifest.encoding.spread == "encoding" else space, ModelSpace(fitted))

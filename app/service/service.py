@@ -69,7 +69,7 @@ class Service:
             quarantine=self.quarantine,
         )
         self._answers = True
-        """Whether it answers requests; a worker does not."""
+        """Whether it answers requests."""
         self._lane = lane("sync", settings.lanes_sync)
         # Requests have priority over jobs. The first of these computed bounds; metrics and settings keep the name.
         self._jobs_lane = lane("bounds", settings.lanes_bounds, nice=10)
@@ -86,18 +86,16 @@ class Service:
         self.calibrations = Calibrations(settings, store, self.models, self._lane, self._jobs_lane)
         self.access = Access(settings, self.ledger)
 
-    def start(self) -> None:
-        """Start the child processes and open ledger and jobs; they become ready in the background."""
-        self._lane.start()
-        self.start_jobs()
+    def start(self, *, answers: bool = True) -> None:
+        """Start the child processes and open ledger and jobs; they become ready in the background.
 
-    def start_worker(self) -> None:
-        """The same for a worker: nothing answers requests."""
-        self._answers = False
-        self.start_jobs()
-
-    def start_jobs(self) -> None:
-        """The same without what computes answers to requests."""
+        Parameters
+        ----------
+        answers : whether to start the children that answer requests; a worker and a command do not
+        """
+        self._answers = answers
+        if answers:
+            self._lane.start()
         self.ledger.start()
         self.jobs.start()
         self.rehearsals.watch()
@@ -214,10 +212,11 @@ class Service:
         """The model, the question with its records once nothing is wrong with it, and the frame of its answer."""
         created = datetime.now(UTC)
         model = self.models.find(terms.model, pointer="/model")
-        reading: dict[str, Check] = {"factual_raw": lambda: model.space.read(applicant, pointer=f"/{terms.record}")}
+        readers: dict[str, Check] = {"factual_raw": lambda: model.space.read(applicant, pointer=f"/{terms.record}")}
         if isinstance(question, ValidityQuestion):
-            reading["rows_raw"] = lambda: model.space.read_many(counterfactuals, pointer="/counterfactuals")
-        read = all_or_faults(*reading.values(), *checks(self.models, model, question))
+            readers["rows_raw"] = lambda: model.space.read_many(counterfactuals, pointer="/counterfactuals")
+        found = all_or_faults(*readers.values(), *checks(self.models, model, question))
+        records: dict[str, Any] = dict(zip(readers, found, strict=False))  # checks give nothing
         prefix = USE_CASES[name].prefix
         frame = Frame(
             id=prefix and new_id(prefix),
@@ -231,7 +230,6 @@ class Service:
             scores=may_read_scores(),
             points=model.manifest.points,
         )
-        records: dict[str, Any] = dict(zip(reading, read, strict=False))
         question = replace(question, valid_months=self._valid_months, **records)
         if isinstance(question, Question) and question.wishes.must_include:
             use_cases.actions_of(model.space, question)  # refuses what this applicant cannot change

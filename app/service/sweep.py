@@ -19,7 +19,7 @@ async def sweep(settings: Settings, *, trust_clock: bool) -> int | None:
     Raises `NotReady`, with what is wrong with the databases.
     """
     service = Service(settings.model_copy(update={"run_jobs": False}))
-    service.start_jobs()
+    service.start(answers=False)
     problem, pause_s = "The databases of ledger and jobs cannot be opened.", OPEN_POLL_S
     try:
         async with asyncio.timeout(OPEN_S):

@@ -119,6 +119,18 @@ class ActionSet:
         open_ends = (self.below_raw < self.factual_raw) | (self.above_raw > self.factual_raw)
         return bool((open_ends & (self.step_raw == 0.0)).any())
 
+    @property
+    def reweighted(self) -> bool:
+        """Whether the request changes the cost weights of the schema."""
+        usual = weights_of(self.space, self.factual_raw, {})
+        usual[list(self.begun)] = self.weights[list(self.begun)]
+        return bool((self.weights != usual).any())
+
+    @property
+    def is_box(self) -> bool:
+        """Whether the set is a product of intervals: no lattice, gap, category, rule or cap on changes."""
+        return not (self.step_raw.any() or self.has_gaps or self.is_coupled or self.max_changes is not None)
+
     def relaxed(self) -> list[Relaxed]:
         """Each constraint of the request whose removal widens what is legal.
 
@@ -205,18 +217,6 @@ class ActionSet:
                 whole[j] = range_of(replace(feature, advice=Advice()), fact, [limit])
         return self.ranged(whole) if whole else self
 
-    @property
-    def reweighted(self) -> bool:
-        """Whether the request changes the cost weights of the schema."""
-        usual = weights_of(self.space, self.factual_raw, {})
-        usual[list(self.begun)] = self.weights[list(self.begun)]
-        return bool((self.weights != usual).any())
-
-    @property
-    def is_box(self) -> bool:
-        """Whether the set is a product of intervals: no lattice, gap, category, rule or cap on changes."""
-        return not (self.step_raw.any() or self.has_gaps or self.is_coupled or self.max_changes is not None)
-
     def contains(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Which raw rows are legal counterfactuals of this applicant; the last check before an answer is given."""
         mask = (self.each_is_legal(rows_raw) | self.clock.passive).all(axis=1)
@@ -256,6 +256,12 @@ class ActionSet:
         for j, levels in self.restricted.items():
             legal[:, j] &= np.isin(rows_raw[:, j], levels)
         return np.asarray(same | legal)
+
+    def _on_lattice(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
+        step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
+        ticks = np.rint((rows_raw - self.anchor_raw) / step)
+        nearest = lattice_points(ticks, self.anchor_raw, step)
+        return np.asarray(np.abs(rows_raw - nearest) <= tick_slack(ticks) * step)
 
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Each row moved to the nearest value that this person can reach, feature by feature.
@@ -325,12 +331,6 @@ class ActionSet:
         end = np.where(rows_raw > self.factual_raw, self.upper_raw, self.lower_raw)
         near = (rows_raw != self.factual_raw) & self.movable & (np.abs(end - rows_raw) < least)
         return np.where(near, end, rows_raw)
-
-    def _on_lattice(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
-        ticks = np.rint((rows_raw - self.anchor_raw) / step)
-        nearest = lattice_points(ticks, self.anchor_raw, step)
-        return np.asarray(np.abs(rows_raw - nearest) <= tick_slack(ticks) * step)
 
     def amounts(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """How far a person moves each feature, in spreads; 1 for a change of category, 0 for what time changes."""
