@@ -300,7 +300,6 @@ class Case:
     wrong: Wrong
     sentence: str
     """A regular expression of what must be said."""
-    warns: bool = False
 
 
 REFUSED = (

@@ -28,12 +28,11 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
-from app.recourse.actions.cost import usual_change
 from app.recourse.candidates import PlanCandidates
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import WeightMoments
 from app.recourse.plans.corrector import CorrectionParams, corrected
-from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective, PlanObjective
+from app.recourse.plans.objective import HalfSpaces, Objective, objective_of
 from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.validity import validity_bounds
@@ -150,30 +149,20 @@ def generate(problem: RecourseProblem, params: CopaParams, context: MethodContex
     today = acting_linear(problem, local)
     sides = HalfSpaces(np.array([moments.mean, today.theta]), np.array([params.margin, 0.0]))
     validity_weight, diversity_weight = params.weights
-    objective: PeopleObjective | PlanObjective
-    if params.objective == "people":
-        objective = PeopleObjective(
-            actions=problem.action_set,
-            unit=usual_change(problem.action_set.space),
-            validity=Guarantee.under(moments, context.certificate.ambiguity_radius, validity_weight),
-            proximity_weight=1.0,
-            diversity_weight=diversity_weight,
-            sides=sides,
-        )
-    else:
-        objective = PlanObjective(
-            x0=problem.x0,
-            validity=Margin.under(moments, validity_weight),
-            proximity_weight=1.0,
-            diversity_weight=diversity_weight,
-            sides=sides,
-        )
+    radius = context.certificate.ambiguity_radius
+    validity = (
+        Guarantee.under(moments, radius, validity_weight)
+        if params.objective == "people"
+        else Margin.under(moments, validity_weight)
+    )
+    objective = objective_of(
+        params.objective, problem.action_set, validity, sides, proximity_weight=1.0, diversity_weight=diversity_weight
+    )
 
     def correct(plan_raw: Float[np.ndarray, "j p"], until: float) -> Float[np.ndarray, "j p"]:
         if params.correction == "none":
             return plan_raw
         chosen = CorrectionParams(kind=params.correction, margin=params.margin)
-        radius = context.certificate.ambiguity_radius
         return corrected(problem.action_set, plan_raw, moments, radius, chosen, until=until)
 
     return propose(problem, objective, params.count, extra_margin_unit=0.5 * context.sample.deviation, adjust=correct)

@@ -18,11 +18,10 @@ import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
 
-from app.recourse.actions.cost import usual_change
 from app.recourse.candidates import PlanCandidates
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import LinearModel
-from app.recourse.plans.objective import HalfSpaces, Objective, PeopleObjective, PlanObjective
+from app.recourse.plans.objective import HalfSpaces, Objective, objective_of
 from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.local import local_linear, own_linear
@@ -74,25 +73,10 @@ def generate(problem: RecourseProblem, params: DiceParams, context: MethodContex
     model = local_linear(problem, context.sample)
     scale = _logits_per_unit(problem, model)
     theta = model.theta
-    validity, sides = Hinge(scale * theta), HalfSpaces(theta[None], np.zeros(1))
-    objective: PeopleObjective | PlanObjective
-    if params.objective == "people":
-        objective = PeopleObjective(
-            actions=problem.action_set,
-            unit=usual_change(problem.action_set.space),
-            validity=validity,
-            proximity_weight=params.proximity_weight,
-            diversity_weight=params.diversity_weight,
-            sides=sides,
-        )
-    else:
-        objective = PlanObjective(
-            x0=problem.x0,
-            validity=validity,
-            proximity_weight=params.proximity_weight,
-            diversity_weight=params.diversity_weight,
-            sides=sides,
-        )
+    objective = objective_of(
+        params.objective, problem.action_set, Hinge(scale * theta), HalfSpaces(theta[None], np.zeros(1)),
+        proximity_weight=params.proximity_weight, diversity_weight=params.diversity_weight,
+    )  # fmt: skip
     return propose(problem, objective, params.count, extra_margin_unit=0.5 * context.sample.deviation)
 
 

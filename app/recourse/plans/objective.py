@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.cost import usual_change
 from app.recourse.models.linear import homogeneous
 from app.recourse.numerics.linalg import SAME, distances
 from app.recourse.plans.overlap import MOST_OVERLAP, Moved, moved, overlaps
@@ -193,6 +194,28 @@ class PeopleObjective:
     def effort(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Cost in usual changes, and the price of the number of changes."""
         return self.actions.cost(rows_raw) / self.unit + CHANGE_PRICE * self.actions.changed(rows_raw)
+
+
+def objective_of(
+    kind: Objective,
+    actions: ActionSet,
+    validity: Validity,
+    sides: HalfSpaces,
+    *,
+    proximity_weight: float,
+    diversity_weight: float,
+) -> PlanObjective | PeopleObjective:
+    """The objective of this kind for one applicant; that of the paper needs a `SmoothValidity`."""
+    if kind == "people":
+        return PeopleObjective(
+            actions=actions, unit=usual_change(actions.space), validity=validity, sides=sides,
+            proximity_weight=proximity_weight, diversity_weight=diversity_weight,
+        )  # fmt: skip
+    assert isinstance(validity, SmoothValidity)
+    return PlanObjective(
+        x0=actions.space.encode(actions.factual_raw[None])[0], validity=validity, sides=sides,
+        proximity_weight=proximity_weight, diversity_weight=diversity_weight,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
