@@ -70,7 +70,7 @@ class Limits:
     idle_s: float = 60.0
     """Between two requests."""
     stalled_s: float = 60.0
-    """A client that takes nothing of an answer for this time is cut off."""
+    """A client that reads nothing of an answer for this time is cut off."""
 
 
 class Connections:
@@ -192,7 +192,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Go on with the next request."""
         super().on_response_complete()
-        # Any byte would end uvicorn's timer for good.
+        # Any byte would end uvicorn's timer permanently.
         self._unset_keepalive_if_required()
         self._watch()
 
@@ -381,7 +381,7 @@ def _rendered(error: RecourseError) -> bytes:
 
 @cache
 def _template(error: type[RecourseError]) -> str:
-    """The answer to any connection that is refused with an error; a crowd of them costs little."""
+    """The answer to any connection that is refused with an error; many of them cost little."""
     token = request_id.set(NO_ID)
     try:
         response: Response = problem_response(error(), "")

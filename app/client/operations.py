@@ -161,7 +161,7 @@ class Operations:
         return self._got(f"/jobs/{_in_path(job_id)}")
 
     def wait(self, job_id: str) -> Operation[Json]:
-        """One job once it has ended, however."""
+        """One job once it has ended, with or without a result."""
         pause_s = FIRST_PAUSE_S
         while (job := (yield from self.job(job_id)))["status"] in UNFINISHED:
             yield Pause(pause_s)

@@ -21,7 +21,7 @@ GRACE_S = 0.5
 """Time after its deadline that a computation has to end by itself before its process is killed."""
 
 ALARM_S = 5.0
-"""Time after which the kernel kills a child that this process should have killed, in case this process is gone."""
+"""Time after which the kernel kills a child that this process should have killed, in case this process has ended."""
 
 WARM_UP_S = 120.0
 """Longest time to import the libraries."""

@@ -2,7 +2,7 @@
 
 Future models are bootstraps of the records that today's model was trained on, so all of them share what is peculiar to
 these records, and a search finds what profits from it. The next model, trained on other records, does not share it:
-boosted trees keep up to a sixth fewer promises than their bootstraps say. A trial has other records at hand. It trains
+boosted trees keep up to a sixth fewer promises than their bootstraps say. A trial has other records. It trains
 a model and its future models on one half, answers people of neither half with them, and asks a model of the other half
 whether it keeps what was promised.
 """

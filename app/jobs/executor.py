@@ -1,6 +1,6 @@
 """Executes jobs in the children of a lane: calls a child, tries again where it dies, stores what it computed.
 
-Knows nothing of DBOS, which decides when a job is executed; everything here runs on the event loop of the service.
+Independent of DBOS, which decides when a job is executed; everything here runs on the event loop of the service.
 """
 
 import asyncio

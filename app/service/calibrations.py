@@ -20,7 +20,7 @@ CALIBRATION_S = 30.0
 """Time for one model."""
 
 WAIT_S = 3600.0
-"""Longest time that a calibration which nobody waits for waits for a child."""
+"""Longest time that a calibration in the background waits for a child."""
 
 AGAIN_S = 3600.0
 """Seconds after which the calibration of a model is computed again: more was promised since."""

@@ -26,7 +26,7 @@ RULE_TOLERANCE = 1e-9
 NEWTON_STEPS = 6
 """Steps by which one number is moved to where a comparison is true."""
 
-Mended: TypeAlias = tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m p"]]
+Repaired: TypeAlias = tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m p"]]
 """Rows in which one feature was moved, and the way (-1, 0 or 1) in which to round each number."""
 
 
@@ -47,7 +47,7 @@ class LinearRule:
         slack = RULE_TOLERANCE * (1.0 + np.abs(rows_raw) @ np.abs(a) + abs(self.limit))
         return np.asarray((np.abs(excess) if self.equality else excess) <= slack)
 
-    def mended(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Mended]:
+    def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
         """The rows that break the rule with one number of it set so that it holds, for each number that moves."""
         a = np.array(self.coefficients_raw)
         excess = rows_raw @ a - self.limit
@@ -122,7 +122,7 @@ class Comparison:
         holds = excess < -slack if self.strict else excess <= slack
         return np.asarray(unknown | np.isnan(excess) | holds)
 
-    def mended(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Mended]:
+    def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
         """The rows in which it is false with one number moved to where it is true, by Newton's method."""
         rows_raw = rows_raw[~self.allows(rows_raw)]
         for one in self.inputs:
@@ -170,7 +170,7 @@ class LevelTest:
         """Where it is not false."""
         return np.isin(rows_raw[:, self.column], list(self.levels))
 
-    def mended(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Mended]:
+    def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
         """The rows in which it is false with another level."""
         rows_raw = rows_raw[~self.allows(rows_raw)]
         for level in sorted(self.levels) if movable[self.column] else ():
@@ -223,12 +223,12 @@ class LogicRule:
         """Which rows do not break the rule."""
         return self.condition.allows(rows_raw)
 
-    def mended(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Mended]:
+    def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
         """The rows that break the rule with one feature of it moved so that one of its parts holds."""
         rows_raw = rows_raw[~self.holds(rows_raw)]
         if len(rows_raw):
             for part in parts_of(self.condition):
-                yield from part.mended(rows_raw, movable)
+                yield from part.repaired(rows_raw, movable)
 
 
 Rule: TypeAlias = LinearRule | LogicRule

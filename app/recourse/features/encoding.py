@@ -55,7 +55,7 @@ def fit_encoding(
 
 
 def fit_spread(features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"]) -> tuple[Feature, ...]:
-    """Features whose `center` and `scale` say how far apart people are, whatever the model eats.
+    """Features whose `center` and `scale` say how far apart people are, whatever the model takes.
 
     The scale is the feature's `spread`, else the standard deviation of the values cut off at the first and last
     hundredth: that of all values for a normal distribution, up to 3 %, and not led by a few very large ones. States are

@@ -161,7 +161,7 @@ class SingleMoves:
         """The rows that break a rule with one feature of it set so that it, or a part of it, holds."""
         A = self.actions
         for rule in A.rules:
-            for rows, onward in rule.mended(rows_raw, A.movable):
+            for rows, onward in rule.repaired(rows_raw, A.movable):
                 rows = np.clip(rows, A.lower_raw, A.upper_raw)
                 yield A.round(rows, toward_raw=rows + onward)
 

@@ -1,4 +1,4 @@
-"""What rules mean, against exact arithmetic, and how rows that break them are mended."""
+"""What rules mean, against exact arithmetic, and how rows that break them are repaired."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ FEATURES = [
 
 
 @pytest.mark.parametrize(
-    ("text", "row", "mended"),
+    ("text", "row", "repaired"),
     [
         ("debt <= 0.5 * income", [10, 8, 0], [[16, 8, 0], [10, 5, 0]]),
         ("debt / income <= 0.5", [10, 8, 0], [[10, 5, 0], [16, 8, 0]]),
@@ -37,24 +37,24 @@ FEATURES = [
     ],
 )
 def test_a_broken_rule_is_mended_by_one_feature(
-    text: str, row: list[float], mended: list[list[float]]
+    text: str, row: list[float], repaired: list[list[float]]
 ) -> None:  # fmt: skip
     rule = RuleParser(FEATURES).parse(text)
     rows = np.array([row, [100, 0, 1 if text == "housing = own => debt = 0" else 2]], dtype=float)
     assert rule.holds(rows).tolist() == [False, True]
-    found = np.concatenate([moved for moved, _ in rule.mended(rows, np.ones(3, dtype=bool))])
-    assert np.allclose(found, mended)
-    still = np.concatenate([moved for moved, _ in rule.mended(rows, np.array([False, True, False]))] or [rows[:0]])
+    found = np.concatenate([moved for moved, _ in rule.repaired(rows, np.ones(3, dtype=bool))])
+    assert np.allclose(found, repaired)
+    still = np.concatenate([moved for moved, _ in rule.repaired(rows, np.array([False, True, False]))] or [rows[:0]])
     assert (still[:, [0, 2]] == rows[0, [0, 2]]).all()
 
 
 def test_numbers_are_rounded_in_the_way_they_were_moved() -> None:
     rule = RuleParser(FEATURES).parse("debt * debt <= 2 * income")
     rows = np.array([[10.0, 8.0, 0.0]])
-    ways = {tuple(np.flatnonzero(way[0])): way[0].sum() for _, way in rule.mended(rows, np.ones(3, dtype=bool))}
+    ways = {tuple(np.flatnonzero(way[0])): way[0].sum() for _, way in rule.repaired(rows, np.ones(3, dtype=bool))}
     assert ways == {(0,): 1.0, (1,): -1.0}
 
 
 def test_a_linear_rule_is_left_alone_where_it_holds() -> None:
     rule = LinearRule("a <= 1", (1.0, 0.0, 0.0), 1.0)
-    assert all(len(rows) == 0 for rows, _ in rule.mended(np.zeros((3, 3)), np.ones(3, dtype=bool)))
+    assert all(len(rows) == 0 for rows, _ in rule.repaired(np.zeros((3, 3)), np.ones(3, dtype=bool)))
