@@ -77,9 +77,16 @@ class Clock:
         self._passive: Int[np.ndarray, k] = np.flatnonzero(self.passive)
         chosen = [features[j] for j in self._passive.tolist()]
         self._per_month = np.array([f.moves_with_time.per_year / 12.0 for f in chosen if f.moves_with_time])
-        self._step = np.array([_step(feature) for feature in chosen])
+        step = np.array([_step(feature) for feature in chosen])
+        self._in_steps = step > 0.0
+        self._unit = np.where(self._in_steps, step, 1.0)
+        # Divided by a whole number of parts, so that 0.3 is 0.3.
+        self._parts = np.maximum(np.rint(1.0 / self._unit), 1.0)
         self._states = {k: feature.states_raw for k, feature in enumerate(chosen) if feature.states_raw}
-        self._low, self._high = np.array([feature.range_raw for feature in chosen]).reshape(-1, 2).T
+        self._began = factual_raw[self._passive]
+        low, high = np.array([feature.range_raw for feature in chosen]).reshape(-1, 2).T
+        # Who is past the end of a range stays there.
+        self._low, self._high = np.minimum(low, self._began), np.maximum(high, self._began)
         per = [  # of a value that is missing there is no distance
             0.0 if feature.is_group or not (pace := _per_distance(feature)) or fact in feature.states_raw else pace
             for feature, fact in zip(features, factual_raw.tolist(), strict=True)
@@ -96,11 +103,19 @@ class Clock:
 
     def each(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """How long each change takes, in months; of what moves by itself, until it has, and 0 where it never will."""
-        delta = np.abs(rows_raw - self._factual_raw)
-        months = (delta > 0.0) * self.months_once + delta * self.months_per_unit
-        passed = delta[:, self._passive] / np.abs(self._per_month)
-        months[:, self._passive] = np.where(self._never(rows_raw), 0.0, passed)
+        months = self._made(rows_raw)
+        months[:, self._passive] = self._passed(rows_raw)
         return months
+
+    def _made(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+        """How long each change takes that a person makes, in months; 0 for what moves by itself."""
+        delta = np.abs(rows_raw - self._factual_raw)
+        return (delta > 0.0) * self.months_once + delta * self.months_per_unit
+
+    def _passed(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
+        """How many months each value shows that moves by itself; 0 where it never will."""
+        passed = np.abs(rows_raw[:, self._passive] - self._began) / np.abs(self._per_month)
+        return np.where(self._never(rows_raw), 0.0, passed)
 
     def against(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
         """Which values time never brings, of those that it moves: moved the other way, or a state."""
@@ -110,26 +125,21 @@ class Clock:
 
     def _never(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n k"]:
         values = rows_raw[:, self._passive]
-        found = (values - self._factual_raw[self._passive]) * self._per_month < 0.0
+        found = (values - self._began) * self._per_month < 0.0
         for k, states in self._states.items():
             found[:, k] |= np.isin(values[:, k], states)
         return np.asarray(found)
 
     def changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """How long the changes that a person makes take together, in months."""
-        return self._together(self.each(rows_raw))
-
-    def _together(self, each: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        months = np.where(self.passive, 0.0, each)
+        months = self._made(rows_raw)
         return np.asarray(months.sum(axis=1) if self.sequential else months.max(axis=1, initial=0.0))
 
     def total(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """How long it takes until a person has such a record, in months."""
         if self.stands_still:
             return np.zeros(len(rows_raw))
-        each = self.each(rows_raw)
-        waited = each[:, self._passive].max(axis=1, initial=0.0)
-        return np.maximum(self._together(each), waited)
+        return np.maximum(self.changes(rows_raw), self._passed(rows_raw).max(axis=1, initial=0.0))
 
     def settled(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Records at the end of the time that their changes take."""
@@ -158,7 +168,7 @@ class Clock:
         if not self._passive.size:
             return np.ones(len(rows_raw), dtype=bool)
         shown = rows_raw[:, self._passive]
-        none = np.asarray((shown == self._factual_raw[self._passive]).all(axis=1))
+        none = np.asarray((shown == self._began).all(axis=1))
         if none.all():
             return none
         then = self._after(rows_raw, months)[:, self._passive]
@@ -168,16 +178,10 @@ class Clock:
     def _after(self, rows_raw: Float[np.ndarray, "n p"], months: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n p"]:
         """The records after so many months."""
         moved = months[:, None] * self._per_month
-        step = np.where(self._step > 0.0, self._step, 1.0)
-        whole = np.sign(moved) * np.floor(np.abs(moved) / step + SLACK)
-        # Divided by a whole number of parts, so that 0.3 is 0.3.
-        parts = np.maximum(np.rint(1.0 / step), 1.0)
-        moved = np.where(self._step > 0.0, whole / parts, moved)
+        whole = np.sign(moved) * np.floor(np.abs(moved) / self._unit + SLACK)
+        moved = np.where(self._in_steps, whole / self._parts, moved)
         after = rows_raw.copy()
-        fact = self._factual_raw[self._passive]
-        # Who is past the end of a range stays there.
-        low, high = np.minimum(self._low, fact), np.maximum(self._high, fact)
-        after[:, self._passive] = np.clip(fact + moved, low, high)
+        after[:, self._passive] = np.minimum(np.maximum(self._began + moved, self._low), self._high)
         return after
 
 
