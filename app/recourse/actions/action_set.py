@@ -11,21 +11,21 @@ every other value of the factual is legal.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.advice_ranges import (
+    Lattices,
     Limit,
     Range,
     arrays_of,
-    lattice_points,
     least_worth,
     limits_of_all,
     range_of,
     range_without,
     ranges_of_all,
-    tick_slack,
 )
 from app.recourse.actions.constraints import Constraints, check_constraints
 from app.recourse.actions.cost import amounts, cost, weights_of
@@ -49,7 +49,7 @@ class Relaxed:
     actions: "ActionSet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ActionSet:
     """The legal counterfactuals of one applicant; build it with `action_set`."""
 
@@ -251,17 +251,12 @@ class ActionSet:
         same = rows_raw == self.factual_raw
         legal = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw) & self.movable
         legal &= (rows_raw <= self.below_raw) | (rows_raw >= self.above_raw)
-        if self.step_raw.any():
-            legal &= (self.step_raw == 0.0) | self._on_lattice(rows_raw)
+        if self._lattices is not None:
+            ticks = np.rint(self._lattices.ticks(rows_raw))
+            legal &= ~(self._lattices.exist & self._lattices.apart(rows_raw, ticks, self._lattices.points(ticks)))
         for j, levels in self.restricted.items():
-            legal[:, j] &= np.isin(rows_raw[:, j], levels)
+            legal[:, j] &= (rows_raw[:, j, None] == levels).any(axis=1)
         return np.asarray(same | legal)
-
-    def _on_lattice(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
-        ticks = np.rint((rows_raw - self.anchor_raw) / step)
-        nearest = lattice_points(ticks, self.anchor_raw, step)
-        return np.asarray(np.abs(rows_raw - nearest) <= tick_slack(ticks) * step)
 
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Each row moved to the nearest value that this person can reach, feature by feature.
@@ -280,23 +275,25 @@ class ActionSet:
 
         Values equal to the factual stay. Ranges are respected because their ends lie on the lattice.
         """
-        fact, toward = self.factual_raw, rows_raw if toward_raw is None else toward_raw
-        in_gap = (rows_raw > self.below_raw) & (rows_raw < self.above_raw) & (rows_raw != fact)
-        if not (in_gap.any() or self.restricted or self.step_raw.any()):
+        fact, toward, lattices = self.factual_raw, rows_raw if toward_raw is None else toward_raw, self._lattices
+        changed = rows_raw != fact
+        in_gap = (rows_raw > self.below_raw) & (rows_raw < self.above_raw) & changed
+        any_in_gap = in_gap.any()
+        if not (any_in_gap or self.restricted or lattices):
             return rows_raw
         rounded = rows_raw
-        if self.step_raw.any():
-            step = np.where(self.step_raw > 0.0, self.step_raw, 1.0)
-            ticks = (rows_raw - self.anchor_raw) / step
+        if lattices is not None:
+            ticks = lattices.ticks(rows_raw)
             whole = np.rint(ticks)
-            points = lattice_points(whole, self.anchor_raw, step)
-            beside = (np.abs(rows_raw - points) > tick_slack(whole) * step) & (toward != rows_raw)
-            if beside.any():
-                whole = np.where(beside, np.where(toward > rows_raw, np.ceil(ticks), np.floor(ticks)), whole)
-                points = lattice_points(whole, self.anchor_raw, step)
+            points = lattices.points(whole)
+            if toward_raw is not None:
+                beside = lattices.apart(rows_raw, whole, points) & (toward_raw != rows_raw)
+                if beside.any():
+                    whole = np.where(beside, np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks)), whole)
+                    points = lattices.points(whole)
             points = np.minimum(np.maximum(points, self.lower_raw), self.upper_raw)
-            rounded = np.where((self.step_raw == 0.0) | (rows_raw == fact), rows_raw, points)
-        if in_gap.any():
+            rounded = np.where(lattices.exist & changed, points, rows_raw)
+        if any_in_gap:
             lower, upper = (
                 np.where(rows_raw < fact, self.below_raw, fact),
                 np.where(rows_raw < fact, fact, self.above_raw),
@@ -313,7 +310,7 @@ class ActionSet:
         """Levels in place of those that are not proposed."""
         fact = float(self.factual_raw[j])
         if self.space.features[j].is_group:
-            return np.where(np.isin(values, levels), values, fact)
+            return np.where((values[:, None] == levels).any(axis=1), values, fact)
         above = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
         higher, lower = levels[above], levels[np.maximum(above - (levels[above] > values), 0)]
         up = np.where(toward == values, higher - values < values - lower, toward > values)
@@ -326,11 +323,25 @@ class ActionSet:
         """
         if self.least_share == 0.0:
             return rows_raw
-        pairs = zip(self.space.features, self.factual_raw.tolist(), strict=True)
-        least = [least_worth(f, fact, self.least_share) if f.is_number else 0.0 for f, fact in pairs]
         end = np.where(rows_raw > self.factual_raw, self.upper_raw, self.lower_raw)
-        near = (rows_raw != self.factual_raw) & self.movable & (np.abs(end - rows_raw) < least)
-        return np.where(near, end, rows_raw)
+        near = (rows_raw != self.factual_raw) & self.movable & (np.abs(end - rows_raw) < self._least)
+        return np.where(near, end, rows_raw) if near.any() else rows_raw
+
+    @cached_property
+    def _lattices(self) -> Lattices | None:
+        """None where no feature that can change is on a lattice."""
+        return Lattices(self.step_raw, self.anchor_raw) if self.step_raw.any() else None
+
+    @cached_property
+    def _least(self) -> Float[np.ndarray, "p"]:
+        """Smallest change of each number that is worth advising; 0 of other features."""
+        pairs = zip(self.space.features, self.factual_raw.tolist(), strict=True)
+        return np.array([least_worth(f, fact, self.least_share) if f.is_number else 0.0 for f, fact in pairs])
+
+    @cached_property
+    def _paid(self) -> float:
+        """Cost of the values that are provided, and of changes that have been made."""
+        return sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
 
     def amounts(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """How far a person moves each feature, in spreads; 1 for a change of category, 0 for what time changes."""
@@ -338,8 +349,7 @@ class ActionSet:
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Weighted L1 distance to the factual in encoded units; a change of category counts 1, what time does 0."""
-        paid = sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
-        return cost(self.amounts(rows_raw), self.weights, paid)
+        return cost(self.amounts(rows_raw), self.weights, self._paid)
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
         """How many features a person has changed."""
@@ -351,7 +361,8 @@ class ActionSet:
 
     def _changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
         made = (rows_raw != self.factual_raw) & ~self.clock.passive
-        made[:, [*self.given, *self.begun]] = True
+        if self.given or self.begun:
+            made[:, [*self.given, *self.begun]] = True
         return np.asarray(made)
 
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from app.recourse.actions.constraints import Bounds, Constraints
 from app.recourse.actions.timing import distance_within
@@ -283,12 +283,33 @@ def lattice_point(tick: float, anchor: float, step: float) -> float:
     return float(anchor + (tick / round(1.0 / step) if step < 1.0 else tick * step))
 
 
-def lattice_points(
-    ticks: Float[np.ndarray, "*n"], anchor: Float[np.ndarray, "*p"] | float, step: Float[np.ndarray, "*p"] | float
-) -> Float[np.ndarray, "*n"]:
-    """`lattice_point` of arrays."""
-    per_unit = np.maximum(np.rint(np.divide(1.0, step)), 1.0)
-    return anchor + np.where(np.less(step, 1.0), ticks / per_unit, ticks * step)
+class Lattices:
+    """The lattices of several features; of one without a lattice, ticks are units from 0.
+
+    Parameters
+    ----------
+    step, anchor : of each; the step is 0 where there is no lattice
+    """
+
+    def __init__(self, step: Float[np.ndarray, "p"], anchor: Float[np.ndarray, "p"]) -> None:
+        self.exist: Bool[np.ndarray, p] = step > 0.0
+        """Which features have one."""
+        self._anchor, self._unit = anchor, np.where(self.exist, step, 1.0)
+        self._fine, self._parts = self._unit < 1.0, np.maximum(np.rint(1.0 / self._unit), 1.0)
+
+    def ticks(self, values_raw: Float[np.ndarray, "*n p"]) -> Float[np.ndarray, "*n p"]:
+        """Where numbers lie, in steps from the anchor."""
+        return (values_raw - self._anchor) / self._unit
+
+    def points(self, ticks: Float[np.ndarray, "*n p"]) -> Float[np.ndarray, "*n p"]:
+        """`lattice_point` of each."""
+        return self._anchor + np.where(self._fine, ticks / self._parts, ticks * self._unit)
+
+    def apart(
+        self, values_raw: Float[np.ndarray, "*n p"], ticks: Float[np.ndarray, "*n p"], points: Float[np.ndarray, "*n p"]
+    ) -> Bool[np.ndarray, "*n p"]:
+        """Which numbers lie farther from their lattice points, those of `ticks`, than by rounding."""
+        return np.asarray(np.abs(values_raw - points) > tick_slack(ticks) * self._unit)
 
 
 def tick_slack(ticks: np.ndarray | float) -> np.ndarray:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.actions.advice_ranges import lattice_points
+from app.recourse.actions.advice_ranges import lattice_point
 from app.recourse.search.mixed_integer import ActionProgram
 from app.recourse.search.rule_branching import solve_program
 
@@ -29,8 +29,8 @@ def every_row(action_set: ActionSet, most: int) -> Float[np.ndarray, "n p"] | No
             if step == 0.0 or not width / step <= most:
                 return None
             first = (A.lower_raw[j] - A.anchor_raw[j]) / step
-            ticks = np.arange(math.floor(first), math.ceil(first + width / step) + 1.0)
-            found |= set(lattice_points(ticks, A.anchor_raw[j], step).tolist())
+            ticks = range(math.floor(first), math.ceil(first + width / step) + 1)
+            found |= {lattice_point(tick, float(A.anchor_raw[j]), step) for tick in ticks}
         values.append(sorted(found))
         count *= len(found)
         if count > most:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.actions.advice_ranges import lattice_points
+from app.recourse.actions.advice_ranges import Lattices
 
 STRIDES = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001])
 """Moves of a number, as shares of its scale."""
@@ -146,10 +146,9 @@ class SingleMoves:
     ) -> Float[np.ndarray, "*b n"]:
         """Each number at the nearest value that its feature can have; the factual stays."""
         A = self.actions
-        step, anchor, fact = A.step_raw[feature], A.anchor_raw[feature], A.factual_raw[feature]
-        unit = np.where(step > 0.0, step, 1.0)
-        on_lattice = lattice_points(np.rint((values_raw - anchor) / unit), anchor, unit)
-        snapped = np.where((step > 0.0) & (values_raw != fact), on_lattice, values_raw)
+        lattices, fact = Lattices(A.step_raw[feature], A.anchor_raw[feature]), A.factual_raw[feature]
+        points = lattices.points(np.rint(lattices.ticks(values_raw)))
+        snapped = np.where(lattices.exist & (values_raw != fact), points, values_raw)
         snapped = np.clip(snapped, A.lower_raw[feature], A.upper_raw[feature])
         # Out of a gap to its nearer side.
         up, down = A.above_raw[feature], A.below_raw[feature]
