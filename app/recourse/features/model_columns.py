@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from app.recourse.features.feature import Feature, FeatureType
 from app.recourse.features.space import FeatureSpace
@@ -63,11 +63,13 @@ class ModelColumns:
     def _scales(self) -> None:
         space, model = self.space, self.model
         where = {name: column for column, name in enumerate(space.columns)}
-        self._columns = np.array([where[name] for name in model.columns], dtype=np.intp)
-        """The encoded column from which each column of the model comes."""
+        columns = np.array([where[name] for name in model.columns], dtype=np.intp)
+        in_order = len(columns) == space.d and bool((columns == np.arange(space.d)).all())
+        self._columns: Int[np.ndarray, e] | slice = slice(None) if in_order else columns
+        """The encoded column from which each column of the model comes; all of them in order take no copy."""
         scale, shift = np.ones(model.d), np.zeros(model.d)
         own = {int(column): k for k, column in enumerate(space.numeric_columns)}
-        number = [own[int(column)] for column in self._columns[model.numeric_columns]]
+        number = [own[int(column)] for column in columns[model.numeric_columns]]
         scale[model.numeric_columns] = space.scale_raw[number] / model.scale_raw
         shift[model.numeric_columns] = (space.center_raw[number] - model.center_raw) / model.scale_raw
         self._scale, self._shift = scale, shift

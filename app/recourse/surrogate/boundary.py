@@ -298,7 +298,8 @@ def _draw(
     deviation = radius / math.sqrt(space.d + 2)
     X = crossings.take(np.arange(n) % len(crossings), axis=0)
     if problem.black_box.fractional:
-        X += deviation * math.sqrt(len(free) + 2) * _ball_in_columns(problem.seed, n, space.d, tuple(free.tolist()))
+        radius_free = deviation * math.sqrt(len(free) + 2)
+        X += _ball_in_columns(problem.seed, n, space.d, tuple(free.tolist()), radius_free)
         return X
     rng = np.random.default_rng(problem.seed)
     numeric = np.intersect1d(free, space.numeric_columns)
@@ -327,10 +328,10 @@ def unit_ball(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
 
 
 @lru_cache(maxsize=16)
-def _ball_in_columns(seed: int, n: int, d: int, columns: tuple[int, ...]) -> Float[np.ndarray, "n d"]:
-    """`unit_ball` in some of `d` columns, and 0 in the others; cached, because most requests have the same columns."""
+def _ball_in_columns(seed: int, n: int, d: int, columns: tuple[int, ...], radius: float) -> Float[np.ndarray, "n d"]:
+    """`unit_ball` of a radius in some of `d` columns, and 0 in the others; cached, as most requests have the same."""
     ball = np.zeros((n, d))
-    ball[:, columns] = unit_ball(seed, n, len(columns))
+    ball[:, columns] = radius * unit_ball(seed, n, len(columns))
     ball.flags.writeable = False
     return ball
 
