@@ -70,7 +70,7 @@ def certify(
     std = noise_columns(space, params.noise_std, problem.factual_raw)
     noise, warnings = _noise(problem, meter, X, std, factual_score, scores, params)
     points = homogeneous(X)
-    lower, upper, exact = shift.bounds(rows_raw)
+    lower, upper, exact = shift.bounds(rows_raw, points)
     radii = linf_radius(points, shift.centre)
     shares = _siblings_share(problem, rows_raw) if params.asks_siblings else None
     certificates = []
@@ -84,7 +84,7 @@ def certify(
         )
         joint: JointCertificate | None = None
         if black_box.gradient is not None:
-            moments = shift.moments_at(rows_raw[i], std)
+            moments = shift.moments_at(rows_raw[i], point, std)
             value, interval = joint_lower_bound(
                 point, std, moments, params.ambiguity_radius, JOINT_DRAWS, problem.seed, bell=shift.measured
             )
@@ -146,7 +146,7 @@ def plan_certificate(
     X = problem.action_set.space.encode(rows_raw)
     future = plan_future(problem, rows_raw)
     if future is not None and shift.measured:
-        lower, upper, exact = shift.bounds(rows_raw)
+        lower, upper, exact = shift.bounds(rows_raw, homogeneous(X))
         alone = len(rows_raw) == 1
         (low, high), own = future.all_interval, float(lower.min())
         bounds = replace(

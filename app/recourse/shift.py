@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from app.errors import Fault
 from app.recourse.certificate_params import CertificateParams, check_moments, invalid
 from app.recourse.models.committee import FutureModels
-from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
+from app.recourse.models.linear import LinearModel, WeightMoments
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.future_validity import future_bounds, future_moments, future_plan_moments
 from app.recourse.robustness.validity import validity_bounds
@@ -55,14 +55,20 @@ class Shift:
         return not (self._problem.black_box.knows_weights and self.kind in EXACT_MEANS)
 
     def bounds(
-        self, rows_raw: Float[np.ndarray, "n p"]
+        self,
+        rows_raw: Float[np.ndarray, "n p"],  # noqa: ARG002
+        points: Float[np.ndarray, "n m"],
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """`validity_bounds` of each raw row, and whether they are tight."""
-        points = homogeneous(self._problem.action_set.space.encode(rows_raw))
+        """`validity_bounds` of each raw row, whose homogeneous points are given, and whether they are tight."""
         return *validity_bounds(points, self.moments, self.params.ambiguity_radius), np.ones(len(points), dtype=bool)
 
-    def moments_at(self, row_raw: Float[np.ndarray, "p"], std: Float[np.ndarray, "d"]) -> WeightMoments:  # noqa: ARG002
-        """Moments that describe the scores of a raw row and of its noisy copies."""
+    def moments_at(
+        self,
+        row_raw: Float[np.ndarray, "p"],  # noqa: ARG002
+        point: Float[np.ndarray, "m"],  # noqa: ARG002
+        std: Float[np.ndarray, "d"],  # noqa: ARG002
+    ) -> WeightMoments:
+        """Moments that describe the scores of a raw row, whose homogeneous point is given, and of its noisy copies."""
         return self.moments
 
     def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:  # noqa: ARG002
@@ -85,7 +91,7 @@ class _FutureShift(Shift):
         black_box, sample = self._problem.black_box, self._sample
         return read_off(black_box, sample.X, sample.scores) if black_box.knows_weights else fitted(sample)
 
-    @property
+    @cached_property
     def _scale(self) -> float:
         """Length of today's weights."""
         return float(np.linalg.norm(self._today.theta))
@@ -96,14 +102,16 @@ class _FutureShift(Shift):
         return self._today.theta / self._scale
 
     def bounds(
-        self, rows_raw: Float[np.ndarray, "n p"]
+        self, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"]
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         """As `Shift`."""
-        return future_bounds(self._problem, rows_raw, self._scale, self.params.ambiguity_radius)
+        return future_bounds(self._problem, rows_raw, points, self._scale, self.params.ambiguity_radius)
 
-    def moments_at(self, row_raw: Float[np.ndarray, "p"], std: Float[np.ndarray, "d"]) -> WeightMoments:
+    def moments_at(
+        self, row_raw: Float[np.ndarray, "p"], point: Float[np.ndarray, "m"], std: Float[np.ndarray, "d"]
+    ) -> WeightMoments:
         """As `Shift`."""
-        return future_moments(self._problem, row_raw, std, self._scale)
+        return future_moments(self._problem, row_raw, point, std, self._scale)
 
     def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:
         """As `Shift`; of linear fits of the held-back models where the model is smooth.

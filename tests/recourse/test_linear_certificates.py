@@ -227,7 +227,7 @@ def test_moments_at_a_record_are_those_of_the_scores_of_its_noisy_copies() -> No
     futures, _ = _futures()
     problem, rng = question(futures=futures), np.random.default_rng(4)
     row_raw, std, unit = rng.normal(size=5), np.array([0.1, 0.0, 0.3, 0.2, 0.0]), 2.5
-    moments = future_moments(problem, row_raw, std, unit)
+    moments = future_moments(problem, row_raw, homogeneous(row_raw), std, unit)
     noisy = row_raw + rng.standard_normal((50, 5)) * std
     mean, deviation = moments.project(homogeneous(noisy))
     scores = futures.held_back.scores(noisy) / unit

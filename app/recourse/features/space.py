@@ -107,6 +107,11 @@ class FeatureSpace:
         return values
 
     @cached_property
+    def noisy_columns(self) -> Int[np.ndarray, "k"]:
+        """Encoded columns of numbers that are not always implemented exactly."""
+        return np.array([self.spans[j].start for j, f in enumerate(self.features) if f.is_number and f.noise], np.intp)
+
+    @cached_property
     def lattice_raw(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
         """`Feature.lattice_raw` of all features: steps and anchors."""
         step, anchor = np.array([feature.lattice_raw for feature in self.features], dtype=float).reshape(-1, 2).T

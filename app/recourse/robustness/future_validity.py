@@ -150,6 +150,7 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
 def future_bounds(
     problem: RecourseProblem,
     rows_raw: Float[np.ndarray, "n p"],
+    points: Float[np.ndarray, "n m"],
     scale: float,
     radius: float,
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
@@ -160,6 +161,7 @@ def future_bounds(
 
     Parameters
     ----------
+    points : the rows, homogeneous
     scale : length of today's weights, which scores are divided by: a radius is in units of weights of length 1
 
     Returns
@@ -168,8 +170,8 @@ def future_bounds(
     exact : whether they are those of the scores, which the interval did not widen
     """
     assert problem.futures is not None
-    length = scale * np.linalg.norm(homogeneous(problem.action_set.space.encode(rows_raw)), axis=1)
-    scores = np.nan_to_num(problem.held_back.scores(rows_raw))
+    length = scale * np.linalg.norm(points, axis=1)
+    scores = _counted(problem.held_back.scores(rows_raw))
     lower, upper = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius, bell=True)
     counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
     low, high = np.array([_interval(problem.futures, count) for count in counts]).reshape(-1, 2).T
@@ -179,6 +181,7 @@ def future_bounds(
 def future_moments(
     problem: RecourseProblem,
     row_raw: Float[np.ndarray, "p"],
+    point: Float[np.ndarray, "m"],
     std: Float[np.ndarray, "d"],
     scale: float,
 ) -> WeightMoments:
@@ -189,17 +192,23 @@ def future_moments(
 
     Parameters
     ----------
+    point : the row, homogeneous
     std : noise per encoded column
     scale : as for `future_bounds`
     """
     assert problem.futures is not None
-    columns, (point,) = np.flatnonzero(std), homogeneous(problem.action_set.space.encode(row_raw[None]))
+    columns = np.flatnonzero(std)
     moved = point[:-1] + np.diag(std)[columns]
-    own = np.nan_to_num(problem.held_back.scores(row_raw[None])[0])
+    own = _counted(problem.held_back.scores(row_raw[None])[0])
     thetas = np.zeros((len(own), len(point)))
-    thetas[:, columns] = ((np.nan_to_num(problem.futures.held_back.scores(moved)) - own) / std[columns, None]).T
+    thetas[:, columns] = ((_counted(problem.futures.held_back.scores(moved)) - own) / std[columns, None]).T
     thetas[:, -1] = own - thetas @ point
     return WeightMoments.of(thetas / scale, "future")
+
+
+def _counted(scores: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n k"]:
+    """Scores with 0 for those that are missing."""
+    return np.where(np.isnan(scores), 0.0, scores)
 
 
 def future_plan_moments(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], scale: float) -> WeightMoments:
@@ -212,6 +221,6 @@ def future_plan_moments(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n
     scale : as for `future_bounds`
     """
     points = homogeneous(problem.action_set.space.encode(rows_raw))
-    scores = np.nan_to_num(problem.held_back.scores(rows_raw))
+    scores = _counted(problem.held_back.scores(rows_raw))
     thetas = (np.linalg.pinv(points) @ scores).T
     return WeightMoments.of(thetas / scale, "future")

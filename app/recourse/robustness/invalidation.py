@@ -58,12 +58,10 @@ def noise_columns(
     factual_raw : of the person: what is in a state, such as missing, stays so exactly
     """
     std = np.zeros(space.d)
-    for j, column in zip(space.numeric.tolist(), space.numeric_columns.tolist(), strict=True):
-        feature = space.features[j]
-        if isinstance(noise_std, Mapping):
-            std[column] = noise_std.get(feature.name, 0.0)
-        elif feature.noise and feature.is_number:
-            std[column] = noise_std
+    if isinstance(noise_std, Mapping):
+        std[space.numeric_columns] = [noise_std.get(space.names[j], 0.0) for j in space.numeric.tolist()]
+    else:
+        std[space.noisy_columns] = noise_std
     if factual_raw is not None:
         std[space.numeric_columns[space.in_state(factual_raw[None])[0, space.numeric]]] = 0.0
     return std
