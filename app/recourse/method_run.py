@@ -84,7 +84,9 @@ class Groundwork:
         return other
 
     def asking(self, future_validity: float | None) -> "Groundwork":
-        """The same with another share of future models asked for."""
+        """The same with this share of future models asked for."""
+        if future_validity == self.problem.future_validity:
+            return self
         other = self._like(replace(self.problem, future_validity=future_validity))
         other.known = self.known
         return other

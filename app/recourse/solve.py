@@ -163,7 +163,7 @@ class Questions:
         """The answer with a certificate for each counterfactual, and one of all together where there are several."""
         if certificate is None:
             return result
-        found, warnings = list(result.counterfactuals), list(result.warnings)
+        found, warnings, joint = list(result.counterfactuals), list(result.warnings), result.plan
         together = found if self.is_plan or len(found) > 1 else []
         for groundwork in dict.fromkeys(one.groundwork for one in listed):
             own = [k for k in range(len(found)) if self.is_plan or listed[k].groundwork is groundwork]
@@ -174,8 +174,8 @@ class Questions:
                 found[k] = one
             warnings += more
             # Of those who may provide missing values: seen from the first way's record.
-            together, result = [], replace(result, plan=plan or result.plan)
-        return replace(result, counterfactuals=tuple(found), warnings=tuple(dict.fromkeys(warnings)))
+            together, joint = [], plan or joint
+        return replace(result, counterfactuals=tuple(found), plan=joint, warnings=tuple(dict.fromkeys(warnings)))
 
 
 class _Question:

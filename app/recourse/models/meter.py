@@ -85,7 +85,7 @@ class Meter:
         self.calls += not further
         self.rows += len(rows)
         scores = score(rows)
-        self.silent += int(np.isnan(scores).sum())
+        self.silent += int(np.count_nonzero(np.isnan(scores)))
         return scores
 
     def _spend(self, rows: int) -> None:

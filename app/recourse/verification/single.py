@@ -265,9 +265,9 @@ class _Best:
         finished, which = self._finished(proposals)
         parts = [proposals, finished, *([] if fallback is None else [fallback])]
         known = draft.scores(np.concatenate(parts), further=further)
-        scores, others, scores_fallback = np.split(known, [n, n + len(finished)])
-        better = (which >= 0) & np.append(draft.problem.black_box.accepts(others), False)[which]
-        if better.any():
+        scores, others, scores_fallback = known[:n], known[n : n + len(finished)], known[n + len(finished) :]
+        if len(finished):
+            better = (which >= 0) & np.append(draft.problem.black_box.accepts(others), False)[which]
             proposals, scores = proposals.copy(), scores.copy()
             proposals[better], scores[better] = finished[which[better]], others[which[better]]
         good = self.keep(proposals, scores)
@@ -286,10 +286,11 @@ class _Best:
         which = np.full(len(proposals), -1)
         if self.candidates is None or self.candidates.objective is not None:
             return proposals[:0], which
-        finished = self.draft.actions.clock.settled(self.draft.actions.finished(proposals))
-        short = (finished != proposals).any(axis=1)
-        if not short.any():
+        finished = self.draft.actions.finished(proposals)
+        if finished is proposals:
             return proposals[:0], which
+        finished = self.draft.actions.clock.settled(finished)
+        short = (finished != proposals).any(axis=1)
         rows, which[short] = unique_rows_and_places(finished[short])
         return rows, which
 
@@ -308,10 +309,11 @@ class _Best:
         if not accepted.size:
             draft.remember_refused(rows_raw, scores)
             return good
-        draft.least_cost = min(draft.least_cost, float(draft.actions.cost(rows_raw[accepted]).min()))
-        value, misses = self.objective(rows_raw[accepted]), np.zeros(accepted.size, dtype=bool)
+        taken, misses = rows_raw[accepted], np.zeros(accepted.size, dtype=bool)
+        draft.least_cost = min(draft.least_cost, float(draft.actions.cost(taken).min()))
+        value = self.objective(taken)
         if self.candidates is not None and not proposed:
-            misses = ~self.candidates.meets(rows_raw[accepted])
+            misses = ~self.candidates.meets(taken)
             nearness = self.candidates.nearness or self.candidates.rank
             value[misses] = -nearness(rows_raw[accepted[misses]])
         order = np.lexsort((-scores[accepted], value, misses)) if accepted.size > 1 else np.zeros(1, dtype=int)
@@ -326,7 +328,7 @@ class _Best:
             better = better[short <= 0.0]
         if better.size:
             best = int(better[0])
-            one = draft.counterfactual(rows_raw[accepted[best]], scores[accepted[best]])
+            one = draft.counterfactual(taken[best], scores[accepted[best]])
             key, kept = (misses[best], value[best], -one.score), (self.misses, self.value)
             if not draft.found or key < (*kept, -draft.found[0].score):
                 draft.found, self.misses, self.value = [one], bool(misses[best]), float(value[best])
