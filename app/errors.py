@@ -250,7 +250,7 @@ class ModelUnusable(RecourseError):
 
 
 class ModelQuarantined(ModelUnusable):
-    """The model has ended several child processes while they loaded it, so it is not loaded again."""
+    """The model has ended several child processes while they loaded it, so it is tried again only after a pause."""
 
     code = "model-quarantined"
 

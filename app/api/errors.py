@@ -117,7 +117,8 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     errors.ModelQuarantined: Meaning(
         503,
         "Model in quarantine",
-        "The operator has to examine the model; `recourse models release` or a restart of the service tries it again.",
+        "A request after the time in `detail` tries it again. The operator has to examine the model, or whether the "
+        "machine is too busy to load it in time; `recourse models release` ends the pause.",
     ),
     errors.ModelOutputInvalid: Meaning(
         502,

@@ -22,13 +22,13 @@ from app.observability import log, request_id, trace, traceparent
 HEADER = struct.Struct("!Q")
 """Header of every message: its length in bytes."""
 
-LOAD_S = 60.0
-"""Longest time to meet the need of a call, unless the call says otherwise."""
-
 PR_SET_PDEATHSIG = 1
 
 Progress = Callable[[int, int], None]
 """Called with the steps done and their total."""
+
+Origin = tuple[str | None, str | None]
+"""`request_id` and `traceparent` of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,8 @@ class Call:
     """Seconds after which the kernel kills the process, even if its parent does not; 0 for never."""
     reports: bool = False
     """Whether to pass ``progress(done, total)`` to the function, which reports to the parent."""
-    origin: tuple[str | None, str | None] = (None, None)
-    """`request_id` and `traceparent` of the request."""
-    need: Need | None = None
-    """Met first, within `load_s`; the time limit of the call starts after that."""
-    load_s: float = LOAD_S
+    origin: Origin = (None, None)
+    """The request that it is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +65,12 @@ class Written:
     texts: dict[str, bytes]
 
 
-def nothing() -> None:
-    """Do no more than to meet the need of the call."""
-
-
 def serve(descriptor: int, template: int, nice: int, memory_mb: int) -> None:
     """Answer calls from a socket until it closes, in JSON; with at most so much address space, unless it is 0.
 
     ``{"pid": process id}`` first. Then for each call ``{"ok": result}`` or ``{"error": error.to_dict()}``, and before
-    that any number of ``{"progress": [done, total]}``; before all of these ``{"begun": true}``, if the call had a need
-    and it is met. Of a result that is `Written`, ``{"ok": facts, "texts": {name: bytes}}`` is followed by a line feed
-    and the texts. `template` is the parent's process id.
+    that any number of ``{"progress": [done, total]}``. Of a result that is `Written`, ``{"ok": facts, "texts": {name:
+    bytes}}`` is followed by a line feed and the texts. `template` is the parent's process id.
     """
     die_with(template)
     # The alarm of a call must end the process even inside native code, so it has no handler.
@@ -104,10 +96,6 @@ def _answer(message: bytes, channel: socket.socket) -> bytes:
         call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
         request_id.set(call.origin[0])
         traceparent.set(call.origin[1])
-        if call.need is not None:
-            signal.setitimer(signal.ITIMER_REAL, call.load_s + call.alarm_s)
-            call.need.function(*call.need.args)
-            _send(channel, json.dumps({"begun": True}).encode())
         signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
         options = call.options | ({"progress": progress} if call.reports else {})
         found = call.function(*call.args, **options)

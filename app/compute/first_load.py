@@ -6,8 +6,8 @@ To load it compares its scores of reference records with those of its registrati
 import asyncio
 
 from app.compute import tasks, use_cases
-from app.compute.child import Call, nothing
-from app.compute.lane import ALARM_S, GRACE_S, WARM_UP_S
+from app.compute.child import Call
+from app.compute.lane import WARM_UP_S
 from app.compute.messages import ModelRef, Store
 from app.compute.parent import Child
 from app.errors import LaneCrashed, ModelRefused, Overloaded
@@ -40,8 +40,7 @@ async def _tried(settings: Settings, ref: ModelRef) -> None:
     child = Child(0, memory_mb=settings.child_memory_mb)
     try:
         await child.call(Call(use_cases.prepare, (), {}), WARM_UP_S)
-        need = tasks.need_of(ref)
-        await child.call(Call(nothing, (), {}, alarm_s=ALARM_S, need=need, load_s=settings.model_load_s), GRACE_S)
+        await child.meet(tasks.need_of(ref), settings.model_load_s)
     except Overloaded:
         why = f"it was not loaded and asked within {settings.model_load_s} s (RECOURSE_MODEL_LOAD_S)"
         raise ModelRefused(f"{ref.name} cannot be registered: {why}.") from None

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.compute.child import LOAD_S, Call, Need, Progress, nothing
-from app.compute.parent import Child
+from app.compute.child import Call, Need, Origin, Progress
+from app.compute.parent import ALARM_S, Child
 from app.compute.quarantine import Quarantine
 from app.compute.turns import Turns
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
@@ -20,8 +20,11 @@ from app.observability import log, request_id, traceparent
 GRACE_S = 0.5
 """Time after its deadline that a computation has to end by itself before its process is killed."""
 
-ALARM_S = 5.0
-"""Time after which the kernel kills a child that this process should have killed, in case this process has ended."""
+LOAD_S = 60.0
+"""Longest time to meet a need, unless the lane says otherwise."""
+
+PATIENCE_S = 2.0
+"""Time to meet a need after which another child stands in for the one that meets it."""
 
 WARM_UP_S = 120.0
 """Longest time to import the libraries."""
@@ -80,20 +83,27 @@ class Lane:
         """Children that were lost, by reason: `timeout`, `crash` or `cancelled`."""
         self._children: set[Child] = set()
         """Every running process, warm or not."""
+        self._members: set[Child] = set()
+        """Those that are idle or busy."""
+        self._aside: dict[Child, asyncio.Event] = {}
+        """Those that have been meeting a need for longer than `PATIENCE_S`; the event is set when that ends."""
+        self._stand_ins: set[Child] = set()
+        """Those beyond `size`, so that calls with other needs are answered meanwhile."""
         self._replacing: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._started = False
         self._closed = False
 
     @property
     def warm(self) -> int:
-        """Number of children that are idle or busy."""
-        return self.size - len(self._replacing) if self._children else 0
+        """Number of children that are idle or busy and do not stand in for one that is not warm yet."""
+        return len(self._members - self._stand_ins)
 
     def state(self) -> LaneState:
         """What its children are doing now."""
         idle = len(self._free)
         warming = len(self._replacing)
-        busy = self.size - warming - idle if self._started else 0
+        busy = len(self._members) - idle
         return LaneState(busy=busy, idle=idle, warming=warming, waiting=len(self._line), ended=dict(self._ended))
 
     @property
@@ -120,7 +130,7 @@ class Lane:
         for task in self._replacing:
             task.cancel()
         await asyncio.gather(*self._replacing, return_exceptions=True)
-        await asyncio.gather(*(self._end(child) for child in list(self._children)))
+        await asyncio.gather(*self._ending, *(self._end(child) for child in list(self._children)))
 
     async def run(
         self,
@@ -138,7 +148,8 @@ class Lane:
 
         Raises
         ------
-        Overloaded : the queue is full, no child became free in time, or the need was not met in time
+        Overloaded : the queue is full, no child became free in time, or the need was not met in time, by this child or
+            by another one that this call waited for
         LaneTimeout : the child exceeded its time limit and was killed
         LaneCrashed : the child died
         ModelQuarantined : the need has ended children before
@@ -147,7 +158,7 @@ class Lane:
         if need is not None:
             self._quarantine.require(need.name)
         give_up = time.monotonic() + (timeout_s if wait_s is None else wait_s)
-        child = await self._take(give_up)
+        child = await self._take_for(need, give_up)
         failure: str | None = "cancelled"
         try:
             left_s = max(give_up - time.monotonic(), 0.0) if wait_s is None else timeout_s
@@ -155,10 +166,9 @@ class Lane:
             options, reports = {"deadline_s": left_s}, on_progress is not None
             origin = (request_id.get(), traceparent.get())
             alarm_s = kill_after_s + ALARM_S
-            need = None if child.has_met(need) else need
-            call = Call(
-                function, args, options, alarm_s=alarm_s, reports=reports, origin=origin, need=need, load_s=self._load_s
-            )
+            if need is not None and not child.has_met(need):
+                await self._meet(child, need, origin)
+            call = Call(function, args, options, alarm_s=alarm_s, reports=reports, origin=origin)
             result = await child.call(call, kill_after_s, on_progress)
             failure = None
         except RecourseError as error:
@@ -176,6 +186,29 @@ class Lane:
         """Blame what a child was loading when it was lost, unless it was lost with its template."""
         if child.loading is not None and reason in FAILURES.values() and child.template_alive:
             self._quarantine.strike(child.loading, reason)
+
+    async def _take_for(self, need: Need | None, give_up: float) -> Child:
+        """A child that has met a need, or may now."""
+        while True:
+            child = await self._take(give_up)
+            if need is None or child.has_met(need) or (met := self._met_slowly(need)) is None:
+                return child
+            self._give_back(child)
+            try:
+                async with asyncio.timeout(give_up - time.monotonic()):
+                    await met.wait()
+            except TimeoutError:
+                raise Overloaded(f"{need.name} is still being loaded.") from None
+            self._quarantine.require(need.name)
+
+    def _met_slowly(self, need: Need) -> asyncio.Event | None:
+        """Set when a child ends to meet a need that takes it long, if no other has met it.
+
+        A second child would find out no more, and be missed.
+        """
+        if any(child.has_met(need) for child in self._members):
+            return None
+        return next((met for child, met in self._aside.items() if child.loading == need.name), None)
 
     async def _take(self, give_up: float) -> Child:
         while not (child := await self._next(give_up)).alive:
@@ -207,6 +240,7 @@ class Lane:
         self._line.end(child)
         self._free.append(child)
         self._line.serve(self._free)
+        self._end_stand_ins()
 
     def _note_end(self, child: Child) -> None:
         """Replace a child that died while idle; the call of a busy child notices by itself."""
@@ -216,27 +250,52 @@ class Lane:
 
     def _lose(self, child: Child, reason: str) -> None:
         self._ended[reason] += 1
-        self._replace(child)
+        self._members.discard(child)
+        self._replace(child, stands_in=child in self._stand_ins)
 
-    def _replace(self, old: Child | None) -> None:
+    def _replace(self, old: Child | None, *, stands_in: bool = False) -> None:
         """End the old child, if any, and warm up a new one in the background."""
         if self._closed:
             return
-        task = asyncio.get_running_loop().create_task(self._renew(old))
+        task = asyncio.get_running_loop().create_task(self._renew(old, stands_in))
         self._replacing.add(task)
-        task.add_done_callback(self._replacing.discard)
+        task.add_done_callback(self._note_renewed)
 
-    async def _renew(self, old: Child | None) -> None:
+    def _note_renewed(self, task: asyncio.Task[None]) -> None:
+        self._replacing.discard(task)
+        self._end_stand_ins()
+
+    def _put_aside(self, child: Child) -> None:
+        """Let another child stand in for one that has been meeting a need for long."""
+        self._aside[child] = asyncio.Event()
+        log.warning("slow-loading", lane=self.name, pid=child.pid, model=child.loading)
+        if len(self._children) < 2 * self.size:
+            self._replace(None, stands_in=True)
+
+    def _end_stand_ins(self) -> None:
+        """End those that are idle once nobody needs them."""
+        if self._closed or self._aside or self._replacing:
+            return
+        for child in self._stand_ins.intersection(self._free):
+            self._free.remove(child)
+            self._ending.add(task := asyncio.get_running_loop().create_task(self._end(child)))
+            task.add_done_callback(self._ending.discard)
+
+    async def _renew(self, old: Child | None, stands_in: bool) -> None:
         if old is not None:
             await self._end(old)
         pause_s = RETRY_S
-        while (child := await self._warmed_up()) is None:
+        while (child := await self._warmed_up(stands_in)) is None:
             await asyncio.sleep(pause_s)
             pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
+        self._members.add(child)
         self._give_back(child)
 
-    async def _warmed_up(self) -> Child | None:
-        """A new child that is ready; None, with a line in the log, if that failed."""
+    async def _warmed_up(self, stands_in: bool) -> Child | None:
+        """A new child that is ready; None, with a line in the log, if that failed.
+
+        One that stands in meets no need before a call has it, as it might be kept by the next slow one.
+        """
         began = time.monotonic()
         try:
             child = Child(self._nice, self._note_end, self._memory_mb)
@@ -244,12 +303,14 @@ class Lane:
             log.error("child-not-started", lane=self.name, reason=error.strerror)
             return None
         self._children.add(child)
+        if stands_in:
+            self._stand_ins.add(child)
         try:
             await child.call(self._preparation, WARM_UP_S)
-            for need in self._needs():
-                # The next child does not try what has ended this one: a request for it does.
-                if not self._quarantine.doubts(need.name):
-                    await self._meet(child, need)
+            for need in () if stands_in else self._needs():
+                # The next child does not try what has ended this one, or holds it up: a request for it does.
+                if not self._quarantine.doubts(need.name) and self._met_slowly(need) is None:
+                    await self._meet_if_possible(child, need)
         except RecourseError as error:
             self._note_loss(child, FAILURES.get(type(error), ""))
             log.error("child-not-warm", lane=self.name, pid=child.pid, code=error.code, loading=child.loading)
@@ -265,14 +326,27 @@ class Lane:
         log.info("child-warm", lane=self.name, pid=child.pid, ms=round(1000.0 * (time.monotonic() - began)))
         return child
 
-    async def _meet(self, child: Child, need: Need) -> None:
-        """Let a child meet a need. Raises the errors in `FAILURES`; others are among the child's problems."""
+    async def _meet_if_possible(self, child: Child, need: Need) -> None:
+        """As `_meet`; what goes wrong without ending the child is among its problems."""
         try:
-            await child.call(Call(nothing, (), {}, alarm_s=ALARM_S, need=need, load_s=self._load_s), GRACE_S)
+            await self._meet(child, need)
         except RecourseError as error:
             if type(error) in FAILURES:
                 raise
 
+    async def _meet(self, child: Child, need: Need, origin: Origin = (None, None)) -> None:
+        """As `Child.meet`, and put it aside while that takes long."""
+        patience = asyncio.get_running_loop().call_later(PATIENCE_S, self._put_aside, child)
+        try:
+            await child.meet(need, self._load_s, origin)
+            self._quarantine.acquit(need.name)
+        finally:
+            patience.cancel()
+            if child in self._aside:
+                self._aside.pop(child).set()
+
     async def _end(self, child: Child) -> None:
+        self._members.discard(child)
         await child.kill()
         self._children.discard(child)
+        self._stand_ins.discard(child)

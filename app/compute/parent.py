@@ -9,9 +9,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from app.compute.child import HEADER, Call, Need, Progress, Written
+from app.compute.child import HEADER, Call, Need, Origin, Progress, Written
 from app.compute.child_template import template
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
+
+ALARM_S = 5.0
+"""Time after which the kernel kills a child that this process should have killed, in case this process has ended."""
 
 REMEMBERED = 4
 """Needs that a child is not asked to meet again: fewer than it keeps what they load for (`tasks.MODELS_IN_MEMORY`)."""
@@ -90,7 +93,7 @@ class Child:
         self.problems: dict[str, str] = {}
         """Reason for each model that it could not load, by name."""
         self.loading: str | None = None
-        """Name of what it is loading for a call, or was when it was lost."""
+        """Name of what it is loading, or was when it was lost."""
         self._messages = _Messages(lambda: on_end(self))
         self._transport: asyncio.Transport | None = None
         self._met: deque[Need] = deque(maxlen=REMEMBERED)
@@ -121,23 +124,37 @@ class Child:
         """Whether the process that it is a fork of runs; a child ends with it."""
         return self._template.alive
 
+    async def meet(self, need: Need, within_s: float, origin: Origin = (None, None)) -> None:
+        """Let it meet a need.
+
+        After a cancellation, and after the errors in `FAILURES`, the child must be replaced: `Overloaded` if that took
+        longer than `within_s`, `LaneCrashed`. Any other `RecourseError` is the need's own.
+        """
+        self.loading = need.name
+        try:
+            call = Call(need.function, need.args, {}, alarm_s=within_s + ALARM_S, origin=origin)
+            await self.call(call, within_s)
+        except LaneTimeout:
+            raise Overloaded(f"{need.name} was not loaded within {within_s:g} s.") from None
+        except LaneCrashed:
+            raise
+        except RecourseError as error:
+            self.problems[need.name] = error.sentence
+            self.loading = None
+            raise
+        self.problems.pop(need.name, None)
+        self.loading = None
+        self._met.append(need)
+
     async def call(self, call: Call, kill_after_s: float, on_progress: Progress | None = None) -> Any:
         """The result of a call.
 
-        After a cancellation, and after the errors in `FAILURES`, the child must be replaced: `Overloaded` if the need
-        of the call was not met in time, `LaneTimeout` if the call did not end within `kill_after_s` after that,
-        `LaneCrashed`.
+        After a cancellation, after `LaneTimeout`, if it did not end within `kill_after_s`, and after `LaneCrashed` the
+        child must be replaced.
         """
-        begun = call.need is None
-        self.loading = None if call.need is None else call.need.name
         try:
-            async with asyncio.timeout(kill_after_s if begun else call.load_s) as limit:
+            async with asyncio.timeout(kill_after_s):
                 reply = await self._exchange(pickle.dumps(call))
-                if "begun" in reply and call.need is not None:
-                    begun, self.loading = True, None
-                    self._met.append(call.need)
-                    limit.reschedule(asyncio.get_running_loop().time() + kill_after_s)
-                    reply = await self._receive()
                 while "progress" in reply:
                     if on_progress is not None:
                         on_progress(*reply["progress"])
@@ -145,22 +162,11 @@ class Child:
         except TimeoutError:
             if self.pid is None:
                 await asyncio.to_thread(self._template.end)  # it has not even forked in all this time
-            if begun:
-                raise LaneTimeout from None
-            assert call.need is not None
-            raise Overloaded(f"{call.need.name} was not loaded within {call.load_s:g} s.") from None
+            raise LaneTimeout from None
         except ConnectionError:
             raise LaneCrashed from None
-        if call.need is not None:
-            self.problems.pop(call.need.name, None)
         if "error" in reply:
-            error = RecourseError.from_dict(reply["error"])
-            if isinstance(error, LaneCrashed):
-                raise error  # out of memory
-            if not begun and call.need is not None:
-                self.problems[call.need.name] = error.sentence
-                self.loading = None
-            raise error
+            raise RecourseError.from_dict(reply["error"])
         return Written(reply["ok"], reply["texts"]) if "texts" in reply else reply["ok"]
 
     async def _exchange(self, message: bytes) -> dict[str, Any]:

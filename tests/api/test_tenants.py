@@ -219,5 +219,4 @@ def test_a_job_is_not_begun_for_a_model_in_quarantine(locked: Running, monkeypat
             problem(client.post("/recourse/batch", json=common), 503, "model-quarantined")
             problem(client.post("/models/open/audits", json={"model": "open@1"}), 503, "model-quarantined")
         finally:
-            quarantine._strikes.clear()
-            quarantine._since.clear()
+            quarantine.acquit("open@1")

@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,11 @@ def test_one_bad_model_does_not_take_the_others_away(does: str, harm: Path, loan
             def ask(model: str) -> httpx.Response:
                 return client.post("/recourse", json=question(model=model))
 
-            assert ask("loan").status_code == 200
-            assert ask("trap").status_code in (500, 503)
+            with ThreadPoolExecutor() as others:
+                trapped = others.submit(ask, "trap")
+                assert ask("loan").status_code == 200
+                assert does == "dies" or not trapped.done(), "the only place for a child is not held by the other model"
+            assert trapped.result().status_code in (500, 503)
             until(lambda: ask("trap").json()["code"] == "model-quarantined")
             assert "trap@1" in problem(ask("trap"), 503, "model-quarantined")["detail"]
             assert ask("loan").status_code == 200

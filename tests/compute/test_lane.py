@@ -388,6 +388,32 @@ def test_what_a_new_child_cannot_load_is_told() -> None:
     run(work())
 
 
+@pytest.mark.parametrize("at", ["start", "request"])
+def test_others_are_answered_while_a_model_takes_long_to_load(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_module, "PATIENCE_S", 0.05)
+    slow, good = Need("slow", chores.load, (str(tmp_path / "slow"),)), Need("good", chores.load, ("good",))
+    (tmp_path / "slow").touch()
+
+    async def work() -> None:
+        async with lane(needs=lambda: [slow] if at == "start" else []) as one:
+            calls = [asyncio.create_task(one.run(chores.notes, timeout_s=20, need=slow)) for _ in range(3)]
+            for _ in range(2):
+                assert await one.run(chores.notes, timeout_s=20, need=good) == ["ready", "good"]
+            assert len(one.pids) == 2, "the two calls that came later wait without a child"
+            with pytest.raises(Overloaded, match="slow is still being loaded"):
+                await one.run(chores.echo, 1, timeout_s=0.1, need=slow)
+            (tmp_path / "slow").unlink()
+            for call in calls:
+                assert str(tmp_path / "slow") in await call
+            await until(lambda: len(one.pids) == 1 and one.state().idle == 1)
+            assert str(tmp_path / "slow") in await one.run(chores.notes, timeout_s=20), "who has loaded it stays"
+            assert (one.state(), one.warm) == (LaneState(busy=0, idle=1, warming=0, waiting=0, ended={}), 1)
+
+    run(work())
+
+
 def test_a_lane_starts_once() -> None:
     async def work() -> None:
         async with lane() as one:

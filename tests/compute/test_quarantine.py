@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.compute import lane as lane_module
+from app.compute import quarantine as quarantine_module
 from app.compute.child import Need
 from app.compute.child_template import template
 from app.compute.quarantine import STRIKES, Quarantine
@@ -45,6 +46,24 @@ def test_two_children_are_enough_until_it_is_released() -> None:
     releases["bad@1"] += 1
     quarantine.require("bad@1")
     assert (quarantine.names(), quarantine.doubts("bad@1")) == ([], False)
+
+
+def test_it_ends_by_itself_and_says_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(quarantine_module, "monotonic", lambda: now[0])
+    quarantine = Quarantine()
+    for pause_s in (60.0, 120.0, 240.0):
+        # As many children as there are may be lost to it at once.
+        for _ in range(5):
+            quarantine.strike("busy@1", "timeout")
+        now[0] += pause_s - 1.0
+        with pytest.raises(ModelQuarantined, match=r"first request after \d\d:\d\d:\d\d UTC tries it again"):
+            quarantine.require("busy@1")
+        now[0] += 1.0
+        quarantine.require("busy@1")
+        assert quarantine.names() == ["busy@1"], "until it has been loaded"
+    quarantine.acquit("busy@1")
+    assert (quarantine.names(), quarantine.doubts("busy@1")) == ([], False)
 
 
 @pytest.mark.parametrize(
