@@ -178,8 +178,12 @@ class Registry:
         return found[-1]
 
     def _unknown(self, name: str, reason: str = "is not registered") -> UnknownModel:
-        active = [version.name for version in self._all() if version.active]
-        there = f"the active models are {', '.join(active)}" if active else "no model is active"
+        known = list(self._all())
+        active = [version.name for version in known if version.active]
+        if active:
+            there = f"the active models are {', '.join(active)}"
+        else:
+            there = "no model is active" if known else f"there is no model in {self.root.absolute()}"
         return UnknownModel(f'The model "{name[:100]}" {reason}; {there}.', known=active)
 
     def _all(self) -> Iterator[Version]:

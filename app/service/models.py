@@ -13,6 +13,7 @@ from app.compute.quarantine import Quarantine
 from app.errors import Fault, InsufficientScope, InvalidRequest, ModelUnusable, UnknownModel
 from app.futures.store import status
 from app.metrics import Metrics
+from app.observability import log
 from app.recourse.features import Change, Feature, Table
 from app.recourse.models.score import Output
 from app.registry.version import RegisteredModel
@@ -59,10 +60,12 @@ class Models:
             return self._registry.find(name, include_inactive=include_inactive)
         except (UnknownModel, OSError) as error:
             self._require_store()
-            if pointer is None or isinstance(error, OSError):
+            if isinstance(error, OSError):
                 raise
-            fault = Fault(pointer, "is not the name of an active model")
-            raise UnknownModel(error.detail, faults=[fault], **error.facts) from None
+            # A client is not told the directory: the log is.
+            detail = f'The model "{name[:100]}" is not registered: {EMPTY}.' if self._empty() else error.detail
+            faults = [] if pointer is None else [Fault(pointer, "is not the name of an active model")]
+            raise UnknownModel(detail, faults=faults, **error.facts) from None
 
     def version(self, model_id: str, name: str | None) -> RegisteredModel:
         """A version of a model, active or not; the newest active one unless it is named.
@@ -112,7 +115,15 @@ class Models:
         if self._registry.broken():
             return "none of the registered models can be used"
         # Versions that are retired or wait are there on purpose, and the ledger can still be read.
-        return "" if self._registry.list() else EMPTY
+        return EMPTY if self._empty() else ""
+
+    def tell_problems(self) -> None:
+        """Log why no applicant can be answered, and where models were looked for."""
+        if reason := self.problems():
+            log.error("no-models", reason=reason, directory=str(self._settings.models_store.absolute()))
+
+    def _empty(self) -> bool:
+        return not self._registry.list() and not self._registry.broken()
 
     def _readable(self) -> bool:
         return os.access(self._settings.models_store, os.R_OK | os.X_OK)

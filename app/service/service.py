@@ -95,6 +95,7 @@ class Service:
         """
         self._answers = answers
         if answers:
+            self.models.tell_problems()
             self._lane.start()
         self.ledger.start()
         self.jobs.start()

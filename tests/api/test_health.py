@@ -5,7 +5,10 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
+from structlog.testing import capture_logs
 
+from app.errors import UnknownModel
 from app.main import create_app
 from app.registry.registry import Registry
 from app.service import Service
@@ -36,6 +39,18 @@ def test_what_is_amiss_is_listed(tmp_path: Path) -> None:
     assert "RECOURSE_MODELS_STORE" in told
     assert "worker" in told
     assert str(tmp_path) not in told
+
+
+def test_an_empty_store_is_told_to_clients_and_its_place_to_the_log(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    models = Service(Settings(models_store=tmp_path / "store", state_dir=tmp_path)).models
+    for pointer in (None, "/model"):
+        with pytest.raises(UnknownModel, match='"loan" is not registered: no model is registered') as caught:
+            models.find("loan", pointer=pointer)
+        assert str(tmp_path) not in caught.value.detail
+    with capture_logs() as logged:
+        models.tell_problems()
+    assert [(line["event"], line["directory"]) for line in logged] == [("no-models", str(tmp_path / "store"))]
 
 
 def test_an_empty_store_is_not_ready_and_one_without_an_active_model_says_so(tmp_path: Path) -> None:

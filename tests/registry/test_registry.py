@@ -31,7 +31,7 @@ def three(model: ModelDirectory, store: Registry) -> Registry:
 def test_an_empty_store_is_fine(store: Registry) -> None:
     assert store.list() == []
     assert store.broken() == ()
-    with pytest.raises(UnknownModel, match='The model "loan" is not registered; no model is active'):
+    with pytest.raises(UnknownModel, match=f'"loan" is not registered; there is no model in {store.root}'):
         store.find("loan")
 
 
