@@ -276,6 +276,8 @@ def test_a_batch_of_which_a_file_was_removed_starts_again(folder: Path, removed:
     [
         ("in.xlsx", "out.ndjson", [], "must end in"),
         pytest.param("in.ndjson", "out.txt", [], "must end in", marks=pytest.mark.slow),
+        ("pipe.ndjson", "out.ndjson", [], "it is a pipe or a device, not a file"),
+        ("in.ndjson", "out.ndjson", ["--question", "/dev/null"], "it is a pipe or a device, not a file"),
         pytest.param("nothing.ndjson", "out.ndjson", [], "No such file", marks=pytest.mark.slow),
         ("in.ndjson", "out.ndjson", ["--model", "unknown"], "is not registered"),
         pytest.param("in.ndjson", "out.ndjson", ["--seed", "-1"], "/seed", marks=pytest.mark.slow),
@@ -284,6 +286,7 @@ def test_a_batch_of_which_a_file_was_removed_starts_again(folder: Path, removed:
 def test_what_cannot_be_done_is_a_sentence(
     run: Run, folder: Path, source: str, output: str, more: list[str], sentence: str
 ) -> None:
+    os.mkfifo(folder / "pipe.ndjson")
     assert sentence in refused(run(*command(folder, source, output, *more)))
     assert not list(folder.glob("out*"))
 

@@ -75,8 +75,9 @@ def batch(
 def _batch_question(model: str, file: Path | None, seed: int) -> "tuple[Question, Terms]":
     from app.api.json_body import read_json, validated
     from app.api.schemas.batch import BatchCommon
+    from app.registry.files import read_regular
 
-    given = {} if file is None else read_json(file.read_bytes())
+    given = {} if file is None else read_json(read_regular(file))
     if not isinstance(given, dict):
         raise CommandError(f"{file} must hold one JSON object.")
     request = validated(BatchCommon, {**given, "model": model, "seed": seed})

@@ -29,6 +29,7 @@ from app.jobs import kinds
 from app.jobs.batch.lines import GROUP, line_of, refusal
 from app.jobs.batch_groups import lines_of
 from app.recourse.features import Feature
+from app.registry.files import require_regular
 from app.registry.version import RegisteredModel
 from app.settings import Settings
 
@@ -82,6 +83,7 @@ class Batch:
         if PARQUET in (self.source.suffix, self.output.suffix):
             _parquet()
         self._require_no_output()
+        require_regular(self.source)  # it is read several times
         if fault := fault_of_heading(self._columns(), self.model.space.schema):
             raise BatchRefused(f"{self.source} {fault}")
         total = self._count()

@@ -47,16 +47,19 @@ def inside(directory: Path, path: str) -> Path:
     return found
 
 
-def read_regular(path: Path, largest: int | None = None) -> bytes:
-    """The content of a regular file of `largest` bytes at most.
-
-    Raises `OSError`, also for a pipe or a device: reading one may never begin, or never end.
-    """
+def require_regular(path: Path) -> os.stat_result:
+    """What is known of a file. Raises `OSError`, also for a pipe or a device: reading one may never begin, or never end."""
     found = path.stat()
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return found
+
+
+def read_regular(path: Path, largest: int | None = None) -> bytes:
+    """The content of a regular file of `largest` bytes at most. Raises `OSError`, also as `require_regular`."""
+    found = require_regular(path)
     if largest is not None and found.st_size > largest:
         raise OSError(errno.EFBIG, f"it has more than {largest:,} bytes", str(path))
     return path.read_bytes()

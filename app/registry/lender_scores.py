@@ -118,8 +118,10 @@ def read_scores(path: Path) -> Float[np.ndarray, "n"]:
     """
     try:
         table = read_table(path)
-    except (UnicodeDecodeError, csv.Error, OSError) as error:
+    except (UnicodeDecodeError, csv.Error) as error:
         raise ModelRefused(f"{path} cannot be read as CSV in UTF-8") from error
+    except OSError as error:
+        raise ModelRefused(f"{path} cannot be read: {error.strerror}") from error
     if len(table.header) == 1:
         texts = [row[0] if row else "" for row in table.rows]
         if _number(table.header[0]) is not None:  # no header

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from app.errors import Fault
 from app.recourse.features import Feature, FeatureType, escape, parse_column
+from app.registry.files import require_regular
 
 MAX_CELL_FAULTS = 20
 """Largest number of invalid cells listed; the others are only counted."""
@@ -103,6 +104,7 @@ def _names(header: list[str]) -> list[str]:
 
 def _numbered(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The lines that are not empty, as cells, with the number of the line in which each ends."""
+    require_regular(path)
     # Spreadsheets write a byte order mark.
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, skipinitialspace=True, strict=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import ModelRefused
+from app.registry.files import require_regular
 
 DELIMITERS = ",;\t|"
 
@@ -47,9 +48,10 @@ def read_records(path: Path) -> Records:
     ------
     ModelRefused : it cannot be read, has no header, two columns of one name, or rows of another length
     """
-    if path.suffix in (".parquet", ".pq"):
-        return _parquet(path)
     try:
+        require_regular(path)
+        if path.suffix in (".parquet", ".pq"):
+            return _parquet(path)
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ModelRefused(f"{path} is not a text in UTF-8: save it as CSV in UTF-8, or as .parquet") from error

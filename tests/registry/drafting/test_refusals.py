@@ -1,6 +1,7 @@
 """What cannot be drafted is refused in a sentence that says what to do, and nothing is written."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -50,11 +51,22 @@ def test_records_that_are_no_table(tmp_path: Path, content: bytes, sentence: str
 def test_parquet_needs_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    (tmp_path / "loans.parquet").touch()
     assert "pip install 'recourse[parquet]', or save it as CSV" in refused(tmp_path, data=tmp_path / "loans.parquet")
 
 
 def test_records_that_are_not_there(tmp_path: Path) -> None:
     assert "cannot be read: No such file" in refused(tmp_path, data=tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("name", ["pipe.csv", "pipe.parquet"])
+@pytest.mark.timeout(20)
+def test_what_may_never_end_is_not_read(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    told = "cannot be read: it is a pipe or a device, not a file"
+    assert told in refused(tmp_path, data=tmp_path / name)
+    assert told in refused(tmp_path, scores=str(tmp_path / name))
+    assert told in refused(tmp_path, scores="/dev/null")
 
 
 @pytest.mark.parametrize(
