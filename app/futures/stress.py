@@ -49,13 +49,6 @@ def columns(features: Sequence[Feature], header: Sequence[str]) -> list[str]:
     return ordered + [name for name in header if name not in names and header.count(name) == 1]
 
 
-def other_numbers(path: Path, column: str) -> Float[np.ndarray, "n"]:
-    """The numbers or dates in a column that is no feature. Raises `RehearsalFailed` where it holds anything else."""
-    table = read_table(path)
-    i = table.header.index(column)
-    return np.array([_number(row[i].strip(), column, line) for row, line in zip(table.rows, table.lines, strict=True)])
-
-
 def weights(model: LoadedModel, records: Records, path: Path, stress: Stress) -> Float[np.ndarray, "n"]:
     """How likely each record is to be drawn; sums to 1. Missing values and special codes count as the middle.
 
@@ -63,31 +56,46 @@ def weights(model: LoadedModel, records: Records, path: Path, stress: Stress) ->
     ----------
     path : CSV that the records come from
 
-    Raises
-    ------
-    RehearsalFailed : there is no such column, it has no order, or all of its values are the same
+    Errors as `along`.
     """
-    values = _values(model, records, path, stress.column)
+    values = along(model.registered.space.features, records.rows_raw, path, stress.column)
     known = ~np.isnan(values)
     # Ranks of the middle of equal values, as shares.
     _, at, counts = np.unique(values[known], return_inverse=True, return_counts=True)
-    if len(counts) < 2:
-        raise RehearsalFailed(f'The column "{stress.column}" has the same value in all records: no stress along it.')
     u = np.full(len(values), 0.5)
     u[known] = (np.cumsum(counts) - counts / 2)[at] / known.sum()
     tilted = np.exp(math.log(STRESS) * (u if stress.direction == "up" else -u))
     return np.asarray(tilted / tilted.sum())
 
 
-def _values(model: LoadedModel, records: Records, path: Path, column: str) -> Float[np.ndarray, "n"]:
-    """Numbers in the order of a column; NaN for what has no place in it."""
-    features = model.registered.space.features
+def along(
+    features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"], path: Path, column: str
+) -> Float[np.ndarray, "n"]:
+    """Numbers in the order of a column; NaN for what has no place in it.
+
+    Parameters
+    ----------
+    rows_raw : the records of the CSV at `path`
+
+    Raises
+    ------
+    RehearsalFailed : there is no such column, it has no order, or all of its values are the same
+    UnicodeDecodeError, csv.Error, OSError : the CSV cannot be read
+    """
     if column not in (known := columns(features, read_header(path))):
         raise RehearsalFailed(f'There is no stress along "{column}", only along one of {", ".join(known)[:1_000]}.')
     at = next((j for j, feature in enumerate(features) if feature.name == column), None)
-    if at is not None:
-        return _of_feature(features[at], records.rows_raw[:, at])
-    return other_numbers(path, column)
+    values = _other_numbers(path, column) if at is None else _of_feature(features[at], rows_raw[:, at])
+    if len(np.unique(values[~np.isnan(values)])) < 2:
+        raise RehearsalFailed(f'The column "{column}" has the same value in all records: no stress along it.')
+    return values
+
+
+def _other_numbers(path: Path, column: str) -> Float[np.ndarray, "n"]:
+    """The numbers or dates in a column that is no feature. Raises `RehearsalFailed` where it holds anything else."""
+    table = read_table(path)
+    i = table.header.index(column)
+    return np.array([_number(row[i].strip(), column, line) for row, line in zip(table.rows, table.lines, strict=True)])
 
 
 def _of_feature(feature: Feature, values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:

@@ -11,14 +11,14 @@ from app.compute.messages import model_payload
 from app.errors import Fault, InvalidRequest, ModelUnusable, RecourseError, RehearsalFailed, UnknownModel
 from app.futures.spec import Material, choices_of, possible_sources
 from app.futures.store import status
-from app.futures.stress import columns, other_numbers
+from app.futures.stress import along
 from app.futures.underway import abandon, begin, give_up, underway
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import FUTURES
 from app.observability import log
 from app.registry.files import inside
-from app.registry.reference import read_header
+from app.registry.reference import read_reference
 from app.registry.version import RegisteredModel
 from app.service.models import Models
 from app.service.watch import Watch
@@ -51,7 +51,7 @@ class Rehearsals:
         ------
         UnknownModel, ModelUnusable : there is no such version
         ModelQuarantined, DailyBudgetSpent : as `Models.admit`
-        InvalidRequest : there is no such column for a stress, or it has no order
+        InvalidRequest : there is no such column for a stress, it has no order, or one value only
         RehearsalFailed : no source can make them, or the directory of the version cannot be written
         NotReady : the job store cannot be reached
         """
@@ -127,10 +127,10 @@ class Rehearsals:
 def _require_column(model: RegisteredModel, column: str) -> None:
     try:
         path = inside(model.directory, model.manifest.reference)
-        if column not in (known := columns(model.space.features, read_header(path))):
-            raise InvalidRequest(faults=[Fault("/stress/column", f"must be one of {', '.join(known)[:1_000]}")])
-        if column not in model.space.names:
-            other_numbers(path, column)
+        rows_raw, faults = read_reference(path, model.space.features)
+        if rows_raw is None:
+            raise ValueError(faults)
+        along(model.space.features, rows_raw, path, column)
     except RehearsalFailed as error:
         raise InvalidRequest(faults=[Fault("/stress/column", error.detail)]) from error
     except (OSError, ValueError, csv.Error) as error:

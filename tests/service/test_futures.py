@@ -144,22 +144,26 @@ def test_future_models_that_may_not_be_read_are_damaged(
     assert not wants_futures(model)
 
 
-def test_a_stress_along_text_is_refused_before_it_is_a_job(tmp_path: Path) -> None:
+def test_a_stress_that_is_none_is_refused_before_it_is_a_job(tmp_path: Path) -> None:
     def odd(directory: Any, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
-        for record in directory.records:
-            record |= {"note": "late", "day": "2026-03-31"}
-        directory.columns += ["note", "day"]
+        for i, record in enumerate(directory.records):
+            record |= {"note": "late", "branch": 4, "day": f"2026-03-{1 + i % 31:02}"}
+        directory.columns += ["note", "branch", "day"]
         FITS["linear"](directory, X, y, columns)
 
     model = registered(tmp_path, odd)
 
     async def work() -> None:
         async with looking(tmp_path) as looks:
-            with pytest.raises(InvalidRequest) as caught:
-                await looks.rehearsals.start(model.name, {"stress": Stress(column="note", direction="up")})
-            (fault,) = caught.value.faults
-            assert fault.pointer == "/stress/column"
-            assert 'has "late", which must be a number or a date' in fault.detail
+            for column, why in (
+                ("note", 'has "late", which must be a number or a date'),
+                ("branch", 'The column "branch" has the same value in all records'),
+                ("housing", 'no stress along "housing", only along one of'),
+            ):
+                with pytest.raises(InvalidRequest) as caught:
+                    await looks.rehearsals.start(model.name, {"stress": Stress(column=column, direction="up")})
+                (fault,) = caught.value.faults
+                assert (fault.pointer, why in fault.detail) == ("/stress/column", True), fault
             assert await looks.jobs.newest(10) == []
             await looks.rehearsals.start(model.name, {"stress": Stress(column="day", direction="up")})
 
