@@ -8,8 +8,8 @@ from typing import IO, Any
 
 from app.api.schemas.batch import to_row
 from app.compute.answers import Json
-from app.errors import InvalidRequest
-from app.recourse.features import Feature, number_of_text
+from app.errors import Fault, InvalidRequest
+from app.recourse.features import Feature, escape, number_of_text
 
 UNNAMED = "(without a heading)"
 """Name for the cells beyond the last column; such a row is refused."""
@@ -35,12 +35,15 @@ def fault_of_heading(columns: Sequence[str], features: Iterable[Feature]) -> str
     """What is wrong with the columns of a table, as the end of a sentence; empty if nothing is."""
     if twice := sorted({name for name in columns if columns.count(name) > 1}):
         return f"has these columns twice: {', '.join(twice)}."
-    needed = (feature.name for feature in features if feature.derived is None)
-    missing = [name for name in needed if name not in columns]
+    missing = _missing(columns, features)
     for separator, name in SEPARATORS.items():
         if missing and len(columns) == 1 and separator in columns[0]:
             return f"has {name} between its cells; write commas, and points in decimal numbers."
     return f"lacks these columns, which the model needs: {', '.join(missing)}." if missing else ""
+
+
+def _missing(columns: Sequence[str], features: Iterable[Feature]) -> list[str]:
+    return [feature.name for feature in features if feature.derived is None and feature.name not in columns]
 
 
 class Reader:
@@ -120,4 +123,7 @@ class CsvTable:
 
     def _require(self, columns: list[str] | None) -> None:
         if fault := fault_of_heading(columns or [], self._features):
-            raise InvalidRequest(f"The table {fault}")
+            # Where the faults of a row would be.
+            missing = _missing(columns or [], self._features)
+            faults = [Fault(f"/applicant/{escape(name)}", "is missing") for name in missing]
+            raise InvalidRequest(f"The table {fault}", faults=faults)

@@ -764,7 +764,7 @@ def test_what_is_wrong_with_a_file_is_said_before_it_is_sent(workbench: Open, de
     said = give(page, "\r\n".join([header, *(line(name, **{name: value}) for name, value in wrong.items())]))
     assert "4 lines have values that the model does not take." in said
     assert "Line 2: Age must be at most 80 years." in said
-    assert "Line 3: Loan amount is “much”, and must be a number." in said
+    assert "Line 3: Loan amount is “much”, and must be a whole number." in said
     assert "Line 4: Housing is “a tent”, and must be one of: rented, with family, mortgaged, owned." in said
     assert "Line 5: Repayment term needs a value." in said
     assert violations(page) == []

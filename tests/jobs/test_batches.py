@@ -216,10 +216,10 @@ def test_what_is_no_table_of_the_model_is_refused_at_once(server: Server) -> Non
         return server.client.post(f"{PATH}?{query}", content=content, headers={**TABLE, **headers})
 
     whole = table(rows(1))
-    assert (
-        "lacks these columns, which the model needs: age"
-        in problem(post(whole.replace("age,", "years,")), 422, "invalid-request")["detail"]
-    )
+    lacking = post(whole.replace("age,", "years,").replace("income,", "wage,"))
+    said = problem(lacking, 422, "invalid-request")["detail"]
+    assert "lacks these columns, which the model needs: age, income" in said
+    assert faults(lacking) == {"/applicant/age": "is missing", "/applicant/income": "is missing"}
     assert "twice: age" in problem(post(whole.replace("branch", "age")), 422, "invalid-request")["detail"]
     problem(post(whole.split("\r\n")[0]), 422, "invalid-request")
     problem(post(""), 422, "invalid-request")

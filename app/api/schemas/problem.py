@@ -7,7 +7,8 @@ class Fault(Described):
     """One fault of a request, and where it is."""
 
     pointer: str
-    """JSON pointer into the request body."""
+    """JSON pointer into the request body, or into the row of a table; empty for all of it, and where `detail` names a
+    query parameter."""
     detail: str
 
 

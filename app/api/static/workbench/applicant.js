@@ -104,15 +104,18 @@ export const EMPTY = "needs a value";
 /** What is wrong with a field; empty if nothing is. @param {Feature} feature */
 export function faultOf(feature) {
   const value = valueOf(feature);
-  if ($(`f-${feature.name}`).validity.badInput) return "must be a number";
+  if ($(`f-${feature.name}`).validity.badInput) return numberText(feature);
   if (value === undefined) return EMPTY;
   return typeof value !== "number" || meaningOf(feature, value) !== undefined ? "" : valueFault(feature, value);
 }
 
+/** What a number must be. @param {Feature} feature */
+export const numberText = ({ type }) => (type === "integer" ? "must be a whole number" : "must be a number");
+
 /** What is wrong with a number; empty if nothing is. @param {Feature} feature @param {number} value */
 export function valueFault(feature, value) {
   const { type, min, max } = feature;
-  if (type === "integer" && !Number.isInteger(value)) return "must be a whole number";
+  if (type === "integer" && !Number.isInteger(value)) return numberText(feature);
   if (min !== null && value < min) return `must be at least ${formatValue(feature, min)}`;
   if (max !== null && value > max) return `must be at most ${formatValue(feature, max)}`;
   return "";

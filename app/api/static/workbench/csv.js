@@ -1,7 +1,7 @@
 // @ts-check
 /** Applicants in a file of separated values: one in each line, under the names or labels of the features. */
 
-import { EMPTY, valueFault } from "./applicant.js";
+import { EMPTY, numberText, valueFault } from "./applicant.js";
 import { formatValue, meaningOf } from "./format.js";
 import { baseFeatures, derivedFeatures } from "./state.js";
 
@@ -115,6 +115,6 @@ function faultOf(feature, value) {
       ? ""
       : `is “${value}”, and must be one of: ${levels.join(", ")}`;
   }
-  if (typeof value !== "number") return `is “${value}”, and must be a number`;
+  if (typeof value !== "number") return `is “${value}”, and ${numberText(feature)}`;
   return meaningOf(feature, value) === undefined ? valueFault(feature, value) : "";
 }
