@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from ipaddress import ip_address
 
 from app.errors import InsufficientScope, InvalidKey, KeyRequired, Misdirected, NotReady, Open, TooManyRequests
@@ -148,7 +149,7 @@ class Access:
             raise KeyRequired
         key_id, secret = parts(offered)
         key = self._keys.get(key_id, NOBODY)
-        if not key.opens_with(secret) or key is NOBODY or key.revoked_at is not None:
+        if not key.opens_with(secret, datetime.now(UTC)) or key is NOBODY or key.revoked_at is not None:
             raise InvalidKey
         return key
 

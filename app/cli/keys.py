@@ -1,7 +1,7 @@
 """The commands ``recourse keys …``."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -60,17 +60,22 @@ def list_keys() -> None:
     if not found:
         typer.echo("There is no key.")
         return
-    table = new_table("id", "name", "scopes", "models", "rows a day", "created", "revoked")
+    table = new_table("id", "name", "scopes", "models", "rows a day", "created", "old secret until", "revoked")
     for key in found:
         models = "all" if key.models is None else " ".join(sorted(key.models))
         rows = "default" if key.model_rows is None else f"{key.model_rows:,}" if key.model_rows else "no limit"
         scopes = " ".join(sorted(key.scopes))
-        table.add_row(key.id, key.name, scopes, models, rows, key.created_at, key.revoked_at or "")
+        table.add_row(key.id, key.name, scopes, models, rows, key.created_at, key.old_until or "", key.revoked_at or "")
     print_table(table)
 
 
 @cli.command("renew")
-def renew_key(key_id: IdArgument) -> None:
+def renew_key(
+    key_id: IdArgument,
+    overlap: Annotated[
+        int, typer.Option(metavar="HOURS", min=0, max=2160, help="Hours for which the secret before works as well.")
+    ] = 0,
+) -> None:
     """Give a key another secret and print it; within a second running servers refuse the one before.
 
     It keeps its id, its limits, and what it has asked for.
@@ -78,7 +83,7 @@ def renew_key(key_id: IdArgument) -> None:
     from app.store.keys import Keys
 
     with open_store() as engine:
-        typer.echo(Keys(engine).renew(key_id))
+        typer.echo(Keys(engine).renew(key_id, datetime.now(UTC), timedelta(hours=overlap)))
 
 
 @cli.command("revoke")

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
@@ -27,6 +27,9 @@ PREFIX = "rk"
 ID_BYTES = 6
 
 SECRET_BYTES = 32
+
+NO_DIGEST = "0" * 64
+"""Of no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +48,17 @@ class Key:
     """Ids of the models that it may ask; None for all."""
     model_rows: int | None = None
     """Records that models may be asked about for it in a day; None for the default of the settings, 0 for no limit."""
+    old_digest: str | None = None
+    """SHA-256 of the secret before, which opens as well until `old_until`."""
+    old_until: str | None = None
     unknown: frozenset[str] = frozenset()
     """Scopes of a newer release; here they permit nothing."""
 
-    def opens_with(self, secret: str) -> bool:
-        """Whether this is its secret, in constant time."""
-        return hmac.compare_digest(self.digest, _digest(secret))
+    def opens_with(self, secret: str, now: datetime) -> bool:
+        """Whether this is its secret, or still the one before, in constant time."""
+        digest = _digest(secret)
+        is_old = hmac.compare_digest(self.old_digest or NO_DIGEST, digest)
+        return hmac.compare_digest(self.digest, digest) or (is_old and timestamp(now) < (self.old_until or ""))
 
     def may_ask(self, model_id: str) -> bool:
         """Whether it may ask a model."""
@@ -62,7 +70,7 @@ class Key:
         return mine and (self.models is None or model_id in self.models)
 
 
-NOBODY = Key(id="", name="", scopes=frozenset(), digest="0" * 64, created_at="", revoked_at=None)
+NOBODY = Key(id="", name="", scopes=frozenset(), digest=NO_DIGEST, created_at="", revoked_at=None)
 """Compared with an unknown id's secret, so that this takes as long."""
 
 
@@ -141,12 +149,18 @@ class Keys:
             connection.execute(sa.insert(keys), row)
         return f"{PREFIX}_{key_id}_{secret}"
 
-    def renew(self, key_id: str) -> str:
-        """Give a key another secret and return it; what the key asked for stays its own. Raises `UnknownKey`."""
+    def renew(self, key_id: str, now: datetime, overlap: timedelta = timedelta(0)) -> str:
+        """Give a key another secret and return it; what the key asked for stays its own. Raises `UnknownKey`.
+
+        The secret before opens as well for the `overlap`; one before that does not.
+        """
         secret = secrets.token_urlsafe(SECRET_BYTES)
         valid = (keys.c.id == key_id) & keys.c.revoked_at.is_(None)
+        old: dict[str, Any] = {"old_digest": None, "old_until": None}
+        if overlap:
+            old = {"old_digest": keys.c.digest, "old_until": timestamp(now + overlap)}
         with writing(self._engine) as connection:
-            found = connection.execute(sa.update(keys).where(valid).values(digest=_digest(secret)))
+            found = connection.execute(sa.update(keys).where(valid).values(digest=_digest(secret), **old))
         if not found.rowcount:
             raise UnknownKey
         return f"{PREFIX}_{key_id}_{secret}"

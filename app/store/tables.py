@@ -54,6 +54,8 @@ keys = sa.Table(
     sa.Column("revoked_at", sa.String(24)),
     sa.Column("models", sa.Text),
     sa.Column("model_rows", sa.BigInteger),
+    sa.Column("old_digest", sa.String(64)),
+    sa.Column("old_until", sa.String(24)),
 )
 
 spent_rows = sa.Table(

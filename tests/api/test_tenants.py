@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,12 @@ def test_a_renewed_key_sees_what_it_asked_for_and_its_old_secret_nothing(locked:
     with client_with(locked, Scope.RECOURSE) as old:
         given = old.post("/recourse", json=question(store=True)).json()["id"]
         with opened(locked.service.settings) as engine:
-            renewed = Keys(engine).renew(key_id(old))
+            renewed = Keys(engine).renew(key_id(old), datetime.now(UTC), timedelta(hours=1))
+        with asking(locked, renewed) as new:
+            until(lambda: new.get(f"/recourse/{given}").status_code == 200)
+        assert old.get(f"/recourse/{given}").status_code == 200, "for an hour"
+        with opened(locked.service.settings) as engine:
+            renewed = Keys(engine).renew(key_id(old), datetime.now(UTC))
         with asking(locked, renewed) as new:
             until(lambda: new.get(f"/recourse/{given}").status_code == 200)
         refused = old.get(f"/recourse/{given}")

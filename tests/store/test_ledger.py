@@ -343,8 +343,8 @@ def test_the_migrations_make_the_tables_of_the_code(url: str) -> None:
     from alembic.runtime.migration import MigrationContext
 
     engine = open_engine(url)
-    assert upgrade(engine) == (None, "0003")
-    assert upgrade(engine) == ("0003", "0003")
+    assert upgrade(engine) == (None, "0004")
+    assert upgrade(engine) == ("0004", "0004")
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSIONS, "compare_type": True})
         assert compare_metadata(context, metadata) == []

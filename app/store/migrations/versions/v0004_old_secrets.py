@@ -1,0 +1,13 @@
+"""The secret that a renewed key had before, and until when it opens as well."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Add the columns."""
+    op.add_column("api_keys", sa.Column("old_digest", sa.String(64)))
+    op.add_column("api_keys", sa.Column("old_until", sa.String(24)))
