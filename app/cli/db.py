@@ -47,7 +47,10 @@ def verify_chain(
 def sweep(
     *,
     trust_clock: Annotated[
-        bool, typer.Option("--trust-clock", help="Also if the clock is far ahead of the newest entry.")
+        bool,
+        typer.Option(
+            "--trust-clock", help="Also if the clock is far ahead of the newest entry or job; deletes old jobs too."
+        ),
     ] = False,
 ) -> None:
     """Erase the personal data of expired recourse past the retention period; the service does so every hour."""

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -189,6 +190,10 @@ class Jobs:
     async def delete(self, job_ids: Sequence[str]) -> None:
         """Delete jobs with their payloads and results. Idempotent."""
         await self._retention.delete(job_ids)
+
+    async def sweep(self, now: datetime) -> None:
+        """Delete ended jobs that are old at a moment."""
+        await self._retention.sweep(now)
 
     async def holding(self, recourse_id: str) -> list[str]:
         """Ids of the jobs that hold data of one recourse: computed it, alone or in a batch, or belong to it."""

@@ -34,13 +34,16 @@ class Retention:
         while True:
             try:
                 self._clock = self._clock or SureClock(await self._newest_at())
-                now = self._clock.now()
-                deleted = await self.forget(now - timedelta(days=self._days))
-                lost = await self.forget_lost(now - timedelta(seconds=LOST_S))
-                log.info("jobs-forgotten", deleted=deleted, lost_chunks=lost)
+                await self.sweep(self._clock.now())
             except Exception as error:  # noqa: BLE001 - such as a database that is lost; it is tried again
                 log.warning("jobs-not-forgotten", trace=trace(error))
             await asyncio.sleep(FORGET_S)
+
+    async def sweep(self, now: datetime) -> None:
+        """Delete what is old at a moment."""
+        deleted = await self.forget(now - timedelta(days=self._days))
+        lost = await self.forget_lost(now - timedelta(seconds=LOST_S))
+        log.info("jobs-forgotten", deleted=deleted, lost_chunks=lost)
 
     async def _newest_at(self) -> datetime | None:
         """When the newest job was submitted; None if there is none."""

@@ -1,6 +1,7 @@
 """Erases what is due without a running service."""
 
 import asyncio
+from datetime import UTC, datetime
 
 from app.errors import NotReady
 from app.service.service import Service
@@ -16,6 +17,8 @@ OPEN_POLL_S = 0.1
 async def sweep(settings: Settings, *, trust_clock: bool) -> int | None:
     """`Recorder.sweep` without a running service; how many recourses were erased, None if the clock is doubted.
 
+    With `trust_clock` old jobs are deleted as well: a service that restarts before it believes its clock keeps them.
+
     Raises `NotReady`, with what is wrong with the databases.
     """
     service = Service(settings.model_copy(update={"run_jobs": False}))
@@ -28,6 +31,8 @@ async def sweep(settings: Settings, *, trust_clock: bool) -> int | None:
                 await asyncio.sleep(pause_s)
                 pause_s *= 2.0
         erased = await service.ledger.sweep(trust_clock=trust_clock)
+        if trust_clock:
+            await service.jobs.sweep(datetime.now(UTC))
         return None if service.ledger.clock_doubted else erased
     except TimeoutError:
         raise NotReady(problem) from None

@@ -12,6 +12,13 @@ DOUBTED = timedelta(days=1)
 """How long a doubted clock must run on until it is believed: a service may have stood still for a while."""
 
 
+ADVICE = (
+    "What is old is not deleted by this clock until it has run on for a day without a restart. Is it wrong, set it "
+    "right. Is it right, as after a pause of the service: recourse db sweep --trust-clock."
+)
+"""For an operator who reads the log."""
+
+
 class SureClock:
     """The clock of this machine, unless it is too far ahead of the last time that is known.
 
@@ -32,7 +39,7 @@ class SureClock:
         if now - expected > JUMP:
             if self._doubted_at_s is None:
                 self._doubted_at_s = now_s
-                log.error("clock-doubted", clock=now.isoformat(), expected=expected.isoformat())
+                log.error("clock-doubted", clock=now.isoformat(), expected=expected.isoformat(), detail=ADVICE)
             if now_s - self._doubted_at_s < DOUBTED.total_seconds():
                 return expected
         self._known, self._known_at_s, self._doubted_at_s = now, now_s, None

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from app.jobs.ids import counting_from, new_number
 from app.jobs.job import Job, JobStatus
 from app.jobs.jobs import Jobs
 from app.jobs.worker import CONNECTIONS
+from app.service import sweep
 from app.settings import Settings
 from app.store import health, sure_clock
 from app.store.engine import writing
@@ -101,6 +103,23 @@ def test_a_clock_that_is_years_ahead_of_the_newest_job_forgets_nothing(
             assert [job.id for job in await queue.newest(10)] == [ended.id]
 
     asyncio.run(work())
+
+
+def test_an_operator_who_trusts_the_clock_has_old_jobs_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a service that restarts every day, which never does."""
+    settings = Settings(models_store=tmp_path / "store", state_dir=tmp_path)
+
+    async def ended(submitted: int = 0) -> int:
+        async with jobs(tmp_path) as queue:
+            for _ in range(submitted):
+                await queue.cancel((await queue.submit("hold", {}, timeout_s=1.0)).id)
+            return len(await queue.newest(10))
+
+    assert asyncio.run(ended(submitted=1)) == 1
+    monkeypatch.setattr(import_module("app.service.sweep"), "datetime", ClockAhead)
+    for trusted, left in ((False, 1), (True, 0)):
+        assert asyncio.run(sweep(settings, trust_clock=trusted)) == 0
+        assert asyncio.run(ended()) == left
 
 
 def test_who_begins_the_same_again_gets_the_same_job_and_a_failed_one_anew(tmp_path: Path) -> None:
