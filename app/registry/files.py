@@ -48,7 +48,7 @@ def inside(directory: Path, path: str) -> Path:
 
 
 def require_regular(path: Path) -> os.stat_result:
-    """What is known of a file. Raises `OSError`, also for a pipe or a device: reading one may never begin, or never end."""
+    """What is known of a file. Raises `OSError`, also for a pipe or a device: reading one may never end."""
     found = path.stat()
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
