@@ -63,8 +63,10 @@ class PlanCandidates:
 
     count: int
     """Requested number of members."""
-    rows_raw: Float[np.ndarray, "n p"]
-    """Legal raw rows: the plan that the method proposes, then replacements for members that are refused."""
+    plan_raw: Float[np.ndarray, "j p"]
+    """Different legal raw rows: the plan that the method proposes."""
+    replacements: Callable[[], Float[np.ndarray, "n p"]]
+    """Legal raw rows in place of members that are refused; asked once, of a local model only where some are."""
     choose: Callable[[Float[np.ndarray, "m p"]], Int[np.ndarray, "k"]]
     """The best plan of at most `count` members among rows that the black box accepts: their indices, in order."""
     rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]

@@ -75,8 +75,8 @@ def propose(
     model = LinearModel(normal[:-1], float(normal[-1])).unit()
     search = Search(model, problem.action_set, deadline=problem.deadline)
     extra_margins = EXTRA_MARGINS * extra_margin_unit
+    settled = problem.action_set.clock.settled
     cheapest = search.rows(np.array([need / length]))
-    rows_raw, wanted = cheapest, cheapest
     plans: PlanSearch | PeopleSearch
     if isinstance(objective, PeopleObjective):
         # The model refuses the factual, whatever its local models say.
@@ -84,15 +84,19 @@ def propose(
         plans = PeopleSearch(problem, replace(objective, sides=sides), count, np.append(0.0, extra_margins))
     else:
         plans = PlanSearch(problem, objective, count)
-    if len(cheapest):
-        plan = plans.best(cheapest)
-        wanted = adjust(plan, plans.until) if len(plan) else plan
-        rows_raw = np.concatenate([wanted, plan, plans.further(wanted, extra_margins)])
-        wanted, rows_raw = (problem.action_set.clock.settled(rows) for rows in (wanted, rows_raw))
-        rows_raw = rows_raw[first_of_equal(rows_raw)]
+    plan = plans.best(cheapest) if len(cheapest) else cheapest
+    adjusted = adjust(plan, plans.until) if len(plan) else plan
+    wanted = settled(adjusted)
+    wanted = wanted[first_of_equal(wanted)]
+
+    def replacements() -> Float[np.ndarray, "n p"]:
+        rows = np.concatenate([wanted, settled(np.concatenate([plan, plans.further(adjusted, extra_margins)]))])
+        return rows[first_of_equal(rows)[len(wanted) :]]
+
     return PlanCandidates(
         count=count,
-        rows_raw=rows_raw,
+        plan_raw=wanted,
+        replacements=replacements,
         choose=lambda rows: plans.choose(rows, wanted),
         rank=lambda rows: homogeneous(problem.action_set.space.encode(rows)) @ normal,
         relax=lambda: search.relaxation(need / length),

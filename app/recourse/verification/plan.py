@@ -1,4 +1,4 @@
-"""Verification of a plan: all proposals in one call, then the best plan among the accepted ones."""
+"""Verification of a plan: proposals in one call, then the best plan among the accepted ones."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,31 +10,40 @@ from app.recourse.verification.draft import Draft
 
 
 def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
-    """Verify all proposals together, choose the best plan among the accepted, and fill it up with fallback records.
+    """Verify the plan and what may replace its members, choose the best of what is accepted, and fill it up.
 
-    Where one call is left, it asks about these as well.
+    Where the model accepts the whole plan, nothing has to replace a member: the call has two parts, and the second is
+    made only if members are missing. A remote model is paid per call and gets all proposals at once. Fallback records
+    fill a plan up; where one call is left, it asks about these as well.
 
     Returns the reason to give if none is accepted.
     """
-    if not len(candidates.rows_raw):
+    rows_raw, members = candidates.plan_raw, len(candidates.plan_raw)
+    if not members:
         draft.relax = candidates.relax()
         return Reason.INFEASIBLE_CONSTRAINTS
-    proposed = len(candidates.rows_raw)
-    more = draft.fallback_rows() if draft.calls_left <= 1 else candidates.rows_raw[:0]
-    all_scores = draft.scores(np.concatenate([candidates.rows_raw, more]))
-    rows_raw, scores = candidates.rows_raw, all_scores[:proposed]
-    _choose(draft, candidates, rows_raw, scores)
-    refused = int((scores[: candidates.count] < 0.0).sum())
+    in_parts, last_call = draft.meter.black_box.remote is None, draft.calls_left <= 1
+    scores, more = np.empty(0), rows_raw[:0]
+    if in_parts:
+        scores = draft.scores(rows_raw)
+        _choose(draft, candidates, rows_raw, scores)
+    if len(draft.found) < candidates.count:
+        rows_raw = np.concatenate([rows_raw, candidates.replacements()])
+        more = draft.fallback_rows() if last_call else more
+        asked = np.concatenate([rows_raw[len(scores) :], more])
+        scores = np.concatenate([scores, draft.scores(asked, further=in_parts)])
+        _choose(draft, candidates, rows_raw, scores[: len(rows_raw)])
+    refused = int((scores[:members] < 0.0).sum())
     if refused and draft.found:
         draft.warnings.append(
             f"The model refused {refused} of the {candidates.count} members that the method proposed; accepted members "
             "with a larger margin replace them where there are any."
         )
-    if len(draft.found) < candidates.count and (len(more) or draft.calls_left > 0):
-        if not len(more):
+    if len(draft.found) < candidates.count and (last_call or draft.calls_left > 0):
+        if not last_call:
             more = draft.fallback_rows()
-            all_scores = np.concatenate([scores, draft.scores(more)])
-        rows_raw, scores = np.concatenate([rows_raw, more]), all_scores
+            scores = np.concatenate([scores, draft.scores(more)])
+        proposed, rows_raw = len(rows_raw), np.concatenate([rows_raw, more])
         if _choose(draft, candidates, rows_raw, scores).max(initial=-1) >= proposed:
             draft.fallback = True
     if 0 < len(draft.found) < candidates.count:
@@ -43,7 +52,7 @@ def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
             "different ones that the model accepts."
         )
     if not draft.found:
-        draft.remember_refused(rows_raw, scores)
+        draft.remember_refused(rows_raw, scores[: len(rows_raw)])
         draft.relax = candidates.relax()
     return Reason.TARGET_NOT_REACHED
 
