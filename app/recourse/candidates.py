@@ -68,7 +68,8 @@ class PlanCandidates:
     replacements: Callable[[], Float[np.ndarray, "n p"]]
     """Legal raw rows in place of members that are refused; asked once, of a local model only where some are."""
     choose: Callable[[Float[np.ndarray, "m p"]], Int[np.ndarray, "k"]]
-    """The best plan of at most `count` members among rows that the black box accepts: their indices, in order."""
+    """The best plan of at most `count` members among rows that the black box accepts, those of `plan_raw` in it: their
+    indices, in order. Members that are too much alike are left out of it."""
     rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]
     """How favourable the method expects raw rows to be; only the order counts."""
     relax: Callable[[], Relaxation | None]

@@ -12,9 +12,9 @@ from app.recourse.verification.draft import Draft
 def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
     """Verify the plan and what may replace its members, choose the best of what is accepted, and fill it up.
 
-    Where the model accepts the whole plan, nothing has to replace a member: the call has two parts, and the second is
-    made only if members are missing. A remote model is paid per call and gets all proposals at once. Fallback records
-    fill a plan up; where one call is left, it asks about these as well.
+    Where the model accepts the whole plan, nothing replaces a member: the call has two parts, and the second is made
+    only if members are missing. A remote model is paid per call and gets all proposals at once. Fallback records fill a
+    plan up; where one call is left, it asks about these as well.
 
     Returns the reason to give if none is accepted.
     """
@@ -27,7 +27,7 @@ def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
     if in_parts:
         scores = draft.scores(rows_raw)
         _choose(draft, candidates, rows_raw, scores)
-    if len(draft.found) < candidates.count:
+    if not _accepts_plan(draft, candidates, scores):
         rows_raw = np.concatenate([rows_raw, candidates.replacements()])
         more = draft.fallback_rows() if last_call else more
         asked = np.concatenate([rows_raw[len(scores) :], more])
@@ -39,7 +39,8 @@ def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
             f"The model refused {refused} of the {candidates.count} members that the method proposed; accepted members "
             "with a larger margin replace them where there are any."
         )
-    if len(draft.found) < candidates.count and (last_call or draft.calls_left > 0):
+    missing = len(draft.found) < candidates.count and not _accepts_plan(draft, candidates, scores)
+    if missing and (last_call or draft.calls_left > 0):
         if not last_call:
             more = draft.fallback_rows()
             scores = np.concatenate([scores, draft.scores(more)])
@@ -55,6 +56,12 @@ def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
         draft.remember_refused(rows_raw, scores[: len(rows_raw)])
         draft.relax = candidates.relax()
     return Reason.TARGET_NOT_REACHED
+
+
+def _accepts_plan(draft: Draft, candidates: PlanCandidates, scores: Float[np.ndarray, "n"]) -> bool:
+    """Whether the model accepts all members that were asked for; others are not chosen then, however alike they are."""
+    accepted = draft.problem.black_box.accepts(scores[: len(candidates.plan_raw)])
+    return np.count_nonzero(accepted) == candidates.count
 
 
 def _choose(

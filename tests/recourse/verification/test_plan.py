@@ -16,8 +16,8 @@ PLAN = np.array([[1.0], [2.0]])
 OTHERS = np.array([[3.0], [4.0], [5.0]])
 
 
-def verified(problem: RecourseProblem) -> tuple[Draft, int]:
-    """The answer, and how often the method was asked for replacements."""
+def verified(problem: RecourseProblem, *, different: int = 2) -> tuple[Draft, int]:
+    """The answer, and how often the method was asked for replacements; of what it chooses, so many are different."""
     asked = 0
 
     def replacements() -> np.ndarray:
@@ -27,7 +27,7 @@ def verified(problem: RecourseProblem) -> tuple[Draft, int]:
 
     draft = Draft(problem, Meter(problem.black_box))
     draft.candidates = PlanCandidates(
-        count=2, plan_raw=PLAN, replacements=replacements, choose=lambda rows_raw: np.arange(len(rows_raw))[:2],
+        count=2, plan_raw=PLAN, replacements=replacements, choose=lambda rows_raw: np.arange(len(rows_raw))[:different],
         rank=lambda rows_raw: rows_raw[:, 0], relax=lambda: None,
     )  # fmt: skip
     draft.calls_left = 2
@@ -39,10 +39,12 @@ def question(accepted_from: float) -> tuple[RecourseProblem, Spy]:
     return ask(plane(1, low=0.0, high=50.0), lambda X: X[:, 0] - accepted_from, [0.0])
 
 
-def test_where_the_model_accepts_the_plan_nothing_is_searched_in_its_place() -> None:
+@pytest.mark.parametrize("different", [1, 2])
+def test_where_the_model_accepts_the_plan_nothing_is_searched_in_its_place(different: int) -> None:
+    """Not for members that are left out for being alike, either: the plan has the first place among all rows."""
     problem, spy = question(accepted_from=1.0)
-    draft, asked = verified(problem)
-    assert [one.row_raw.tolist() for one in draft.found] == PLAN.tolist()
+    draft, asked = verified(problem, different=different)
+    assert [one.row_raw.tolist() for one in draft.found] == PLAN[:different].tolist()
     assert (asked, draft.calls, [len(X) for X in spy.asked]) == (0, 1, [2])
 
 
