@@ -349,7 +349,11 @@ class ActionSet:
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Weighted L1 distance to the factual in encoded units; a change of category counts 1, what time does 0."""
-        return cost(self.amounts(rows_raw), self.weights, self._paid)
+        return self.cost_of(self.amounts(rows_raw))
+
+    def cost_of(self, amounts: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """`cost` of rows with these `amounts`."""
+        return cost(amounts, self.weights, self._paid)
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
         """How many features a person has changed."""

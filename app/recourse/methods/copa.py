@@ -35,7 +35,7 @@ from app.recourse.plans.corrector import CorrectionParams, corrected
 from app.recourse.plans.objective import HalfSpaces, Objective, objective_of
 from app.recourse.plans.search import propose
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.validity import validity_bounds
+from app.recourse.robustness.validity import validity_lower
 from app.recourse.shift import local_model
 from app.recourse.surrogate.local import acting_linear
 
@@ -136,7 +136,7 @@ class Guarantee:
 
     def of(self, points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
         """The lower bound of each point, in [0, 1]."""
-        return validity_bounds(points, self.moments, self.radius)[0]
+        return validity_lower(points, self.moments, self.radius)
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
         """``-l1 mean_j``."""

@@ -183,17 +183,18 @@ class PeopleObjective:
 
     def members(self, rows_raw: Float[np.ndarray, "n p"]) -> "Members":
         """What decides the value of plans with these records."""
-        points = homogeneous(self.actions.space.encode(rows_raw))
+        points, ways = homogeneous(self.actions.space.encode(rows_raw)), moved(self.actions, rows_raw)
+        effort = self.effort(rows_raw, ways.amounts)
         return Members(
             rows_raw=rows_raw,
-            alone=self.proximity_weight * self.effort(rows_raw) + self.validity.loss(self.validity.of(points)[:, None]),
+            alone=self.proximity_weight * effort + self.validity.loss(self.validity.of(points)[:, None]),
             scores=points @ self.sides.normals.T,
-            moved=moved(self.actions, rows_raw),
+            moved=ways,
         )
 
-    def effort(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Cost in usual changes, and the price of the number of changes."""
-        return self.actions.cost(rows_raw) / self.unit + CHANGE_PRICE * self.actions.changed(rows_raw)
+    def effort(self, rows_raw: Float[np.ndarray, "n p"], amounts: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        """Cost in usual changes, and the price of the number of changes; `amounts` are those of the action set."""
+        return self.actions.cost_of(amounts) / self.unit + CHANGE_PRICE * self.actions.changed(rows_raw)
 
 
 def objective_of(

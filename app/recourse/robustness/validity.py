@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.models.linear import WeightMoments
@@ -86,9 +86,21 @@ def validity_bounds(
     -------
     lower, upper : in [0, 1]; an upper bound is 1 or a lower bound 0, or both
     """
+    return bounds_of(*_along(points, moments), radius)
+
+
+def validity_lower(points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float) -> Float[np.ndarray, "n"]:
+    """The lower bounds of `validity_bounds` alone, for searches."""
+    return lower_of(*_along(points, moments), radius)
+
+
+def _along(
+    points: Float[np.ndarray, "n m"], moments: WeightMoments
+) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+    """Mean and standard deviation of the score along each unit point."""
     length = np.sqrt((points**2).sum(axis=1))
     mean, deviation = moments.project(points)
-    return bounds_of(mean / length, deviation / length, radius)
+    return mean / length, deviation / length
 
 
 def bounds_of(
@@ -100,15 +112,30 @@ def bounds_of(
     ----------
     bell : over distributions with which the score has one peak and is symmetric around it, as a normal one
     """
-    distance = np.hypot(mean, deviation)
-    inside = distance > radius
-    turn = np.arcsin(np.clip(radius / np.where(inside, distance, 1.0), 0.0, 1.0))
-    angle = np.arctan2(deviation, mean)
-    worst, best = angle + turn, angle - turn
-    beyond = _beyond_a_bell if bell else _beyond
-    lower = np.where(inside & (worst < math.pi / 2.0), 1.0 - beyond(worst) - OUTWARD, 0.0)
+    inside, angle, turn = _turned(mean, deviation, radius)
+    best, beyond = angle - turn, _beyond_a_bell if bell else _beyond
     upper = np.where(inside & (best > math.pi / 2.0), beyond(best) + OUTWARD, 1.0)
-    return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
+    return lower_of(mean, deviation, radius, bell=bell), np.clip(upper, 0.0, 1.0)
+
+
+def lower_of(
+    mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float, *, bell: bool = False
+) -> Float[np.ndarray, "*n"]:
+    """The lower of `bounds_of`."""
+    inside, angle, turn = _turned(mean, deviation, radius)
+    worst, beyond = angle + turn, _beyond_a_bell if bell else _beyond
+    lower = np.where(inside & (worst < math.pi / 2.0), 1.0 - beyond(worst) - OUTWARD, 0.0)
+    return np.clip(lower, 0.0, 1.0)
+
+
+def _turned(
+    mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float
+) -> tuple[Bool[np.ndarray, "*n"], Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
+    """Whether the radius leaves out the origin, the angle of each point (mean, deviation), and how far it may turn."""
+    distance = np.hypot(mean, deviation)
+    inside = np.asarray(distance > radius)
+    turn = np.arcsin(np.clip(radius / np.where(inside, distance, 1.0), 0.0, 1.0))
+    return inside, np.arctan2(deviation, mean), turn
 
 
 def _beyond(angle: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
@@ -213,7 +240,7 @@ def joint_lower_bound(
     mean = float(point @ moments.mean) + noise @ moments.mean[columns]
     variance = float(side @ side) + 2.0 * noise @ (root @ side) + ((noise @ own) * noise).sum(axis=1)
     length = np.sqrt(float(point @ point) + 2.0 * noise @ point[columns] + (noise**2).sum(axis=1))
-    lower, _ = bounds_of(mean / length, np.sqrt(np.maximum(variance, 0.0)) / length, radius, bell=bell)
+    lower = lower_of(mean / length, np.sqrt(np.maximum(variance, 0.0)) / length, radius, bell=bell)
     value = float(lower.mean())
     if draws == 1:
         return value, (value, value)

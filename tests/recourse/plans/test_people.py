@@ -145,7 +145,8 @@ def test_the_unit_of_cost_is_the_median_of_the_schema_and_not_of_the_request() -
     problem, _ = ask(space, lambda X: X.sum(axis=1) - 1.0, [0.0, 0.0, 0.0])
     actions = action_set(space, problem.factual_raw, cost_weights={"f1": 2.0})
     objective = _objective(actions, Hinge(np.zeros(4)), 1.0, 0.0, HalfSpaces(np.zeros((1, 4)), np.zeros(1)))
-    assert objective.effort(np.array([[0.0, 1.0, 0.0]]))[0] == pytest.approx(2.0 + CHANGE_PRICE)
+    rows = np.array([[0.0, 1.0, 0.0]])
+    assert objective.effort(rows, actions.amounts(rows))[0] == pytest.approx(2.0 + CHANGE_PRICE)
 
 
 def test_the_guarantee_of_a_member_is_its_lower_bound() -> None:
