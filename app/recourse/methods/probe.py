@@ -262,17 +262,16 @@ class _Probe(MeasuredInvalidation):
         v = self.std**2 * g
         spread = np.sqrt((g * v).sum(axis=1))
         noisy = spread > 0.0
-        z = f / np.where(noisy, spread, 1.0)
+        spread = np.where(noisy, spread, 1.0)
+        z = f / spread
         density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-        rises = g - (z / np.where(noisy, spread, 1.0))[:, None] * self._turn(X, v)
+        rises = g if self.black_box.piecewise_linear else g - (z / spread)[:, None] * self._turn(X, v)
         missed = noisy & (z < -ndtri(self.target))
-        pull = np.where(missed, 2.0 * density / np.where(noisy, spread, 1.0), 0.0)
+        pull = np.where(missed, 2.0 * density / spread, 0.0)
         return -pull[:, None] * rises - 2.0 * np.maximum(-f, 0.0)[:, None] * g
 
     def _turn(self, X: Float[np.ndarray, "n d"], v: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Hessian of the score times `v`; zero where the score is piecewise linear."""
-        if self.black_box.piecewise_linear:
-            return np.zeros_like(v)
+        """Hessian of the score times `v`."""
         length = np.sqrt((v * v).sum(axis=1, keepdims=True))
         step = CURVATURE_STEP * v / np.where(length > 0.0, length, 1.0)
         ahead, behind = np.split(self.meter.gradient(np.concatenate([X + step, X - step])), 2)

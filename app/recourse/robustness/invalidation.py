@@ -30,8 +30,8 @@ CONFIDENCE = 0.95
 """Of the intervals around measured rates."""
 MOST_KEPT = 500_000
 """Larger arrays of draws are not cached."""
-MOST_TOGETHER = 4_000_000
-"""Numbers, about, in the noisy copies that a model on this machine scores at once."""
+MOST_TOGETHER = 5_000
+"""Noisy copies that a model on this machine scores at once: enough for its speed, few enough for the caches."""
 FAR = 25.0
 """Deviations beyond which a sum of noise has no probability; the inversion is periodic there."""
 FREQUENCIES = (np.arange(2048) + 0.5) * (math.pi / FAR)
@@ -115,16 +115,18 @@ def standard_noise(law: NoiseLaw, seed: int, n: int, k: int) -> Float[np.ndarray
 
 @lru_cache(maxsize=16)
 def _kept_noise(law: NoiseLaw, seed: int, n: int, k: int) -> Float[np.ndarray, "n k"]:
-    draws = next(_noise_parts(law, seed, n, k, size=n))
+    draws = NOISE_LAWS[law].draw(np.random.default_rng(seed), (n, k))
     draws.flags.writeable = False
     return draws
 
 
 def _noise_parts(law: NoiseLaw, seed: int, n: int, k: int, *, size: int) -> Iterator[Float[np.ndarray, "m k"]]:
     """The draws of `standard_noise`, the same numbers, at most `size` rows at a time."""
+    kept = _kept_noise(law, seed, n, k) if n * k <= MOST_KEPT else None
     rng = np.random.default_rng(seed)
     for start in range(0, n, size):
-        yield NOISE_LAWS[law].draw(rng, (min(size, n - start), k))
+        drawn = min(size, n - start)
+        yield NOISE_LAWS[law].draw(rng, (drawn, k)) if kept is None else kept[start : start + drawn]
 
 
 def invalidation_rate_linear(
@@ -249,18 +251,11 @@ def invalidation_rate(
     A model that is not remote scores many copies in parts, which bounds the memory.
     """
     columns = np.flatnonzero(std)
-    size = samples if meter.black_box.remote else max(MOST_TOGETHER // max(X.size, 1), 1)
-    parts = (
-        iter([standard_noise(law, seed, samples, len(columns))])
-        if samples <= size
-        else _noise_parts(law, seed, samples, len(columns), size=size)
-    )
+    size = samples if meter.black_box.remote else max(MOST_TOGETHER // max(len(X), 1), 1)
     refused, further = np.zeros(len(X), dtype=int), False
-    for part in parts:
-        noise = part * std[columns]
-        noisy = np.repeat(X[:, None], len(noise), axis=1)
-        for copies in noisy:
-            copies[:, columns] += noise
+    for part in _noise_parts(law, seed, samples, len(columns), size=size):
+        noisy = np.repeat(X[:, None], len(part), axis=1)
+        noisy[:, :, columns] = X[:, None, columns] + part * std[columns]
         scores = meter.score(noisy.reshape(-1, X.shape[1]), further=further)
         refused += (~(scores >= 0.0)).reshape(len(X), -1).sum(axis=1)
         further = True

@@ -6,7 +6,6 @@ in the simplex of their columns. Caps on the number of changes and rules between
 
 import math
 from collections.abc import Callable
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -27,15 +26,21 @@ class Hull:
         A, space = action_set, action_set.space
         self.x0 = space.encode(A.factual_raw[None])[0]
         j = space.numeric
-        self._lower, self._upper = (space.encode_numbers(ends[None])[0] for ends in (A.lower_raw, A.upper_raw))
+        self._groups = self._open_groups()
+        self._is_level = self._groups >= 0
+        self._levels = self._groups[self._is_level]
+        self._lower, self._upper = self.x0.copy(), self.x0.copy()
+        """Of each column by itself: of numbers their range, of levels that share a simplex none, of others a point."""
+        for end, ends_raw, none in ((self._lower, A.lower_raw, -np.inf), (self._upper, A.upper_raw, np.inf)):
+            end[space.numeric_columns] = space.encode_numbers(ends_raw[None])[0]
+            end[self._levels] = none
         fixed = A.factual_raw[space.groups].astype(np.intp)
         self._feature, self._first = space.feature_of_column, np.array([span.start for span in space.spans])
         self._distance, self._current = np.zeros(space.d), np.zeros(space.d)
         self._distance[space.numeric_columns] = A.weights[j]
         self._current[space.group_starts + fixed] = A.weights[space.groups]
 
-    @cached_property
-    def _groups(self) -> Int[np.ndarray, "g k"]:
+    def _open_groups(self) -> Int[np.ndarray, "g k"]:
         """Columns of each group that can change, those of levels that may be proposed; padded with -1."""
         A, space = self.action_set, self.action_set.space
         open_groups = [(space.spans[j].start, A.levels(j)) for j in space.groups[A.movable[space.groups]].tolist()]
@@ -43,14 +48,6 @@ class Hull:
         for row, (first, levels) in zip(columns, open_groups, strict=True):
             row[: len(levels)] = first + np.array(levels)
         return columns
-
-    @cached_property
-    def _held(self) -> Int[np.ndarray, "k"]:
-        """Columns of groups, or of levels, that cannot change."""
-        space = self.action_set.space
-        held = np.isin(space.feature_of_column, space.groups)
-        held[self._groups[self._groups >= 0]] = False
-        return np.flatnonzero(held)
 
     def cost(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         """The cost of records, continued linearly between them."""
@@ -66,21 +63,19 @@ class Hull:
 
     def project(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         """The nearest points of the hull; `X` itself is overwritten."""
-        columns = self.action_set.space.numeric_columns
-        X[:, columns] = np.minimum(np.maximum(X[:, columns], self._lower), self._upper)
-        X[:, self._held] = self.x0[self._held]
-        if self._groups.size:
-            inside = self._groups >= 0
-            X[:, self._groups[inside]] = nearest_on_simplex(np.where(inside, X[:, self._groups], NOWHERE))[:, inside]
+        np.minimum(np.maximum(X, self._lower, out=X), self._upper, out=X)
+        if self._levels.size:
+            levels = np.where(self._is_level, X[:, self._groups], NOWHERE)
+            X[:, self._levels] = nearest_on_simplex(levels)[:, self._is_level]
         return X
 
 
 def nearest_on_simplex(X: Float[np.ndarray, "n g k"]) -> Float[np.ndarray, "n g k"]:
     """The nearest points with entries >= 0 that sum to 1 over the last axis (Held, Wolfe, Crowder 1974)."""
     falling = -np.sort(-X, axis=2)
-    excess = (falling.cumsum(axis=2) - 1.0) / np.arange(1, X.shape[2] + 1)
-    last = (falling > excess).sum(axis=2, keepdims=True) - 1
-    return np.maximum(X - np.take_along_axis(excess, last, axis=2), 0.0)
+    # Each level above the threshold adds to it, and each below would take from it, so it is the largest of these.
+    threshold = ((falling.cumsum(axis=2) - 1.0) / np.arange(1, X.shape[2] + 1)).max(axis=2, keepdims=True)
+    return np.maximum(X - threshold, 0.0)
 
 
 def descend(

@@ -210,11 +210,11 @@ def test_copies_in_parts_are_the_same_copies_in_one_call_of_the_budget(
 ) -> None:
     X, std = np.array([[1.0, 0.9, 0.3], [0.1, 0.2, 1.3]]), np.array([0.3, 0.0, 0.5])
     together = seen_copies(X, std, law)
-    monkeypatch.setattr(invalidation, "MOST_TOGETHER", 600)
+    monkeypatch.setattr(invalidation, "MOST_TOGETHER", 200)
     monkeypatch.setattr(invalidation, "MOST_KEPT", 100)
     in_parts = seen_copies(X, std, law)
     assert len(together.seen) == 1
-    assert max(part.size for part in in_parts.seen) <= 600
+    assert max(len(part) for part in in_parts.seen) <= 200
     assert in_parts.rates.tobytes() == together.rates.tobytes()
     assert in_parts.meter.calls == together.meter.calls == 1
     assert in_parts.meter.rows == together.meter.rows == 1000
@@ -224,7 +224,7 @@ def test_copies_in_parts_are_the_same_copies_in_one_call_of_the_budget(
 
 
 def test_a_model_that_is_paid_by_call_is_sent_all_copies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invalidation, "MOST_TOGETHER", 600)
+    monkeypatch.setattr(invalidation, "MOST_TOGETHER", 200)
     assert len(seen_copies(np.zeros((2, 3)), np.ones(3), "gaussian", paid=True).seen) == 1
 
 
