@@ -3,13 +3,14 @@
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
 # DBOS imports it in another thread; a half-imported module breaks statements that are built meanwhile.
 import sqlalchemy.orm
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from app.settings import Settings
 
@@ -37,8 +38,8 @@ OVERWRITE_MS = 200
 UNREACHABLE = (sa.exc.DBAPIError, sa.exc.PendingRollbackError, sa.exc.TimeoutError)
 """Errors of a database that cannot be reached: lost, lost inside a transaction, or every connection is in use."""
 
-WRITERS = (7306, 0)
-"""Our PostgreSQL advisory lock: held while the ledger is written or migrated."""
+BEGIN_WRITING = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "SELECT pg_advisory_xact_lock(7306, 0)"}
+"""What makes a transaction the only one that writes; in PostgreSQL our lock, also held while the ledger is migrated."""
 
 
 def database_url(settings: Settings, file: str) -> str:
@@ -73,22 +74,39 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
     """An exclusive write transaction, across machines; it sees everything written before."""
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(*WRITERS)))
+            connection.exec_driver_sql(BEGIN_WRITING["postgresql"])
         yield connection
 
 
 @contextmanager
-def bare(connection: sa.Connection) -> Iterator[sa.PoolProxiedConnection]:
-    """The driver's own connection inside a transaction: what SQLAlchemy does for a statement takes longer than most.
+def writing_bare(engine: sa.Engine) -> Iterator[DBAPICursor]:
+    """`writing` with a cursor of the driver: what SQLAlchemy does for a transaction takes longer than to write a row.
 
     Errors of the driver are raised as SQLAlchemy's.
     """
-    driver = connection.dialect.loaded_dbapi
+    with _errors(engine.dialect), closing(engine.raw_connection()) as connection:
+        cursor = connection.cursor()
+        cursor.execute(BEGIN_WRITING[engine.dialect.name])
+        yield cursor
+        # Otherwise the pool rolls back.
+        connection.commit()
+
+
+@contextmanager
+def bare(connection: sa.Connection) -> Iterator[DBAPICursor]:
+    """A cursor of the driver inside a transaction; errors as `writing_bare`."""
+    with _errors(connection.dialect):
+        yield connection.connection.cursor()
+
+
+@contextmanager
+def _errors(dialect: sa.Dialect) -> Iterator[None]:
+    driver = dialect.loaded_dbapi
     try:
-        yield connection.connection
+        yield
     except driver.Error as error:
         wrapped: Exception = sa.exc.DBAPIError.instance(
-            None, None, error, driver.Error, hide_parameters=True, dialect=connection.dialect
+            None, None, error, driver.Error, hide_parameters=True, dialect=dialect
         )
         raise wrapped from error
 
@@ -143,5 +161,5 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 def _begin_sqlite(connection: sa.Connection) -> None:
     # A transaction that begins as a reader could no longer write once another one has written.
     writes = connection.get_execution_options().get("writes", False)
-    with bare(connection) as driver:
-        driver.cursor().execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+    with bare(connection) as cursor:
+        cursor.execute(BEGIN_WRITING["sqlite"] if writes else "BEGIN")

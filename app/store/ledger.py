@@ -13,10 +13,11 @@ from itertools import repeat
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from app.errors import UnknownRecourse
 from app.store.chain import FIRST, Entry, Kind, PersonalData
-from app.store.engine import bare, overwrite_log, writing
+from app.store.engine import bare, overwrite_log, writing, writing_bare
 from app.store.promises import Promises
 from app.store.proof import Broken, Proof
 from app.store.tables import entries, idempotent_answers, personal_data
@@ -107,14 +108,16 @@ class Ledger:
         for record in records:
             firsts.setdefault(record.id, record)
         try:
-            with writing(self._engine) as connection:
-                _insert(connection, list(firsts.values()))
+            with writing_bare(self._engine) as cursor:
+                _insert(cursor, self._engine.dialect, list(firsts.values()))
         except sa.exc.IntegrityError:
             # A record is there already only if it is computed again after a crash; a check up front would slow every
             # write.
             with writing(self._engine) as connection:
                 known = set(connection.scalars(_KNOWN, {"ids": list(firsts)}))
-                _insert(connection, [record for recourse_id, record in firsts.items() if recourse_id not in known])
+                unknown = [record for recourse_id, record in firsts.items() if recourse_id not in known]
+                with bare(connection) as cursor:
+                    _insert(cursor, self._engine.dialect, unknown)
 
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
         """Delete the personal data of recourses and add an entry for each; returns how many still had some.
@@ -128,7 +131,8 @@ class Ledger:
             connection.execute(sa.delete(personal_data).where(personal_data.c.number.in_(numbers)))
             connection.execute(sa.delete(idempotent_answers).where(idempotent_answers.c.recourse.in_(ids)))
             links = [{"kind": Kind.ERASED, "id": row.id, "at": timestamp(now), "status": why} for row in found]
-            _link(connection, links, repeat(None))
+            with bare(connection) as cursor:
+                _link(cursor, self._engine.dialect, links, repeat(None))
         overwrite_log(self._engine)
         return len(found)
 
@@ -289,8 +293,8 @@ class Ledger:
         return [broken for recourse_id, broken in missing.items() if recourse_id not in explained]
 
 
-def _insert(connection: sa.Connection, records: Sequence[NewRecord]) -> None:
-    """Add records and their entries. The connection must be the only writer."""
+def _insert(cursor: DBAPICursor, dialect: sa.Dialect, records: Sequence[NewRecord]) -> None:
+    """Add records and their entries. The transaction must be the only writer."""
     salts = [secrets.token_bytes(32) for _ in records]
     links = [
         {
@@ -306,7 +310,7 @@ def _insert(connection: sa.Connection, records: Sequence[NewRecord]) -> None:
         }
         for record, salt in zip(records, salts, strict=True)
     ]
-    numbers = _link(connection, links, [record.key for record in records])
+    numbers = _link(cursor, dialect, links, [record.key for record in records])
     rows = [
         {
             "number": number,
@@ -318,23 +322,22 @@ def _insert(connection: sa.Connection, records: Sequence[NewRecord]) -> None:
         }
         for number, record, salt in zip(numbers, records, salts, strict=True)
     ]
-    with bare(connection) as driver:
-        driver.cursor().executemany(_text(_ADD_PERSONAL_DATA, connection.dialect), rows)
+    cursor.executemany(_text(_ADD_PERSONAL_DATA, dialect), rows)
 
 
-def _link(connection: sa.Connection, links: Sequence[dict[str, Any]], keys: Iterable[str | None]) -> list[int]:
-    """Add entries to the end of the chain; their numbers. The connection must be the only writer."""
+def _link(
+    cursor: DBAPICursor, dialect: sa.Dialect, links: Sequence[dict[str, Any]], keys: Iterable[str | None]
+) -> list[int]:
+    """Add entries to the end of the chain; their numbers. The transaction must be the only writer."""
+    cursor.execute(_LAST)
+    number, before = cursor.fetchone() or (0, FIRST)
     rows = []
-    with bare(connection) as driver:
-        cursor = driver.cursor()
-        cursor.execute(_LAST)
-        number, before = cursor.fetchone() or (0, FIRST)
-        for link, key in zip(links, keys, strict=False):
-            number += 1
-            entry = Entry(number=number, **link)
-            before = entry.hash(before)
-            rows.append({field: getattr(entry, field) for field in Entry.__slots__} | {"hash": before, "key": key})
-        cursor.executemany(_text(_ADD_ENTRIES, connection.dialect), rows)
+    for link, key in zip(links, keys, strict=False):
+        number += 1
+        entry = Entry(number=number, **link)
+        before = entry.hash(before)
+        rows.append({field: getattr(entry, field) for field in Entry.__slots__} | {"hash": before, "key": key})
+    cursor.executemany(_text(_ADD_ENTRIES, dialect), rows)
     return [row["number"] for row in rows]
 
 

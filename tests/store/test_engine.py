@@ -50,8 +50,8 @@ def test_errors_of_the_driver_are_those_of_every_other_statement(tmp_path: Path)
     engine = open_engine(database_url(Settings(state_dir=tmp_path), FILE))
     secret = "a name that is in the statement"
     with engine.connect() as connection:
-        with pytest.raises(OperationalError) as raised, bare(connection) as driver:
-            driver.cursor().execute("INSERT INTO nothing VALUES (:name)", {"name": secret})
+        with pytest.raises(OperationalError) as raised, bare(connection) as cursor:
+            cursor.execute("INSERT INTO nothing VALUES (:name)", {"name": secret})
         assert "nothing" in str(raised.value.orig)
         assert secret not in str(raised.value)
         assert connection.scalar(select(1)) == 1
