@@ -73,7 +73,6 @@ class ModelColumns:
         scale[model.numeric_columns] = space.scale_raw[number] / model.scale_raw
         shift[model.numeric_columns] = (space.center_raw[number] - model.center_raw) / model.scale_raw
         self._scale, self._shift = scale, shift
-        self._in_order = np.array_equal(self._columns, np.arange(space.d))
         self._plain = bool((scale == 1.0).all() and (shift == 0.0).all() and model.columns == space.columns)
         # A number in a state stands at `fill_raw` in the space, and the model sees another one.
         at = {int(column): int(own_column) for own_column, column in zip(model.numeric_columns, number, strict=True)}
@@ -107,7 +106,7 @@ class ModelColumns:
         """The model's encoded points of encoded points, legal or not; needs `affine`."""
         if self._plain:
             return X
-        found = (X if self._in_order else X[:, self._columns]) * self._scale
+        found = X[:, self._columns] * self._scale
         found += self._shift
         for column, own, shift in self._states:
             if shift:
