@@ -130,12 +130,14 @@ class Connection:
         return await self.ask(self.chunks.add, job_id, rows, children=children)
 
     async def check(self) -> None:
-        """Raise `NotReady` if the database does not answer now."""
+        """Raise `NotReady` if the database does not answer now, or its disk has no space for jobs."""
         try:
             async with asyncio.timeout(PING_S):
                 await self.ask(_ping, self.engine)
         except TimeoutError:
             raise NotReady("The job store does not answer.") from None
+        if lack := self._lack_of_space():
+            raise NotReady(lack)
 
     async def overwrite(self) -> None:
         """Overwrite what was deleted, which the write-ahead file of SQLite still holds."""

@@ -105,6 +105,16 @@ def test_a_clock_that_is_years_ahead_of_the_newest_job_forgets_nothing(
     asyncio.run(work())
 
 
+def test_jobs_are_not_ready_where_their_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            monkeypatch.setattr(health, "LEAST_FREE", 1 << 80)
+            with pytest.raises(NotReady, match="The disk of the job store has less than"):
+                await queue.check()
+
+    asyncio.run(work())
+
+
 def test_an_operator_who_trusts_the_clock_has_old_jobs_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a service that restarts every day, which never does."""
     settings = Settings(models_store=tmp_path / "store", state_dir=tmp_path)
