@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -62,6 +63,10 @@ NOT_AIMED_WARNING = (
     "Time or budget ran out before the search asked the future models; `validity.future` says how many of them accept "
     "this record."
 )
+
+
+_key = attrgetter(*(field.name for field in fields(SamplerParams)))
+"""Of a method's parameters those that say how the boundary is sampled."""
 
 
 class Groundwork:
@@ -127,10 +132,6 @@ class Groundwork:
         """The sample, if there is one already."""
         known = self._samples.get(_key(sampler))
         return known if isinstance(known, BoundarySample) else None
-
-
-def _key(sampler: SamplerParams) -> tuple[object, ...]:
-    return tuple(getattr(sampler, field.name) for field in fields(SamplerParams))
 
 
 def sampler_of(params: MethodParams) -> SamplerParams:

@@ -184,7 +184,7 @@ class RecourseProblem:
         """
         return replace(self, action_set=self.action_set.opened(rows_raw))
 
-    @cached_property
+    @property
     def x0(self) -> Float[np.ndarray, "d"]:
         """The applicant, encoded."""
-        return self.action_set.space.encode(self.factual_raw[None])[0]
+        return self.action_set.x0

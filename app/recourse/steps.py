@@ -75,7 +75,7 @@ class _Order:
 
     def _rows(self, actions: ActionSet, combined: Sequence[Made]) -> Float[np.ndarray, "n p"]:
         fact, row_raw, passive = actions.factual_raw, self.one.row_raw, actions.clock.passive
-        rows = np.tile(fact, (len(combined), 1))
+        rows = np.repeat(fact[None], len(combined), axis=0)
         for row, made in zip(rows, combined, strict=True):
             row[list(made)] = row_raw[list(made)]
         if (row_raw[passive] != fact[passive]).any():  # time has passed in the counterfactual, so it passes here

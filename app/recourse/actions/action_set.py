@@ -328,6 +328,11 @@ class ActionSet:
         return np.where(near, end, rows_raw) if near.any() else rows_raw
 
     @cached_property
+    def x0(self) -> Float[np.ndarray, "d"]:
+        """`factual_raw`, encoded."""
+        return self.space.encode(self.factual_raw[None])[0]
+
+    @cached_property
     def _lattices(self) -> Lattices | None:
         """None where no feature that can change is on a lattice."""
         return Lattices(self.step_raw, self.anchor_raw) if self.step_raw.any() else None

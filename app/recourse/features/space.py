@@ -151,7 +151,7 @@ class FeatureSpace:
 
     def encode_numbers(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
         """The columns `numeric_columns` of the encoded points."""
-        numbers = rows_raw[:, self.numeric]
+        numbers = rows_raw.take(self.numeric, axis=1)
         if self.states_raw.size:
             numbers = np.where(self.in_state(rows_raw)[:, self.numeric], self.fill_raw, numbers)
         return (numbers - self.center_raw) / self.scale_raw
@@ -163,7 +163,7 @@ class FeatureSpace:
         if self.states_raw.size:
             X[:, self.state_columns] = rows_raw[:, self.numeric[self.state_numbers]] == self.states_raw
         if self.groups.size:
-            hot = self.group_starts + rows_raw[:, self.groups].astype(np.intp)
+            hot = self.group_starts + rows_raw.take(self.groups, axis=1).astype(np.intp)
             X[np.arange(len(X))[:, None], hot] = 1.0
         return X
 

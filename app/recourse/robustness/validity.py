@@ -115,7 +115,7 @@ def bounds_of(
     inside, angle, turn = _turned(mean, deviation, radius)
     best, beyond = angle - turn, _beyond_a_bell if bell else _beyond
     upper = np.where(inside & (best > math.pi / 2.0), beyond(best) + OUTWARD, 1.0)
-    return lower_of(mean, deviation, radius, bell=bell), np.clip(upper, 0.0, 1.0)
+    return _lower(inside, angle + turn, bell=bell), upper.clip(0.0, 1.0)
 
 
 def lower_of(
@@ -123,9 +123,13 @@ def lower_of(
 ) -> Float[np.ndarray, "*n"]:
     """The lower of `bounds_of`."""
     inside, angle, turn = _turned(mean, deviation, radius)
-    worst, beyond = angle + turn, _beyond_a_bell if bell else _beyond
+    return _lower(inside, angle + turn, bell=bell)
+
+
+def _lower(inside: Bool[np.ndarray, "*n"], worst: Float[np.ndarray, "*n"], *, bell: bool) -> Float[np.ndarray, "*n"]:
+    beyond = _beyond_a_bell if bell else _beyond
     lower = np.where(inside & (worst < math.pi / 2.0), 1.0 - beyond(worst) - OUTWARD, 0.0)
-    return np.clip(lower, 0.0, 1.0)
+    return lower.clip(0.0, 1.0)
 
 
 def _turned(

@@ -74,7 +74,7 @@ class Search:
     ) -> None:
         self.model, self.action_set, self.deadline = model, action_set, deadline
         self.whole = kind == "actionable" or action_set.is_coupled or (kind == "auto" and not action_set.is_box)
-        self.start_score = float(model.score(action_set.space.encode(action_set.factual_raw[None]))[0])
+        self.start_score = float(model.score(action_set.x0[None])[0])
         self.moves = self._moves(model.w)
 
     def _moves(self, w: Float[np.ndarray, "d"]) -> "Moves":
@@ -197,7 +197,7 @@ class Search:
     def _apply(self, amounts: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "k p"]:
         """Raw rows of moves; numbers that `projection` left off the lattice are rounded away from the factual."""
         A, m, fact = self.action_set, self.moves, self.action_set.factual_raw
-        rows = np.tile(fact, (len(amounts), 1))
+        rows = np.repeat(fact[None], len(amounts), axis=0)
         rows[:, m.feature] = np.where(
             m.level >= 0,
             np.where(amounts > 0.0, m.level, fact[m.feature]),

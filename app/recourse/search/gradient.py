@@ -24,7 +24,7 @@ class Hull:
     def __init__(self, action_set: ActionSet) -> None:
         self.action_set = action_set
         A, space = action_set, action_set.space
-        self.x0 = space.encode(A.factual_raw[None])[0]
+        self.x0 = A.x0
         j = space.numeric
         self._groups = self._open_groups()
         self._is_level = self._groups >= 0

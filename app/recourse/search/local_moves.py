@@ -39,7 +39,7 @@ def further_instead(
     if not pairs:
         return np.empty((0, space.p)), np.empty((0, space.p))
     taken, further = np.array(pairs).T
-    undone = np.tile(row_raw, (len(pairs), 1))
+    undone = np.repeat(row_raw[None], len(pairs), axis=0)
     undone[np.arange(len(pairs)), taken] = fact[taken]
     moves = np.zeros(undone.shape)
     room = np.maximum(most - actions.cost(undone), 0.0)

@@ -42,7 +42,7 @@ class Responses:
         self.space = space
         self._place = {j: k for k, j in enumerate(space.numeric.tolist())}
         """Of each number among all numbers."""
-        x0 = space.encode(action_set.factual_raw[None])
+        x0 = action_set.x0[None]
         self.base_r = float(objective.worst_score(x0)[0])
         predicted = objective.predicted or objective.model
         self.base_p = float(predicted.score(x0)[0])

@@ -178,7 +178,7 @@ def _leave_out(draft: Draft) -> int:
         undone = (np.arange(1, 2 ** len(changed) - 1)[:, None] >> np.arange(len(changed))) % 2 == 1
     else:
         undone = np.eye(len(changed), dtype=bool)
-    rows_raw = np.tile(one.row_raw, (len(undone), 1))
+    rows_raw = np.repeat(one.row_raw[None], len(undone), axis=0)
     rows_raw[:, changed] = np.where(undone, problem.factual_raw[changed], one.row_raw[changed])
     rows_raw = draft.actions.clock.settled(rows_raw)
     scores = draft.scores(rows_raw, further=True)
