@@ -61,6 +61,8 @@ LINEARISATIONS = 4
 """Of the model, one after another, from each beginning."""
 DEEPER = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 4.0])
 """By how many deviations proposals go beyond the target."""
+SAME = 1e-5
+"""Largest difference between the weights, of length 1, of two linearisations that count as one."""
 ENOUGH = 1.0
 """Deviations beyond the target at which records in boxes are deep enough."""
 
@@ -229,7 +231,7 @@ class _Probe(MeasuredInvalidation):
         search = Search(self.local, self.actions, deadline=self.problem.deadline)
         margins = max(search.start_score, 0.0) + 0.5 * self.context.sample.deviation * DEEPER
         rows_raw = search.rows(margins, exact_up_to=-math.inf)
-        found = [self._best(rows_raw)] if len(rows_raw) else []
+        found = list(self._best_of_each([rows_raw])) if len(rows_raw) else []
         hull = Hull(self.actions)
         X = np.concatenate(
             [hull.x0[None], self.context.neighbours[:2], self.space.encode(np.array(found).reshape(-1, self.space.p))]
@@ -282,38 +284,51 @@ class _Probe(MeasuredInvalidation):
 
         Includes the starts themselves and the neighbours, which are deep where no other record is.
         """
-        pool, visited = [*beginnings, *self.space.decode(self.context.neighbours)], set[bytes]()
-        for begin in beginnings[:BEGINNINGS]:
-            row_raw = begin
-            for _ in range(LINEARISATIONS):
-                if row_raw.tobytes() in visited:
-                    break
-                visited.add(row_raw.tobytes())
-                rows_raw = self._search_at(row_raw)
-                if not len(rows_raw):
-                    break
-                pool.extend(rows_raw)
-                row_raw = self._best(rows_raw)
-        rows_raw = unique_rows(np.array(pool).reshape(-1, self.space.p))
+        at = np.array(beginnings).reshape(-1, self.space.p)
+        pool, known = [at, self.space.decode(self.context.neighbours)], list[Float[np.ndarray, "m"]]()
+        at = at[:BEGINNINGS]
+        for _ in range(LINEARISATIONS if len(at) else 0):
+            found = [rows_raw for rows_raw in self._searches_at(at, known) if len(rows_raw)]
+            if not found:
+                break
+            pool += found
+            at = self._best_of_each(found)
+        rows_raw = unique_rows(np.concatenate(pool))
         return rows_raw[self.actions.contains(rows_raw) & (rows_raw != self.actions.factual_raw).any(axis=1)]
 
-    def _search_at(self, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
-        X = self.space.encode(row_raw[None])
-        f, g = float(self.meter.score(X)[0]), self.meter.gradient(X)[0]
-        try:
-            model = LinearModel(g, f - float(X[0] @ g)).unit()
-        except DegenerateSurrogate:
-            return np.empty((0, self.space.p))
-        margin = max(linear_margin(model.w, self.std, self.law, self.target), 0.0)
-        deviation = float(np.linalg.norm(model.w * self.std))
-        search = Search(model, self.actions, deadline=self.problem.deadline)
-        return search.rows(margin + deviation * DEEPER, exact_up_to=-math.inf)
+    def _searches_at(
+        self, rows_raw: Float[np.ndarray, "k p"], known: list[Float[np.ndarray, "m"]]
+    ) -> Iterator[Float[np.ndarray, "n p"]]:
+        """For each record the cheapest ones, by margin, on the linearisation there, if that is a new one.
 
-    def _best(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "p"]:
-        """The cheapest that meets the target to first order, or else the one with the lowest rate."""
-        rates = self.first_order(rows_raw)
-        met = np.flatnonzero(rates <= self.target)
-        return rows_raw[met[self.actions.cost(rows_raw[met]).argmin()] if met.size else rates.argmin()]
+        A network of pieces has the same linearisation all over a piece.
+
+        Parameters
+        ----------
+        known : weights of linearisations, intercept last, of which there are searches; new ones are added
+        """
+        X = self.space.encode(rows_raw)
+        for x, f, g in zip(X, self.meter.score(X).tolist(), self.meter.gradient(X), strict=True):
+            try:
+                model = LinearModel(g, f - float(x @ g)).unit()
+            except DegenerateSurrogate:
+                continue
+            if any(np.abs(model.theta - theta).max() <= SAME for theta in known):
+                continue
+            known.append(model.theta)
+            margin = max(linear_margin(model.w, self.std, self.law, self.target), 0.0)
+            deviation = float(np.linalg.norm(model.w * self.std))
+            search = Search(model, self.actions, deadline=self.problem.deadline)
+            yield search.rows(margin + deviation * DEEPER, exact_up_to=-math.inf)
+
+    def _best_of_each(self, found: list[Float[np.ndarray, "n p"]]) -> Float[np.ndarray, "k p"]:
+        """Of each of these the cheapest that meets the target to first order, or else the one with the lowest rate."""
+        rates = np.split(self.first_order(np.concatenate(found)), np.cumsum([len(rows_raw) for rows_raw in found])[:-1])
+        best = []
+        for rows_raw, rate in zip(found, rates, strict=True):
+            met = np.flatnonzero(rate <= self.target)
+            best.append(rows_raw[met[self.actions.cost(rows_raw[met]).argmin()] if met.size else rate.argmin()])
+        return np.array(best)
 
     # --- in boxes ----------------------------------------------------------------------------------------------------
 
