@@ -125,20 +125,17 @@ class Recorder:
         """
         if not records:
             return
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[None] = loop.create_future()
         self._waiting[written] = records
+        impatience = loop.call_later(PATIENCE_S, self._give_up, written)
         try:
             self._write_soon()
-            # Unlike `wait_for`, this leaves the future as it is.
-            await asyncio.wait((written,), timeout=PATIENCE_S)
-            if written in self._waiting:
-                raise LedgerUnavailable(SILENT)
-            # A write in progress decides the outcome, and ends soon.
             await written
         finally:
-            # Cancelled or too late: no longer to be written, and without an outcome.
+            impatience.cancel()
+            # Where it was cancelled: no longer to be written.
             self._waiting.pop(written, None)
-            written.cancel()
 
     async def ask(self, question: Callable[[Ledger], Answer]) -> Answer:
         """The result of a query of the ledger, run in a thread. Raises `LedgerUnavailable`."""
@@ -212,7 +209,7 @@ class Recorder:
     async def _run(self, threads: Executor, work: Callable[[sa.Engine], Answer]) -> Answer:
         if self._engine is None:
             raise LedgerUnavailable(self._reason)
-        running = asyncio.get_running_loop().run_in_executor(threads, copy_context().run, work, self._engine)
+        running = asyncio.wrap_future(threads.submit(copy_context().run, work, self._engine))
         try:
             async with asyncio.timeout(PATIENCE_S):
                 return await running
@@ -222,6 +219,11 @@ class Recorder:
         except UNREACHABLE as error:
             log.error("ledger-lost", trace=trace(error), reason=reason(error), refusal=refusal(error))
             raise LedgerUnavailable(reason(error)) from None
+
+    def _give_up(self, written: asyncio.Future[None]) -> None:
+        # A write in progress decides the outcome, and ends soon.
+        if self._waiting.pop(written, None) is not None and not written.done():
+            written.set_exception(LedgerUnavailable(SILENT))
 
     def _write_soon(self) -> None:
         if self._opened.is_set() and self._waiting and (self._writing is None or self._writing.done()):
