@@ -24,9 +24,13 @@ def shown(use_case: str, answer: Json, detail: str) -> Json:
 def _short(part: Any, record: Any) -> Any:
     if isinstance(part, list):
         return [_short(one, record) for one in part]
-    if part is None or record is None:
-        return part
-    return {name: _short(part[name], inner) for name, inner in _kept(record).items() if name in part}
+    if part is None:
+        return None
+    return {
+        name: part[name] if inner is None else _short(part[name], inner)
+        for name, inner in _kept(record).items()
+        if name in part
+    }
 
 
 @cache
