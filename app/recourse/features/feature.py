@@ -46,7 +46,8 @@ class Change(StrEnum):
     NONE = "none"
 
 
-NUMBERS = frozenset({FeatureType.CONTINUOUS, FeatureType.INTEGER})
+# Not a set: to hash a member takes several times as long as to compare it with two, and each value of a record asks.
+NUMBERS = (FeatureType.CONTINUOUS, FeatureType.INTEGER)
 """Types whose raw value is the number itself."""
 
 
@@ -219,11 +220,11 @@ class Feature(InputPart):
                 if type(value) is type(level) and value == level:
                     return float(index)
             raise ValueError("must be one of " + ", ".join(json_text(level) for level in self.levels))
-        if not isinstance(value, bool) and isinstance(value, int | float) and value in self.special:
-            return float(value)
         expected = "a whole number" if self.type is FeatureType.INTEGER else "a number"
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"must be {expected}")
+        if value in self.special:
+            return float(value)
         try:
             number = float(value)
         except OverflowError:
@@ -231,7 +232,8 @@ class Feature(InputPart):
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"must be {expected}, and finite")
         largest = 2.0**53 if self.type is FeatureType.INTEGER else LARGEST
-        low, high = max(self.range_raw[0], -largest), min(self.range_raw[1], largest)
+        low, high = self.range_raw
+        low, high = max(low, -largest), min(high, largest)
         if not low <= number <= high:
             limit = f"at least {low:.15g}" if number < low else f"at most {high:.15g}"
             codes = ", ".join(f"{code:.15g} ({meaning})" for code, meaning in sorted(self.special.items()))
