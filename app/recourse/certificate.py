@@ -129,9 +129,8 @@ def certify_plan(
     plan_s : seconds for the joint bounds; where they take longer, a bracket is returned
     """
     points = homogeneous(problem.action_set.space.encode(rows_raw))
-    left_s = problem.deadline - time.monotonic()
     moments, radius = shift.plan_moments(rows_raw), shift.params.ambiguity_radius
-    bounds = plan_bounds(points, moments, radius, time_limit_s=min(left_s, plan_s))
+    bounds = plan_bounds(points, moments, radius, deadline=min(problem.deadline, time.monotonic() + plan_s))
     return plan_certificate(problem, shift, rows_raw, bounds)
 
 

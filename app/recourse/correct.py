@@ -179,7 +179,7 @@ class _Correcting:
         actions, until = problem.action_set, problem.deadline
         points = homogeneous(actions.space.encode(self.rows_raw))
         moments = shift.plan_moments(self.rows_raw)
-        before = plan_bounds(points, moments, radius, time_limit_s=min(self.plan_s, until - time.monotonic()))
+        before = plan_bounds(points, moments, radius, deadline=min(until, time.monotonic() + self.plan_s))
         self.before = self.after = plan_certificate(problem, shift, self.rows_raw, before)
         corrector = Corrector(actions, shift.moments, self.params, until=until)
         chosen = corrector.outcomes(self.rows_raw, before)
@@ -211,7 +211,7 @@ class _Correcting:
             radius,
             before,
             gain=self.params.gain,
-            time_limit_s=min(self.plan_s, until - time.monotonic()),
+            until=min(until, time.monotonic() + self.plan_s),
         )
         for k in np.flatnonzero(made).tolist():
             self.plan_raw[k], self.scores[k] = proposed[k], new_scores[k]

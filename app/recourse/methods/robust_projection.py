@@ -144,7 +144,7 @@ def _continuous(
         (A[at], (at[0], at[1])),
         np.concatenate([limits / size, model.score(start[None]), radius * start, [radius]]),
         [("nonnegative", len(linear)), ("second_order", d + 2)],
-        time_limit_s=LONGEST_S if math.isinf(deadline) else max(deadline - time.monotonic(), 1e-3),
+        deadline=time.monotonic() + LONGEST_S if math.isinf(deadline) else deadline,
     )
     if answer is None:
         return None

@@ -83,7 +83,7 @@ def cone_program(
     offset: Float[np.ndarray, "m"],
     cones: list[tuple[str, int]],
     *,
-    time_limit_s: float,
+    deadline: float,
 ) -> Bracketed | None:
     """``min cost.x`` subject to ``offset - A x`` in the product of the cones, by Clarabel.
 
@@ -100,7 +100,7 @@ def cone_program(
 
     Raises
     ------
-    DeadlineExceeded : it did not converge within the time limit
+    DeadlineExceeded : it did not converge in time
     SolverFailed : it ended without an answer
     """
     import clarabel
@@ -114,7 +114,7 @@ def cone_program(
     A = sparse.csc_matrix(entries, shape=(len(offset), len(cost)))
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    settings.time_limit = time_limit_s
+    settings.time_limit = max(deadline - time.monotonic(), 1e-9)
     settings.max_threads = 1
     nothing = sparse.csc_matrix((len(cost), len(cost)))
     answer = clarabel.DefaultSolver(

@@ -18,7 +18,6 @@ Bui, Nguyen, Nguyen, "Counterfactual Plans under Distributional Ambiguity", ICLR
 """
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -237,7 +236,7 @@ class Corrector:
             (-rows[where], where),
             offset,
             [(kind, len(block)) for kind, block, _ in blocks],
-            time_limit_s=max(self.until - time.monotonic(), 1e-3),
+            deadline=self.until,
         )
         if answer is None or answer.x[k] <= 0.0:
             return None
@@ -323,7 +322,7 @@ def keep_better(
     before: PlanBounds,
     *,
     gain: float,
-    time_limit_s: float,
+    until: float,
 ) -> tuple[Bool[np.ndarray, "n"], PlanBounds]:
     """Which of the proposed changes to make, so that the joint lower bound rises by `gain` at least; the new bounds.
 
@@ -334,9 +333,8 @@ def keep_better(
     Parameters
     ----------
     moments_of : moments that describe the scores of a plan
-    time_limit_s : for all programs together
+    until : deadline of all programs together
     """
-    until = time.monotonic() + time_limit_s
 
     def described(plan: Float[np.ndarray, "n p"]) -> tuple[Float[np.ndarray, "n m"], WeightMoments]:
         return homogeneous(action_set.space.encode(plan)), moments_of(plan)
@@ -351,7 +349,7 @@ def keep_better(
     rise = validity_bounds(*described(plan), radius)[0] - own
     for k in rise.argsort(kind="stable"):
         if made[k]:
-            after = plan_bounds(*described(plan), radius, time_limit_s=until - time.monotonic())
+            after = plan_bounds(*described(plan), radius, deadline=until)
             if after.lower >= least:
                 return made, after
             plan[k], made[k] = rows_raw[k], False
@@ -370,7 +368,7 @@ def corrected(
     """A plan after its correction, as far as that raises its joint lower bound in time; not yet verified."""
     corrector = Corrector(action_set, moments, params, until=until)
     points = homogeneous(action_set.space.encode(rows_raw))
-    before = plan_bounds(points, moments, radius, time_limit_s=until - time.monotonic())
+    before = plan_bounds(points, moments, radius, deadline=until)
     try:
         options = [
             corrector.candidates(row, np.zeros(1)) if outcome is None else rows_raw[:0]
@@ -387,6 +385,6 @@ def corrected(
         radius,
         before,
         gain=params.gain,
-        time_limit_s=until - time.monotonic(),
+        until=until,
     )
     return np.array([new if change else old for old, new, change in zip(rows_raw, proposed, made, strict=True)])

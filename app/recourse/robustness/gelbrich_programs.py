@@ -4,6 +4,7 @@
 """
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -57,7 +58,7 @@ class Lmi:
         self.offsets.append(scale * expression.get(CONSTANT, 0.0))
         self.entries += [(row, k, -scale * value) for k, value in expression.items() if k != CONSTANT and value != 0.0]
 
-    def minimise(self, objective: Linear, time_limit_s: float) -> Bracketed:
+    def minimise(self, objective: Linear, deadline: float) -> Bracketed:
         """The smallest value of the objective; errors as `cone_program`, and SolverFailed where nothing is feasible."""
         cost = np.zeros(self.size)
         for k, value in objective.items():
@@ -69,7 +70,7 @@ class Lmi:
             (np.array(values), (np.array(rows), np.array(columns))),
             np.array(self.offsets),
             self.cones,
-            time_limit_s=min(time_limit_s, LONGEST_S),
+            deadline=min(deadline, time.monotonic() + LONGEST_S),
         )
         if answer is None:
             raise SolverFailed("The cone solver ended without an answer: Infeasible")
@@ -118,7 +119,7 @@ def lower_program(
     mean: Float[np.ndarray, "r"],
     covariance: Float[np.ndarray, "r r"],
     radius: float,
-    time_limit_s: float,
+    deadline: float,
 ) -> tuple[Bracketed, Float[np.ndarray, "n"]]:
     """``inf Q(theta.x_j > 0 for all j)``: theorem 2.2.
 
@@ -155,7 +156,7 @@ def lower_program(
             *({M[i][i]: -1.0, C[i][i]: 2.0} for i in range(r)),
         )
     )
-    bounds = program.minimise({CONSTANT: 1.0} | dict.fromkeys(shares, -1.0), time_limit_s)
+    bounds = program.minimise({CONSTANT: 1.0} | dict.fromkeys(shares, -1.0), deadline)
     return bounds, bounds.x[shares]
 
 
@@ -164,7 +165,7 @@ def upper_program(
     mean: Float[np.ndarray, "r"],
     covariance: Float[np.ndarray, "r r"],
     radius: float,
-    time_limit_s: float,
+    deadline: float,
 ) -> Bracketed:
     """``sup Q(theta.x_j >= 0 for all j)``: theorem 2.3, the dual side, an infimum.
 
@@ -195,4 +196,4 @@ def upper_program(
     known = [{z[i]: 2.0 * float(mean[i])} for i in range(r)]
     known += [{Z[i][j]: float(second[i, j])} for i in range(r) for j in range(r)]
     spread = [{Q[i][i]: 1.0} for i in range(r)]
-    return program.minimise(_plus({z0: 1.0, gamma: radius**2, q: 1.0}, *known, *spread), time_limit_s)
+    return program.minimise(_plus({z0: 1.0, gamma: radius**2, q: 1.0}, *known, *spread), deadline)

@@ -176,7 +176,7 @@ def plan_bracket(points: Float[np.ndarray, "n m"], moments: WeightMoments, radiu
 
 
 def plan_bounds(
-    points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float, *, time_limit_s: float = math.inf
+    points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float, *, deadline: float = math.inf
 ) -> PlanBounds:
     """Bounds on the joint validity of a plan, by a semidefinite program with as many dimensions as members.
 
@@ -192,7 +192,7 @@ def plan_bounds(
     covariance, radius = _regular(root @ root.T, radius)
     try:
         if (directions @ mean >= 0.0).all():  # proposition 2.4: some distribution loses no member
-            bounds, lost = lower_program(directions, mean, covariance, radius, time_limit_s)
+            bounds, lost = lower_program(directions, mean, covariance, radius, deadline)
             return PlanBounds(
                 lower=max(min(bounds.lower, 1.0), bracket.lower),
                 upper=1.0,
@@ -200,7 +200,7 @@ def plan_bounds(
                 status=BoundStatus.COMPLETE,
                 lost=tuple(lost.tolist()),
             )
-        upper = max(upper_program(directions, mean, covariance, radius, time_limit_s).upper, 0.0)
+        upper = max(upper_program(directions, mean, covariance, radius, deadline).upper, 0.0)
         return PlanBounds(lower=0.0, upper=min(upper, bracket.upper), exact=True, status=BoundStatus.COMPLETE)
     except (DeadlineExceeded, SolverFailed):
         return bracket

@@ -16,7 +16,6 @@ from app.recourse.robustness.validity import plan_bounds
 RADII = [(0.003, 1e-3), (0.03, 1e-4), (0.1, 1e-4)]
 """Radii and how much may be left open; a ball without an interior leaves the solver little to stand on."""
 ROUNDING = 1e-12
-TIME_S = 10.0
 
 
 def contains(found: Bracketed, value: float, width: float = 1e-4) -> None:
@@ -47,7 +46,7 @@ def test_the_lower_program_brackets_what_one_counterfactual_is_worth(seed: int, 
     turned, distance = angle(point, mean, covariance)
     turned += math.asin(min(radius / distance, 1.0))
     expected = math.cos(turned) ** 2 if turned < math.pi / 2 else 0.0
-    contains(lower_program(point[None], mean, covariance, radius, TIME_S)[0], expected, width)
+    contains(lower_program(point[None], mean, covariance, radius, math.inf)[0], expected, width)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -57,7 +56,7 @@ def test_the_upper_program_brackets_what_one_counterfactual_is_worth(seed: int, 
     turned, distance = angle(point, mean, covariance)
     turned -= math.asin(min(radius / distance, 1.0))
     expected = math.sin(turned) ** 2 if turned > math.pi / 2 else 1.0
-    contains(upper_program(point[None], mean, covariance, radius, TIME_S), expected, width)
+    contains(upper_program(point[None], mean, covariance, radius, math.inf), expected, width)
 
 
 def test_the_upper_program_is_nearly_tight_where_the_moments_are_known() -> None:
@@ -77,13 +76,13 @@ def test_the_upper_program_is_nearly_tight_where_the_moments_are_known() -> None
 @pytest.mark.parametrize("radius", [0.01, 0.1])
 def test_opposite_counterfactuals_are_never_accepted_together(radius: float) -> None:
     point, mean, covariance = question(0, 3, 1.0)
-    contains(lower_program(np.array([point, -point]), mean, covariance, radius, TIME_S)[0], 0.0)
+    contains(lower_program(np.array([point, -point]), mean, covariance, radius, math.inf)[0], 0.0)
 
 
 def test_members_of_which_models_decide_independently_share_one_bound() -> None:
     """Chebyshev in two directions at once: losing either member costs its own share of the models."""
     covariance = np.diag([0.04, 0.04])
-    found, shares = lower_program(np.eye(2), np.ones(2), covariance, 1e-4, TIME_S)
+    found, shares = lower_program(np.eye(2), np.ones(2), covariance, 1e-4, math.inf)
     lost = 0.04 / 1.04
     assert 1.0 - 2.0 * lost - 1e-3 <= found.lower <= found.upper <= 1.0 - lost
     np.testing.assert_allclose(shares, 0.5 * (1.0 - found.lower), atol=1e-4)
@@ -112,7 +111,7 @@ def test_the_largest_eigenvalue_is_a_semidefinite_program(n: int) -> None:
     program = Lmi()
     (t,) = program.vector(1)
     program.semidefinite(shifted(C, t))
-    contains(program.minimise({t: 1.0, CONSTANT: 3.0}, TIME_S), float(np.linalg.eigvalsh(C)[-1]) + 3.0)
+    contains(program.minimise({t: 1.0, CONSTANT: 3.0}, math.inf), float(np.linalg.eigvalsh(C)[-1]) + 3.0)
 
 
 def test_the_nuclear_norm_is_a_semidefinite_program() -> None:
@@ -131,7 +130,7 @@ def test_the_nuclear_norm_is_a_semidefinite_program() -> None:
                 matrix[i][j] = {CONSTANT: float(A[i, j - 3])}
     program.semidefinite(matrix)
     halves = {X[i][i]: 0.5 for i in range(3)} | {Y[i][i]: 0.5 for i in range(4)}
-    contains(program.minimise(halves, TIME_S), float(np.linalg.svd(A, compute_uv=False).sum()))
+    contains(program.minimise(halves, math.inf), float(np.linalg.svd(A, compute_uv=False).sum()))
 
 
 def test_what_no_matrix_satisfies_is_a_named_error() -> None:
@@ -140,4 +139,4 @@ def test_what_no_matrix_satisfies_is_a_named_error() -> None:
     program.nonnegative({t: 1.0, CONSTANT: -2.0})
     program.nonnegative({t: -1.0, CONSTANT: 1.0})
     with pytest.raises(SolverFailed, match="Infeasible"):
-        program.minimise({t: 1.0}, TIME_S)
+        program.minimise({t: 1.0}, math.inf)

@@ -332,7 +332,7 @@ def test_the_bracket_contains_the_bounds_and_is_what_a_solver_without_time_leave
     assert found.upper <= bracket.upper == upper.min()
     assert bracket.lower == pytest.approx(max(0.0, 1.0 - (1.0 - lower).sum()))
     assert (bracket.exact, bracket.status) == (False, BoundStatus.BRACKET)
-    assert plan_bounds(question.points, question.moments, question.radius, time_limit_s=1e-9) == bracket
+    assert plan_bounds(question.points, question.moments, question.radius, deadline=0.0) == bracket
 
 
 def test_a_plan_of_one_is_the_closed_form() -> None:
