@@ -34,8 +34,8 @@ from app.recourse.models.committee import FutureModels
 from app.recourse.models.linear import LinearModel, WeightMoments
 from app.recourse.models.score import favourable
 from app.recourse.surrogate.boundary import BoundarySample
-from app.recourse.surrogate.class_moments import Classes, class_moments
-from app.recourse.surrogate.mpm import fit
+from app.recourse.surrogate.class_moments import class_moments
+from app.recourse.surrogate.mpm import fit, fit_sample
 
 MomentsKind: TypeAlias = Literal["auto", "future", "surrogate", "registered", "ensemble", "isotropic"]
 
@@ -121,7 +121,7 @@ def _fits(
 
 def nominal(sample: BoundarySample) -> LinearModel:
     """The nominal minimax machine of a boundary sample; columns that the person cannot change have weight 0."""
-    return _machine(sample, sample.classes)
+    return fit_sample(sample, "none", radius_favourable=0.0, radius_unfavourable=0.0).model
 
 
 def surrogate(sample: BoundarySample, model: LinearModel) -> WeightMoments:
@@ -145,7 +145,8 @@ def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[Bla
     machines = [nominal(sample)]
     for sibling in siblings:
         decisions = favourable(sibling.score(sibling.space.recode(sample.X, space)))
-        machines.append(_machine(sample, class_moments(sample.X_free, decisions)))
+        sibling_machine = fit(class_moments(sample.X_free, decisions), "none").model
+        machines.append(sample.in_all_columns(sibling_machine))
     return _moments_of(np.array([machine.theta for machine in machines]), "ensemble")
 
 
@@ -166,11 +167,6 @@ def _moments_of(thetas: Float[np.ndarray, "k m"], kind: str) -> WeightMoments:
     """Of models whose weights are scaled to length 1 first; the mean has length 1, too."""
     units = thetas / np.linalg.norm(thetas, axis=1, keepdims=True)
     return WeightMoments.of(units / np.linalg.norm(units.mean(axis=0)), kind)
-
-
-def _machine(sample: BoundarySample, classes: Classes) -> LinearModel:
-    """The nominal machine of these decisions about the samples, in all columns."""
-    return sample.in_all_columns(fit(classes, "none").model)
 
 
 def _influence(sample: BoundarySample, model: LinearModel) -> Float[np.ndarray, "m n"]:
