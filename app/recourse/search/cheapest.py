@@ -16,7 +16,8 @@ Papers that move single one-hot columns (paper 1's projection) get half categori
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -57,6 +58,11 @@ class Moves:
     level: Int[np.ndarray, "n"]
     """Category to change to; -1 for a number."""
 
+    def without(self, features: Collection[int]) -> "Moves":
+        """Those of other features, in the same order."""
+        kept = ~np.isin(self.feature, list(features))
+        return Moves(*(getattr(self, field.name)[kept] for field in fields(self)))
+
 
 class Search:
     """Searches one action set under one surrogate, for any number of margins.
@@ -67,15 +73,29 @@ class Search:
     kind : `actionable` respects lattices and least changes while searching, `projection` moves numbers freely and
         rounds them away from the boundary afterwards; `auto` is `actionable` where there are any, or categories
     deadline : `time.monotonic()` at which a search has to stop
+    moves : None for all that the action set and the kind allow
     """
 
     def __init__(
-        self, model: LinearModel, action_set: ActionSet, *, kind: SearchKind = "auto", deadline: float = math.inf
+        self,
+        model: LinearModel,
+        action_set: ActionSet,
+        *,
+        kind: SearchKind = "auto",
+        deadline: float = math.inf,
+        moves: Moves | None = None,
     ) -> None:
-        self.model, self.action_set, self.deadline = model, action_set, deadline
+        self.model, self.action_set, self.kind, self.deadline = model, action_set, kind, deadline
         self.whole = kind == "actionable" or action_set.is_coupled or (kind == "auto" and not action_set.is_box)
         self.start_score = float(model.score(action_set.x0[None])[0])
-        self.moves = self._moves(model.w)
+        self.moves = self._moves(model.w) if moves is None else moves
+
+    def without(self, features: Collection[int]) -> "Search":
+        """The search for rows in which these features stay as they are."""
+        if self.action_set.is_coupled:  # what ties features is about those that stay, too
+            return Search(self.model, self.action_set.frozen(features), kind=self.kind, deadline=self.deadline)
+        moves = self.moves.without(features)
+        return Search(self.model, self.action_set, kind=self.kind, deadline=self.deadline, moves=moves)
 
     def _moves(self, w: Float[np.ndarray, "d"]) -> "Moves":
         """What each feature can do for the score, best value first."""
