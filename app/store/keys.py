@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
@@ -27,6 +28,9 @@ PREFIX = "rk"
 ID_BYTES = 6
 
 SECRET_BYTES = 32
+
+MOST_KNOWN = 20_000
+"""Keys that are not made anew when they are read again."""
 
 NO_DIGEST = "0" * 64
 """Of no secret."""
@@ -168,8 +172,8 @@ class Keys:
     def list(self) -> list[Key]:
         """All keys, oldest first, including revoked ones."""
         with self._engine.connect() as connection:
-            rows = connection.execute(sa.select(keys).order_by(keys.c.created_at, keys.c.id)).mappings()
-            return [Key(**{**row, **_scopes(row["scopes"]), "models": _models(row["models"])}) for row in rows]
+            rows = connection.execute(sa.select(keys).order_by(keys.c.created_at, keys.c.id))
+            return [_key(tuple(row)) for row in rows]
 
     def revoke(self, key_id: str, now: datetime) -> None:
         """Revoke a key permanently. Idempotent. Raises `UnknownKey`."""
@@ -185,6 +189,13 @@ def parts(offered: str) -> tuple[str, str]:
     prefix, _, rest = offered.partition("_")
     key_id, _, secret = rest.partition("_")
     return (key_id, secret) if prefix == PREFIX else ("", "")
+
+
+@lru_cache(maxsize=MOST_KNOWN)
+def _key(row: tuple[Any, ...]) -> Key:
+    """The key of a row; servers read all rows every second, and few have changed."""
+    found = dict(zip(keys.c.keys(), row, strict=True))
+    return Key(**{**found, **_scopes(found["scopes"]), "models": _models(found["models"])})
 
 
 def _scopes(names: str) -> dict[str, frozenset[Any]]:
