@@ -31,8 +31,8 @@ class Candidates:
     takes_any: bool = False
     """Whether the method asks for nothing but the black box's acceptance, so that any cheaper record is better."""
     yields_to_model: bool = False
-    """Whether a change without which the model's own score is no lower may be left out, though the method's own
-    constraint then is missed: where that is about an estimate of the model, and the request sets none of its knobs."""
+    """Whether a change that hardly raises the model's own score may be left out, though the method's own constraint
+    then is missed: where that is about an estimate of the model, and the request sets none of its knobs."""
     proves_infeasible: bool = True
     """Whether no proposal, even without an extra margin, proves that no legal row meets the method's own constraint."""
     alternatives: Callable[[], Float[np.ndarray, "n p"]] | None = None

@@ -190,6 +190,7 @@ def answer_with(
         verdict=_verdict(draft, reason) if status is Status.NOT_FOUND else None,
         fallback=draft.fallback,
         misses=draft.misses,
+        enough=draft.enough,
         surrogate=draft.candidates.surrogate if isinstance(draft.candidates, Candidates) else None,
         diagnostics=Diagnostics.since(started, draft.calls, draft.rows),
         warnings=(*([draft.fallback_warning] if draft.fallback and draft.found else []), *draft.warnings),

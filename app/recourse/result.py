@@ -91,6 +91,9 @@ class RecourseResult:
     """Whether the counterfactuals may miss the method's own constraint; `warnings` explains it."""
     misses: bool = False
     """Whether the counterfactual is known to miss it; False of plans."""
+    enough: tuple[tuple[int, ...], ...] = ()
+    """Features of smaller parts of its changes that the model accepts by themselves and that bring most of the rise of
+    its score, where only an estimate of the model asks for the rest; empty of plans."""
     surrogate: SurrogateReport | None = None
     diagnostics: Diagnostics
     warnings: tuple[str, ...] = ()

@@ -1,8 +1,9 @@
 """Several ways to a favourable decision that differ in what is changed.
 
-The k-th way is the cheapest record whose set of changed features does not contain the set of an earlier way, and which
-changes three features at most, or as many as the first way: a longer one is of no use to a person. Sets that the
-request excludes are treated as earlier ways.
+The k-th way is the cheapest record whose set of changed features contains neither the set of an earlier way nor what is
+enough of it (`RecourseResult.enough`): the same with another change that only adds a margin is no other way. It changes
+three features at most, or as many as the first way: a longer one is of no use to a person. Sets that the request
+excludes are treated as earlier ways.
 
 It is found by branch and bound. Where an answer changes all features of a set that may not be contained, the question
 is asked again for each feature of the set, with this feature as it is. A question in which more features stay as they
@@ -58,6 +59,11 @@ class Grounded:
     def best(self) -> Counterfactual:
         """The counterfactual; the first one of a plan."""
         return self.result.counterfactuals[0]
+
+    @property
+    def needed(self) -> list[frozenset[int]]:
+        """Sets of features that no further way contains: all that it changes, and what of it is enough."""
+        return [frozenset(some) for some in (self.best.changed, *self.result.enough)]
 
     @property
     def found(self) -> bool:
@@ -126,10 +132,11 @@ class WaySearch:
             changed = frozenset(answer.best.changed)
             contained = min((some for some in closed if some <= changed), key=len, default=None)
             if contained is None:
+                contained = changed
                 if not listed or self._keeps_promise(answer):
                     listed.append(answer)
-                    closed.append(changed)
-                contained = changed
+                    closed += answer.needed
+                    contained = min(answer.needed, key=len)
             for j in sorted(contained):
                 if frozen | {j} not in seen:
                     seen.add(frozen | {j})
@@ -208,7 +215,7 @@ class WaySearch:
         kept: list[Grounded] = []
         for answer in sorted(listed, key=lambda one: one.key):
             worse = bool(kept) and answer.result.misses and not kept[0].result.misses
-            if not worse and not any(set(other.best.changed) <= set(answer.best.changed) for other in kept):
+            if not worse and not any(some <= set(answer.best.changed) for other in kept for some in other.needed):
                 kept.append(answer)
         return kept
 

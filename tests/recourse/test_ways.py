@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -352,6 +352,35 @@ def test_ways_of_every_method_differ_and_are_certified(name: str) -> None:
         assert result.fallback or costs == sorted(costs)
         several += len(ways) > 1
     assert several
+
+
+def enough(problem: RecourseProblem, result: RecourseResult, one: Counterfactual) -> list[frozenset[int]]:
+    """Smaller sets of its changes that the model accepts by themselves, with two thirds of the rise of its score."""
+    found, before = [], result.factual_score
+    assert before is not None
+    for size in range(1, len(one.changed)):
+        for part in map(list, combinations(one.changed, size)):
+            row_raw = problem.factual_raw.copy()
+            row_raw[part] = one.row_raw[part]
+            score = problem.black_box.score_raw(row_raw[None])[0]
+            rises = score - before >= 2 / 3 * (one.score - before)
+            if score >= 0.0 and rises and problem.action_set.contains(row_raw[None])[0]:
+                found.append(frozenset(part))
+    return found
+
+
+def test_no_way_repeats_what_is_enough_of_an_earlier_one() -> None:
+    """At its defaults the method asks for a margin; changes that only add to it make no other way."""
+    method, with_margin = METHODS["robust_mpm"], 0
+    for problem in refused_loans(8, count=3):
+        earlier: list[frozenset[int]] = []
+        result = solve(problem, method, method.params())
+        for one in result.counterfactuals:
+            assert not any(some <= frozenset(one.changed) for some in earlier)
+            parts = enough(problem, result, one)
+            with_margin += bool(parts)
+            earlier += [frozenset(one.changed), *parts]
+    assert with_margin
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.yields is Yields.PLAN])

@@ -55,6 +55,8 @@ class Draft:
         """Whether the method proposed nothing, without a proof that there is nothing."""
         self.all_changes: int | None = None
         """How many changed records the constraints allow, where all of them are tried."""
+        self.enough: tuple[tuple[int, ...], ...] = ()
+        """As in the result."""
         self.relax: Relaxation | None = None
         self.aimed = False
         """Whether future models took part in the search, as far as that was asked for."""

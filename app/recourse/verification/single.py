@@ -23,7 +23,10 @@ BETWEEN = 7
 """Proposals between a refused and an accepted rung."""
 CHANGE_SHARE = 0.05
 """What each change adds to the cost where answers are compared, as a share of it: one change less is worth up to 5 %.
-The cost that is reported has no such part."""
+The cost that is reported has no such part. Where only an estimate of the model asks for a change, it has to bring more
+than this share of the rise of the model's own score."""
+ENOUGH_SHARE = 2 / 3
+"""Share of the rise of the model's score that some of the changes bring, from which on they are what is needed."""
 FURTHER = 40
 """Amounts by which a number goes further in place of another change."""
 FIRST_MOVES = 12
@@ -34,8 +37,8 @@ acceptance."""
 MOST_COMBINED = 7
 """Changes up to which every combination of them is tried without; else each change alone."""
 LEFT_OUT_WARNING = (
-    "Left out: {} that the method's constraint asks for, though the model's score is no lower without. To have the "
-    "constraint met, ask for another value of one of the method's knobs, as `GET /methods` lists them."
+    "Left out: {} that the method's constraint asks for, though the model's score is hardly lower without. "
+    "To have the constraint met, ask for another value of one of the method's knobs, as `GET /methods` lists them."
 )
 
 
@@ -154,7 +157,7 @@ def _finish(draft: Draft) -> None:
 
 
 def _leave_out(draft: Draft) -> int:
-    """Take back changes without which the model's own score is no lower; how many.
+    """Take back changes that hardly raise the model's own score, and note what of the others is enough; how many.
 
     An estimate of the model may ask for them, most of all where it is rough or the changes that count are limited. As
     a further part of the latest call. Not where the request is about the method's own constraint, not of answers that
@@ -182,12 +185,18 @@ def _leave_out(draft: Draft) -> int:
     rows_raw[:, changed] = np.where(undone, problem.factual_raw[changed], one.row_raw[changed])
     rows_raw = draft.actions.clock.settled(rows_raw)
     scores = draft.scores(rows_raw, further=True)
-    needless = np.flatnonzero(problem.black_box.accepts(scores) & (scores >= one.score))
-    if not needless.size:
-        return 0
-    best = int(needless[_value(draft.actions, rows_raw[needless]).argmin()])
-    draft.found = [draft.counterfactual(rows_raw[best], scores[best])]
-    return int(undone[best].sum())
+    accepted, left_out = problem.black_box.accepts(scores), np.zeros(len(changed), dtype=bool)
+    # Scores are compared by how far they rise from the applicant's own.
+    rise, rises = one.score - draft.factual_score, scores - draft.factual_score
+    needless = np.flatnonzero(accepted & (rises >= rise * (1.0 - CHANGE_SHARE * undone.sum(axis=1))))
+    if needless.size:
+        best = int(needless[_value(draft.actions, rows_raw[needless]).argmin()])
+        draft.found, left_out = [draft.counterfactual(rows_raw[best], scores[best])], undone[best]
+        rise = rises[best]
+    smaller = (undone >= left_out).all(axis=1) & (undone != left_out).any(axis=1)
+    enough = undone[accepted & smaller & (rises >= rise * ENOUGH_SHARE)]
+    draft.enough = tuple(tuple(changed[~without].tolist()) for without in enough)
+    return int(left_out.sum())
 
 
 def _fewer(actions: ActionSet, candidates: Candidates, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:

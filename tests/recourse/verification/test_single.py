@@ -57,6 +57,7 @@ def candidates(
 def verified(problem: RecourseProblem, proposals: Candidates, calls: int = MOST_CALLS) -> Draft:
     draft = Draft(problem, Meter(problem.black_box))
     draft.candidates, draft.calls_left = proposals, calls
+    draft.factual_score = -0.5
     verify_one(draft, proposals, [])
     return draft
 
@@ -176,6 +177,15 @@ def test_a_change_that_lowers_the_score_of_the_model_is_left_out_and_the_answer_
     assert [one.row_raw.tolist() for one in draft.found] == [[2.0, 0.0]]
     assert not draft.fallback
     assert draft.warnings == [LEFT_OUT_WARNING.format("a change")]
+
+
+@pytest.mark.parametrize(("worth", "kept"), [(0.06, True), (0.04, False)])
+def test_a_change_that_hardly_raises_the_score_is_left_out(worth: float, kept: bool) -> None:
+    """One change less is worth a twentieth of the rise of the score."""
+    _, proposals = crooked()
+    problem, _ = ask(plane(2, low=0.0, high=50.0), lambda X: X @ np.array([1.0 - worth, worth]) - 0.5, [0.0, 0.0])
+    (found,) = verified(problem, proposals).found
+    assert found.row_raw.tolist() == [2.0, 2.0 if kept else 0.0]
 
 
 def test_nothing_is_left_out_where_the_constraint_is_asked_for_or_scores_cannot_tell() -> None:
