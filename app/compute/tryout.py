@@ -138,7 +138,7 @@ def _asked(record: int, space: FeatureSpace, found: Json, elapsed_s: float) -> A
         changes=tuple((change["feature"], change["text"]) for change in best["changes"] if not change["by_time"])
         if best
         else (),
-        detail="" if best else found["detail"] or "",
+        detail="" if best else " ".join(filter(None, [found["detail"], (found["relax"] or {}).get("text")])),
         raised=_raised(space, best["changes"]) if best else {},
         elapsed_s=elapsed_s,
     )

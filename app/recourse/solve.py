@@ -16,6 +16,7 @@ from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import beginnings
 from app.recourse.actions.providing import provided
+from app.recourse.actions.sentences import months_text
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams, Yields
@@ -35,6 +36,7 @@ __all__ = ["DEFAULT_METHOD", "MAX_CALLS", "METHODS", "WEIGHTS_WARNING", "Questio
 SILENT_WARNING = (
     "The model gave no finite score for {} of the {} points it was asked about; they count as unfavourable."
 )
+HORIZON = "horizon_months"
 PROVIDED_WARNING = (
     "This answer provides values that are missing. They are not known yet: the answer assumes typical ones, or those "
     "that it names, and holds for these."
@@ -128,6 +130,8 @@ class Questions:
             search = WaySearch(problem, first, question.ask)
             listed = search.run()
             result = search.result(listed)
+        if result.status is Status.NOT_FOUND:
+            result = question.with_more_time(result)
         if result.status is Status.FOUND:
             result = self._certified(result, listed, params, certificate, plan_s)
             if steps:
@@ -204,6 +208,32 @@ class _Question:
             if providing is not None:
                 best = self._best_beginning(self._asking(providing), frozen, most_changes, best)
         return best
+
+    def with_more_time(self, result: RecourseResult) -> RecourseResult:
+        """A verdict that blames the time, with how long an answer takes; asked again without a limit of time.
+
+        Not of a remote model, which is paid per call, nor of each point of a curve.
+        """
+        problem = self.questions.groundwork.problem
+        verdict = result.verdict
+        if (
+            verdict is None
+            or verdict.relax is None
+            or verdict.relax.constraint != HORIZON
+            or problem.black_box.remote is not None
+            or problem.on_curve
+        ):
+            return result
+        (longer,) = (one.actions for one in problem.action_set.relaxed() if one.constraint == HORIZON)
+        asked = self._asking(self.questions.apart(longer))
+        found = self._best_beginning(asked, frozenset(), None, None)
+        if found is None or not found.found:
+            relax = replace(verdict.relax, sufficient=False)
+        else:
+            months = months_text(min(one.takes_months for one in found.result.counterfactuals))
+            text = f"{verdict.relax.text.removesuffix('.')}: an answer that takes {months} was found."
+            relax = replace(verdict.relax, sufficient=True, text=text)
+        return replace(result, verdict=replace(verdict, relax=relax))
 
     def _best_beginning(
         self, groundwork: Groundwork, frozen: Frozen, most_changes: int | None, best: Grounded | None

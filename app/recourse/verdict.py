@@ -65,15 +65,16 @@ def all_refused(count: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxation(AnswerPart):
-    """The constraint of the request whose removal helps most."""
+    """The constraint of the request whose removal helps most, or the time within which an answer is valid."""
 
     constraint: str
     """`immutable`, `direction`, `bounds`, `max_change`, `least_change`, `max_changes`, `horizon_months`, `exclude` or
-    `must_include`: always one that the request sets."""
+    `must_include`: one that the request sets, but `horizon_months` also where it sets none."""
     feature: str | None
     """The feature it binds; null for `max_changes`, `horizon_months` and sets of features that `exclude` names."""
     sufficient: bool
-    """Whether removing it alone makes a favourable record possible under the local model."""
+    """Whether removing it alone makes a favourable record possible under the local model; of `horizon_months`, whether
+    an answer that takes longer was found."""
     text: str
     """The advice as a sentence."""
 

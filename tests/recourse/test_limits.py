@@ -295,7 +295,42 @@ def test_a_short_horizon_is_what_the_person_can_relax() -> None:
     assert verdict is not None
     assert verdict.relax is not None
     assert (verdict.relax.constraint, verdict.relax.feature) == ("horizon_months", None)
-    assert "2 months" in verdict.relax.text
+    assert verdict.relax.sufficient
+    assert verdict.relax.text == (
+        "Taking longer than 2 months would help most: an answer that takes 9 months was found."
+    )
+
+
+def test_who_says_nothing_of_time_is_told_how_long_an_answer_takes() -> None:
+    """Answers take no longer than they are valid, which the person has not asked for."""
+    space = FeatureSpace([replace(feature, takes=Takes(months=9)) for feature in LOAN.features])
+    method = METHODS["robust_mpm"]
+    row_raw = people(2)[1]
+    problem = replace(question(space, row_raw), action_set=action_set(space, row_raw, valid_months=3.0))
+    result = solve(problem, method, method.params())
+    assert result.verdict is not None
+    assert result.verdict.relax is not None
+    assert result.verdict.relax.text == (
+        "Taking longer than 3 months, as long as an answer is valid, would help most: an answer that takes 9 months "
+        "was found."
+    )
+    asked = solve(question(space, row_raw, timing=Timing(horizon_months=9)), method, method.params())
+    assert asked.counterfactuals
+
+
+def test_more_time_is_no_advice_that_is_enough_where_no_answer_is_found_with_it() -> None:
+    slow = [replace(feature, change=Change.NONE) for feature in LOAN.features]
+    slow[2] = replace(LOAN.features[2], takes=Takes(months=9), max_change=MaxChange(absolute=1))
+    method = METHODS["robust_mpm"]
+    row_raw = people(2)[1]
+    problem = question(FeatureSpace(slow), row_raw)
+    problem = replace(problem, action_set=action_set(FeatureSpace(slow), row_raw, valid_months=3.0))
+    result = solve(problem, method, method.params())
+    assert result.verdict is not None
+    assert result.verdict.relax is not None
+    assert result.verdict.relax.constraint == "horizon_months"
+    assert not result.verdict.relax.sufficient
+    assert result.verdict.relax.text.endswith("would help most.")
 
 
 def test_values_beyond_the_reference_are_answered_with_a_warning_that_names_nothing_protected() -> None:

@@ -132,7 +132,7 @@ class ActionSet:
         return not (self.step_raw.any() or self.has_gaps or self.is_coupled or self.max_changes is not None)
 
     def relaxed(self) -> list[Relaxed]:
-        """Each constraint of the request whose removal widens what is legal.
+        """Each constraint of the request whose removal widens what is legal; the time that an answer is valid as well.
 
         Never what the lender has fixed, nor a feature that is never advice.
         """
@@ -152,9 +152,10 @@ class ActionSet:
             noun = "feature" if self.max_changes == 1 else "features"
             text = f"Allowing more than {self.max_changes} changed {noun} would help most."
             found.append(Relaxed(constraint="max_changes", feature=None, text=text, actions=uncapped))
-        if self.timing.horizon_months is not None and not self.clock.stands_still:
+        if math.isfinite(self.clock.months) and not self.clock.stands_still:
             month = "month" if self.clock.months == 1.0 else "months"
-            text = f"Taking longer than {self.clock.months:g} {month} would help most."
+            valid = "" if self.timing.horizon_months is not None else ", as long as an answer is valid,"
+            text = f"Taking longer than {self.clock.months:g} {month}{valid} would help most."
             more = Relaxed(constraint="horizon_months", feature=None, text=text, actions=self._without_horizon())
             found.append(more)
         return found

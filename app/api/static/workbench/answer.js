@@ -65,11 +65,11 @@ const OBSTACLES = {
 };
 
 /** The constraint whose removal helps most. @param {Relaxation} relax @param {() => void} remove */
-function obstacleNote({ constraint, feature, sufficient }, remove) {
+function obstacleNote({ constraint, feature, sufficient, text }, remove) {
   const label = featureNamed(feature)?.label ?? feature;
   const limits = {
     max_changes: `no more than ${counted(Number($("most").value), "feature")} may change`,
-    horizon_months: `it may take no more than ${counted(Number($("months").value), "month")}`,
+    horizon_months: `the time. ${text.replace(/\.$/, "")}`,
   };
   const limit =
     limits[/** @type {"max_changes"} */ (constraint)] ??
