@@ -102,6 +102,16 @@ HINTS = (
         change="none",
     ),
     _hint(
+        "property|properties|housing|real_estate|home|home_owner\\w*|own_home|mortgage_status",
+        "change: none, as nobody buys a home to get a loan; is that so?",
+        change="none",
+    ),
+    _hint(
+        "telephone|phone|internet|email",
+        "change: increase, as nobody is advised to give it up",
+        types=frozenset({"binary"}), change="increase",
+    ),
+    _hint(
         "purpose|reason", "change: none, as what a loan is for is no matter of advice; is that so?",
         change="none",
     ),
@@ -143,8 +153,8 @@ HINTS = (
     ),
     _hint(
         "occupation|occp|job|profession|employer|workclass|cow|industry|sector",
-        "another job takes time: takes: {months: 12} and cost: 2 say so; is it advice that people can follow?",
-        types=frozenset({"categorical"}),
+        "another job takes time: takes: {months: 12} says so, cost: 2 makes it hard; can people follow it?",
+        types=frozenset({"categorical"}), cost=2,
     ),
     _hint("loss|losses", "change: none, as a loss is no matter of advice; is that so?", change="none"),
     _hint(
@@ -153,13 +163,23 @@ HINTS = (
         types=NUMBERS, most=60.0, change="increase",
     ),
     _hint(
+        "income|salary|wage|wages|earnings|revenue",
+        "change: increase, by a fifth at most, as nobody earns far more at once; how long does it take?",
+        types=NUMBERS, change="increase", max_change={"relative": 0.2},
+    ),
+    _hint(
+        "(?<!_)amount(?!_)|(loan|credit|requested)_(amount|amnt|amt)|(amount|amnt|amt)_(credit|requested|financed)",
+        "change: decrease, by half at most, as nobody is to borrow more, nor gets by with next to nothing",
+        types=NUMBERS, change="decrease", max_change={"relative": 0.5},
+    ),
+    _hint(
         "income|salary|wage|wages|earnings|revenue|savings|assets|balance|capital_gain|deposit",
         "change: increase; how far can it move? Limit it by max_change: {relative: 0.2} or takes: {months: 6}",
         types=ORDERED, change="increase",
     ),
     _hint(
         "debt|debts|owed|overdraft|utili[sz]ation|loans|(num|number|open|existing|active|other|current)_(of_)?credits|"
-        "(loan|credit|requested)_(amount|amnt|amt)|(amount|amnt|amt)_(credit|requested|financed)|principal",
+        "principal",
         "change: decrease, as nobody is advised to owe more; max_change: {relative: 0.5} or takes limits it",
         types=ORDERED, change="decrease",
     ),
@@ -172,7 +192,7 @@ HINTS = (
 
 _NOT_PROPOSED = re.compile(
     r"\?|n/a|.*\b(unknown|missing|not available|not stated|unpaid|without.pay|never.worked|unemployed|retired|"
-    r"deceased|unskilled|non.resident|homeless|"
+    r"deceased|unskilled|non.resident|homeless|overdrawn|"
     r"no ((checking|current|bank|savings) )?(account|savings|income|job|employment|insurance|property))\b.*"
 )
 
@@ -221,7 +241,7 @@ def _schooling(text: str) -> float | None:
 
 def _place(text: str) -> float | None:
     """Where a range in words lies, such as "under 1 year", "1 to 3 years", "3-7" or "7+"; None for other words."""
-    if text in ("none", "no", "never", "nothing", "no savings", "no deposits", "no income", "no debts", "no debt"):
+    if re.fullmatch(r"none|no|never|nothing|no (savings( account)?|deposits|income|debts?)", text):
         return -1.0
     found = re.match(r"(?:(under|below|less than|up to|<=?|over|above|more than|at least|>=?) *)?([0-9][0-9.,]*)", text)
     if found is None or re.search(r"[a-z][0-9]", text):

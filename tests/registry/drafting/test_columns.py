@@ -75,7 +75,7 @@ def test_what_a_column_is(texts: list[str], flag: bool, whole: bool, step: int, 
         ("applicantAge", {"protected": True}),
         ("marital_status", {"protected": True}),
         ("mortgage", None),
-        ("wages", {"change": "increase"}),
+        ("wages", {"change": "increase", "max_change": {"relative": 0.2}}),
         ("debts", {"change": "decrease"}),
         ("capital_loss", {"change": "none"}),
         ("SCHL", {"change": "increase", "takes": {"months_per_unit": 12}}),
@@ -111,10 +111,14 @@ def test_what_a_column_is(texts: list[str], flag: bool, whole: bool, step: int, 
         ("number_credits", {"change": "decrease"}),
         ("num_of_existing_loans", {"change": "decrease"}),
         ("tax_credits", None),
-        ("loan_amnt", {"change": "decrease"}),
+        ("loan_amnt", {"change": "decrease", "max_change": {"relative": 0.5}}),
         ("cigarettes_per_day", {"change": "decrease"}),
         ("Walc", {"change": "decrease"}),
-        ("amount", None),
+        ("amount", {"change": "decrease", "max_change": {"relative": 0.5}}),
+        ("Credit amount", {"change": "decrease", "max_change": {"relative": 0.5}}),
+        ("amount_paid", None),
+        ("property", {"change": "none"}),
+        ("home_ownership", {"change": "none"}),
         ("studytime", None),
     ],
 )
@@ -182,7 +186,7 @@ def test_groups_without_an_order_are_never_lowered() -> None:
     assert (hint := hint_of("education", "categorical")) is not None
     assert hint.keys == {"change": "none"}
     assert (hint := hint_of("cow", "categorical")) is not None
-    assert hint.keys == {}
+    assert hint.keys == {"cost": 2}
     assert "another job takes time" in hint.comment
 
 
@@ -202,9 +206,13 @@ def test_a_draft_proposes_nothing_that_nobody_would() -> None:
     rare = advised("gain", ["0"] * 95 + ["500", "900", "40", "70", "80"], table)
     assert rare["change"] == "none"
     assert "advice" not in rare
-    savings = advised("savings", ["no savings", "<100", "100-500", ">=500"], table)
-    assert (savings["type"], savings["change"]) == ("ordinal", "increase")
-    assert savings["advice"] == {"categories": ["<100", "100-500", ">=500"]}
+    for none in ("no savings", "no savings account"):
+        savings = advised("savings", [none, "<100", "100-500", ">=500"], table)
+        assert (savings["type"], savings["change"]) == ("ordinal", "increase")
+        assert savings["advice"] == {"categories": ["<100", "100-500", ">=500"]}
+    status = advised("status", ["overdrawn", "0 to 200 DM", "200 DM or more", "no checking account"], table)
+    assert status["advice"] == {"categories": ["0 to 200 DM", "200 DM or more"]}
+    assert advised("telephone", ["no", "yes"], table)["change"] == "increase"
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,9 @@ def test_only_what_a_person_must_decide_is_commented(tmp_path: Path) -> None:
     comments = [line.partition("# ")[2] for line in lines if "# " in line]
     assert len(comments) - 1 == found.decisions
     about = {comment.partition(":")[0] for comment in comments if line_is_of_feature(lines, comment)}
-    assert about == {"age", "gender", "monthly_income", "utilisation", "debts_eur", "education", "education_years"}
+    assert about == {
+        "age", "gender", "monthly_income", "utilisation", "debts_eur", "housing", "education", "education_years",
+    }  # fmt: skip
     assert all(len(line) <= 120 for line in lines)
 
 
