@@ -58,8 +58,8 @@ class ReasonAnswer(AnswerPart):
     value: RawValue
     """The applicant's value; null where it is missing."""
     reference: RawValue
-    """What is usual in the records of `against`: the average of a number, the median level of an ordinal feature, the
-    most common category."""
+    """What is usual in the records of `against`: the average of a number, or what three quarters have, the median
+    level of an ordinal feature, the most common category."""
     direction: Departure | None
     """Which way `value` differs from `reference`; null for categories and states, where both are the same, and where
     the value lowered the score by differing the other way from others of the records."""

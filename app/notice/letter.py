@@ -10,7 +10,7 @@ from app.recourse.actions.sentences import change_text, months_text
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue
 from app.recourse.models.score import PointScale
-from app.recourse.reasons import Departure, departure, reason_text, usual_text, value_text
+from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,8 @@ def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
     departed = departure(feature, value_raw, usual_raw)
     if departed is not None and "direction" in reason:  # answers of earlier releases lack it
         departed = reason["direction"] and Departure(reason["direction"])
-    compared = departed is not None and (feature.is_number or len(feature.levels) > 2)
+    ordered = departed is not None and (feature.is_number or len(feature.levels) > 2)
+    compared = ordered and not is_unadvised(feature, departed)
     return NoticeReason(
         code=reason["code"],
         text=reason_text(feature, value_raw, departed, language.phrases),

@@ -1,6 +1,6 @@
 """The reasons for a refusal: how much each feature lowered the score, compared with reference records."""
 
-from app.recourse.reasons.comparison import Against, Comparison, Departure, departure, usual_raw
+from app.recourse.reasons.comparison import Against, Comparison, Departure, departure, is_unadvised, usual_raw
 from app.recourse.reasons.explain import (
     NO_REASONS,
     Explanation,
@@ -24,6 +24,7 @@ __all__ = [
     "ReasonsStatus",
     "departure",
     "explain",
+    "is_unadvised",
     "reason_text",
     "usual_raw",
     "usual_text",

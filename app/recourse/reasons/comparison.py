@@ -7,7 +7,7 @@ from enum import StrEnum
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features import Feature
+from app.recourse.features import Change, Feature
 from app.recourse.models.score import favourable
 from app.recourse.problem import Reference
 
@@ -15,6 +15,9 @@ NEAR_SHARE = 0.1
 """Share of the accepted records that are near the cut-off: those with the lowest scores."""
 LEAST_NEAR, MOST_NEAR = 50, 200
 """Limits of their number."""
+
+COMMON = 0.75
+"""Share of the records with one value from which on it is what is usual, and who has it differs from few."""
 
 SIGNIFICANT_DIGITS, LARGE = 2, 100.0
 """Digits of an average; one more from `LARGE` on."""
@@ -60,15 +63,22 @@ class Comparison:
 def usual_raw(feature: Feature, column_raw: Float[np.ndarray, "n"]) -> float:
     """The raw number that stands for a column: the average of numbers, the median level, the most common category.
 
-    States, such as missing values, do not count unless there is nothing else.
+    Of numbers the value that `COMMON` of them are, if there is one: an average of a few large ones and of zeros is
+    nobody's. States, such as missing values, do not count unless there is nothing else.
     """
     quantities = column_raw[~np.isin(column_raw, feature.states_raw)]
     if quantities.size and feature.is_number:
-        return _rounded(float(quantities.mean()))
+        value, share = _most_common(quantities)
+        return value if share >= COMMON else _rounded(float(quantities.mean()))
     if quantities.size and not feature.is_group:
         return float(np.median(quantities) // 1.0)
+    return _most_common(column_raw)[0]
+
+
+def _most_common(column_raw: Float[np.ndarray, "n"]) -> tuple[float, float]:
+    """The most common value, and the share that has it."""
     values, counts = np.unique(column_raw, return_counts=True)
-    return float(values[counts.argmax()])
+    return float(values[counts.argmax()]), float(counts.max() / column_raw.size)
 
 
 def departure(feature: Feature, value_raw: float, usual_raw: float) -> Departure | None:
@@ -76,6 +86,12 @@ def departure(feature: Feature, value_raw: float, usual_raw: float) -> Departure
     if feature.is_group or value_raw == usual_raw or not {value_raw, usual_raw}.isdisjoint(feature.states_raw):
         return None
     return Departure.TOO_HIGH if value_raw > usual_raw else Departure.TOO_LOW
+
+
+def is_unadvised(feature: Feature, departed: Departure | None) -> bool:
+    """Whether advice only goes further the way in which a value differs: nobody is advised to drink or to owe more."""
+    opposite = {Change.DECREASE: Departure.TOO_LOW, Change.INCREASE: Departure.TOO_HIGH}
+    return departed is not None and opposite.get(feature.change) is departed
 
 
 def _rounded(number: float) -> float:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from app.recourse.actions.phrases import ENGLISH, Phrases, fill
 from app.recourse.actions.sentences import level_text, number_text, title_text
 from app.recourse.features import MISSING, Feature, FeatureType
-from app.recourse.reasons.comparison import Departure
+from app.recourse.reasons.comparison import Departure, is_unadvised
 
 
 def reason_text(feature: Feature, value_raw: float, departed: Departure | None, phrases: Phrases = ENGLISH) -> str:
@@ -24,8 +24,9 @@ def reason_text(feature: Feature, value_raw: float, departed: Departure | None, 
         return own.text or fill(phrases.level, words)
     too_high = departed is Departure.TOO_HIGH
     directed, phrase = (own.too_high, phrases.too_high) if too_high else (own.too_low, phrases.too_low)
-    # Of two levels none is too high or too low, unless the lender says so.
-    return directed or own.text or fill(phrases.level if feature.type is FeatureType.BINARY else phrase, words)
+    # Of two levels none is too high or too low, unless the lender says so; nor is what no advice would mend.
+    neutral = feature.type is FeatureType.BINARY or is_unadvised(feature, departed)
+    return directed or own.text or fill(phrases.level if neutral else phrase, words)
 
 
 def value_text(feature: Feature, value_raw: float, phrases: Phrases = ENGLISH) -> str:

@@ -50,6 +50,22 @@ def test_a_value_is_not_too_low_where_having_less_would_have_raised_the_score() 
     assert way(2.0, mixed) is Departure.TOO_HIGH
 
 
+def test_what_nearly_everybody_has_is_no_reason_unless_there_is_no_other() -> None:
+    """Nearly nobody has capital gains; who has none is not refused for that, though a few with them are accepted."""
+
+    def score(table: np.ndarray) -> np.ndarray:
+        return 0.5 * table[:, 1] + table[:, 0] - 3.0
+
+    def reasons(applicant: list[float]) -> list[tuple[int, float]]:
+        reference = rows(100)
+        reference[:, 0], reference[:, 1] = 4.0, np.where(np.arange(100) < 15, 9.0, 0.0)
+        asked = problem(applicant, score, reference_raw=reference)
+        return [(one.feature, one.usual_raw) for one in explain(asked, ReasonsParams(against=Against.EVERYONE)).reasons]
+
+    assert reasons([1.0, 0.0, 40, 0, 0]) == [(0, 4.0)]
+    assert reasons([2.9, 0.0, 40, 0, 0])[0] == (0, 4.0)
+
+
 def test_fewer_can_be_asked_for() -> None:
     assert named(count=1) == named()[:1]
 

@@ -1,9 +1,10 @@
 """Reasons in words."""
 
+import numpy as np
 import pytest
 
-from app.recourse.features import MISSING, Feature, FeatureType, Missing, ReasonWords
-from app.recourse.reasons import Departure, departure, reason_text, usual_text, value_text
+from app.recourse.features import MISSING, Change, Feature, FeatureType, Missing, ReasonWords
+from app.recourse.reasons import Departure, departure, reason_text, usual_raw, usual_text, value_text
 
 DEBT = Feature(name="debt", type=FeatureType.INTEGER, label="Monthly debts", unit="EUR", special={-9: "no record"},
                missing=Missing.NAN)  # fmt: skip
@@ -32,6 +33,27 @@ def test_a_feature_without_words_of_its_own(feature: Feature, value: float, usua
 def test_what_is_neither_too_high_nor_too_low_is_stated_as_it_is() -> None:
     assert reason_text(DEBT, 900, None) == "Monthly debts: 900 EUR"
     assert reason_text(SAVINGS, 0, None) == "Savings: none"
+
+
+@pytest.mark.parametrize(
+    ("change", "value", "expected"),
+    [
+        (Change.DECREASE, 1, "Drinks: 1"),
+        (Change.DECREASE, 9, "Drinks too high"),
+        (Change.INCREASE, 9, "Drinks: 9"),
+        (Change.INCREASE, 1, "Drinks too low"),
+        (Change.NONE, 1, "Drinks too low"),
+    ],
+)
+def test_a_reason_does_not_suggest_what_nobody_is_advised_to_do(change: Change, value: float, expected: str) -> None:
+    """To drink more, or to borrow more."""
+    feature = Feature(name="drinks", type=FeatureType.INTEGER, change=change)
+    assert reason_text(feature, value, departure(feature, value, 4.0)) == expected
+
+
+def test_what_is_usual_of_a_number_is_what_most_have_else_the_average() -> None:
+    assert usual_raw(DEBT, np.array([0.0] * 9 + [1000.0])) == 0.0
+    assert usual_raw(DEBT, np.array([0.0] * 5 + [1000.0] * 5)) == 500.0
 
 
 def test_the_lenders_words_by_direction() -> None:
