@@ -56,13 +56,27 @@ export function wishButtons({ feature: name, from, to, text }, onWish) {
   // Of a feature with two values, this change is the only one.
   const kind = feature.type === "binary" ? "feature" : "change";
   const change = /** @type {Wish} */ ({ kind, feature: name, from, to });
+  const tooFar = { ...change, to: tooFarFrom(feature, from, to) };
   return h(
     "div.wish-row",
     {},
-    button("Can’t do this", sentence, change),
+    button("Can’t do this", sentence, tooFar),
     change.kind === "change" && button("Not at all", `no change of ${feature.label}`, { ...change, kind: "feature" }),
     !pinned && button("Will do it", sentence, { ...change, kind: "must" }),
   );
+}
+
+/**
+ * Where "too far" begins for who cannot make a change: at the first number that is nearer to it than to their own, as the
+ * one next to it would be no answer. Other values are themselves.
+ * @param {Feature} feature @param {Value} from @param {Value} to @returns {Value}
+ */
+function tooFarFrom(feature, from, to) {
+  if (feature.categories || typeof from !== "number" || typeof to !== "number") return to;
+  const step = feature.step ?? (feature.type === "integer" ? 1 : 10 ** -(feature.decimals ?? 2));
+  const steps = Math.floor(Math.abs(to - from) / step / 2 + 1e-9) + 1;
+  const number = from + Math.sign(to - from) * steps * step;
+  return Math.abs(number - from) < Math.abs(to - from) ? Number(number.toPrecision(12)) : to;
 }
 
 /** Show what is ruled out or included so far. @param {() => void} onChange called when a wish was changed or removed */
