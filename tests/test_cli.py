@@ -465,6 +465,7 @@ def test_the_demo_answers_then_keeps_serving_until_interrupted(
         said += line
     assert not [line for line in said.splitlines() if line.startswith("{")]  # no log before the answer
     assert "says yes from a probability of 80%" in said
+    assert re.search(r"Net monthly income +[\d,]+ EUR\n", said)
     assert re.search(r"Decision: no \(probability \d+%\)\.", said)
     assert re.search(r"Decision after these changes: yes \(probability \d+%\)\.\n    \w", said)
     curl = shlex.split(next(line for line in said.splitlines() if line.startswith("curl ")))

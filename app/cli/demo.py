@@ -137,9 +137,12 @@ def _summary(url: str, schema: dict[str, Any], threshold: float, body: dict[str,
         "",
         f"{answer['model']['id']} says yes from a probability of {threshold:.0%}. It decides on this applicant:",
     ]
-    labels = {feature["name"]: feature["label"] for feature in schema["features"]}
-    width = 2 + max(map(len, labels.values()))
-    lines += [f"    {labels[name]:<{width}}{_value(value)}" for name, value in body["applicant"].items()]
+    features = {feature["name"]: feature for feature in schema["features"]}
+    width = 2 + max(len(feature["label"]) for feature in features.values())
+    lines += [
+        f"    {features[name]['label']:<{width}}{_value(value, features[name]['unit'])}"
+        for name, value in body["applicant"].items()
+    ]
     lines += ["", f"Decision: {_decision(factual)}."]
     for counterfactual in found:
         lines += ["", f"Decision after these changes: {_decision(counterfactual['validity']['current'])}."]
@@ -159,8 +162,12 @@ def _pages(url: str) -> str:
     return "\n".join(["", "", f"Open the page: {url}/workbench", f"Every request: {url}/docs", "Stop with Ctrl-C.", ""])
 
 
-def _value(value: Any) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+def _value(value: Any, unit: str | None) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.10g}{'' if unit is None else '%' if unit == '%' else f' {unit}'}"
 
 
 def _decision(decision: dict[str, Any]) -> str:
