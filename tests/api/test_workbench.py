@@ -501,6 +501,8 @@ def test_the_curve_asks_for_shares_of_future_models(desk: Open) -> None:
     assert text(page, "#chosen h3").startswith("At 90 in 100:")
     future = found[0]["counterfactual"]["validity"]["future"]
     assert f"{round(20 * future['probability'])} of 20" in text(page, "#curve tbody tr >> nth=0")
+    efforts = [cell.inner_text() for cell in page.locator("#curve tbody td:nth-of-type(1)").all()]
+    assert efforts == [f"{point['cost']:.2f}" for point in found], "decimal points are in one line"
     # A knob of the method has its own curve, measured by the same future models.
     page.click("#frontier .specialists summary")
     page.select_option("#knob", "radius_unfavourable")
@@ -856,12 +858,13 @@ def test_promises_are_checked_once_at_a_double_click(desk: Open) -> None:
 
     def answer(route: Any) -> None:
         asked.append(route)
-        route.fulfill(status=503, json={"title": "Full", "detail": "The queue is full."})
+        route.fulfill(status=503, json={"title": "Full", "detail": "The queue is full: `recourse work` empties it."})
 
     page = desk(prepare=lambda page: page.route("**/audits", answer))
     show(page, "Promises")
     page.dblclick("#audit button")
-    page.get_by_text("The queue is full.").wait_for()
+    page.get_by_text("The queue is full").wait_for()
+    assert text(page, "#audited code") == "recourse work"
     page.wait_for_selector("#audit button:enabled")
     assert len(asked) == 1
 

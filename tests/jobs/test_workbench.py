@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Op
     page.wait_for_selector("#batch-results table")
     assert text(page, "#batch-results p") == "3 applicants: 2 with a way to a yes, 1 not answered."
     assert violations(page) == []
+    assert re.match(r"Many applicants: 3 Done · \d+ \w+ \d{4} at \d\d:\d\d ", text(page, "#jobs li >> nth=0"))
     rows = [" ".join(row.inner_text().split()) for row in page.locator("#batch-results tbody tr").all()]
     assert rows[0].startswith("case-0 no, ")
     label = next(feature["label"] for feature in schema["features"] if feature["name"] == "age")
@@ -92,6 +94,14 @@ def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Op
     page.click("#jobs button >> nth=0")
     page.wait_for_selector("#batch-results table")
     assert text(page, "#batch-results p") == "3 applicants: 2 with a way to a yes, 1 not answered."
+
+
+def test_promises_are_checked_against_versions_of_the_chosen_model(workbench: Open) -> None:
+    page = workbench()
+    for model in ("odd", "loan"):
+        choose(page, model)
+        offered = page.locator("#candidate option").evaluate_all("options => options.map(({ value }) => value)")
+        assert {value.split("@")[0] for value in offered} == {model}
 
 
 def test_a_batch_without_any_answer_says_why(workbench: Open, odd_server: Server) -> None:
@@ -142,6 +152,8 @@ def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, 
         page.fill("#reference", "case-1")
         page.click("#find button")
         page.locator("#found").get_by_text(kept["id"]).wait_for()
+        title = server.client.get("/models/loan@1").json()["title"]
+        assert f"a way to a yes · {title}, version 1 · given" in text(page, "#found")
         for version, said in [("loan@2", "Broken."), ("loan@3", "Kept.")]:
             page.select_option(f"[aria-label='Version to verify {kept['id']} against']", version)
             page.click("text=Does it still say yes?")

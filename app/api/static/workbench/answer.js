@@ -25,20 +25,25 @@ import { waysParts, waysTitle } from "./ways.js";
 /** @param {any} answer @param {Asked} asked the request behind it @param {Actions} actions */
 export function showAnswer(answer, asked, actions) {
   $("answer-body").classList.remove("outdated");
-  fill("answer-body", ...answerParts(answer, asked, actions), warningNote(answer.warnings), provenance(answer));
+  fill(
+    "answer-body",
+    ...answerParts(answer, actions),
+    warningNote(answer.warnings),
+    answer.status !== "already_favourable" && storeForm(answer, asked),
+    provenance(answer),
+  );
   $("answer-status").textContent = $("answer-body").querySelector("h3")?.textContent ?? "";
   const bounds = answer.plan?.validity;
   if (bounds?.status === "pending") followBounds(bounds.job);
 }
 
-/** @param {any} answer @param {Asked} asked @param {Actions} actions @returns {any[]} */
-function answerParts(answer, asked, actions) {
+/** @param {any} answer @param {Actions} actions @returns {any[]} */
+function answerParts(answer, actions) {
   const reasons = reasonsPart(answer.reasons);
   if (answer.status === "found")
     return [
       ...waysTitle(answer),
       h("div.answered", {}, reasons, h("div.ways-part", {}, ...waysParts(answer, actions.wish))),
-      storeForm(answer, asked),
     ];
   if (answer.status === "not_found") return [...notFoundParts(answer, actions), reasons];
   return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale(answer.factual.probability)];
@@ -68,7 +73,7 @@ const OBSTACLES = {
 function obstacleNote({ constraint, feature, sufficient, text }, remove) {
   const label = featureNamed(feature)?.label ?? feature;
   const limits = {
-    max_changes: `no more than ${counted(Number($("most").value), "feature")} may change`,
+    max_changes: `no more than ${counted(Number($("most").value), "thing")} may change`,
     horizon_months: `the time. ${text.replace(/\.$/, "")}`,
   };
   const limit =

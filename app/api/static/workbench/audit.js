@@ -7,14 +7,16 @@ import { counted, inHundred, lowerBound, readable } from "./format.js";
 import { RESPOND_ASYNC, runJob } from "./jobs.js";
 import { versionText } from "./ledger.js";
 import { problemNote } from "./problem.js";
-import { fullName, state } from "./state.js";
+import { chosenModel, fullName, state } from "./state.js";
 
-/** Offer every version of every model. */
+/** @import { Model } from "./types.d.ts" */
+
+/** Offer every version of the chosen model; the newest one is chosen. */
 export function offerVersions() {
-  const options = state.models.map((m) =>
-    h("option", { value: fullName(m) }, `${readable(versionText(m))} of ${m.title}`),
-  );
-  fill("candidate", ...options);
+  const versions = state.models.filter((m) => m.id === chosenModel().id);
+  fill("candidate", ...versions.map((m) => h("option", { value: fullName(m) }, readable(versionText(m)))));
+  $("candidate").value = fullName(/** @type {Model} */ (versions.at(-1)));
+  fill("audited");
 }
 
 /** Verify all promises against the chosen version. */

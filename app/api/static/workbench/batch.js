@@ -6,7 +6,7 @@ import { batchResults } from "./batch_results.js";
 import { readRecords } from "./csv.js";
 import { $, fill, h } from "./dom.js";
 import { rangeText } from "./feature.js";
-import { counted, formatDate, formatValue, inHundred } from "./format.js";
+import { counted, formatTime, formatValue, inHundred } from "./format.js";
 import { readyFutures } from "./future.js";
 import { progressText, runJob } from "./jobs.js";
 import { wayCount } from "./method.js";
@@ -202,8 +202,8 @@ function jobItem(job) {
   return h(
     "li.job-item",
     {},
-    h("span", {}, h("b", {}, KINDS[kind] ?? kind), progress.total > 1 && `, ${progress.total}`),
-    h("span.hint", {}, `${open ? progressText(job) : STATUSES[status]} · ${formatDate(created)}`),
+    h("span", {}, h("b", {}, KINDS[kind] ?? kind), kind === "batch" && `: ${progress.total}`),
+    h("span.hint", {}, `${open ? progressText(job) : STATUSES[status]} · ${formatTime(created)}`),
     kind === "batch" && job.result !== null && button("Results", show),
     kind === "batch" && open && button("Watch", follow),
   );

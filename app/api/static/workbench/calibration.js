@@ -87,7 +87,7 @@ function drawing(bins, room) {
 
 /** The calibration as a table. @param {Bin[]} bins */
 function table(bins) {
-  const heads = ["Promised, of 100", "Promises", "Promised on average", "Kept, of 100", "95% interval"];
+  const heads = ["Promised, of 100", "Promises", "Promised on average", "Kept, of 100", "95% interval, of 100"];
   const rows = bins.map(({ told: [low, high], promises, mean_told: mean, kept, interval }) =>
     h(
       "tr",

@@ -5,7 +5,8 @@
 
 const fourDecimals = new Intl.NumberFormat("en", { maximumFractionDigits: 4 });
 const threeDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-const day = new Intl.DateTimeFormat("en", { day: "numeric", month: "long", year: "numeric" });
+const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "long" });
+const minute = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "short" });
 
 /** @param {number} value @returns {string} with up to four decimals */
 export const formatNumber = (value) => fourDecimals.format(value);
@@ -16,8 +17,11 @@ export const formatShort = (value) => threeDigits.format(value);
 /** A time as people say it, rounded up to a tenth of a month. @param {number} months */
 export const formatMonths = (months) => counted(Math.ceil(10 * months - 1e-6) / 10, "month");
 
-/** @param {string} time in ISO 8601 */
+/** @param {string} time in ISO 8601 @returns {string} as letters write it, such as `25 November 2026` */
 export const formatDate = (time) => day.format(new Date(time));
+
+/** @param {string} time in ISO 8601 @returns {string} with hours and minutes */
+export const formatTime = (time) => minute.format(new Date(time));
 
 /** @param {number} share from 0 to 1 @returns {string} as a count of 100 */
 export function inHundred(share) {

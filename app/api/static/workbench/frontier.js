@@ -6,7 +6,7 @@ import { invalidationRate } from "./certificate.js";
 import { changeCount, wayParts } from "./counterfactual.js";
 import { curveDrawing } from "./curve.js";
 import { $, fill, h, scrollingTable } from "./dom.js";
-import { formatNumber, formatShort, outOfHundred, readable } from "./format.js";
+import { formatNumber, outOfHundred, readable } from "./format.js";
 import { FUTURE_VALIDITY, countOf, futureNoun } from "./future.js";
 import { submit } from "./jobs.js";
 import { problemNote } from "./problem.js";
@@ -184,7 +184,7 @@ function row({ step, cost, counterfactual }, i, { value, chosen, shown }) {
     "tr",
     { class: chosen && "chosen" },
     h("th", { scope: "row" }, ...[value].flat()),
-    h("td", {}, counterfactual ? formatShort(cost) : "none found"),
+    h("td", {}, counterfactual ? cost.toFixed(2) : "none found"),
     ...shown.map((measure) => h("td", {}, validity && CELLS[measure](validity))),
     h("td", {}, counterfactual && showButton(step, i, chosen)),
   );

@@ -28,7 +28,7 @@ export function storeForm(answer, asked) {
     id: "store-as",
     maxlength: 200,
     autocomplete: "off",
-    placeholder: "for example application-81723",
+    placeholder: "such as A-81723",
   });
   const place = h("div");
   const button = h("button", {}, "Store");
@@ -61,7 +61,7 @@ export function storeForm(answer, asked) {
 }
 
 /** @param {any} stored @param {boolean} same whether it is the answer on the page */
-const storedNote = ({ id }, same) =>
+const storedNote = ({ id, status }, same) =>
   h(
     "div.note",
     { role: "status", tabindex: -1 },
@@ -72,7 +72,7 @@ const storedNote = ({ id }, same) =>
       h("code", {}, id),
       ". You can find it under ",
       h("a", { href: "#promises" }, "Promises"),
-      ", and check it against other versions of the model.",
+      status === "found" ? ", and check it against other versions of the model." : ".",
     ),
     letterForm(id),
   );
@@ -98,9 +98,12 @@ const NONE = "No answers are stored yet. Below each answer you can store it.";
 
 const STATUSES = { found: "a way to a yes", not_found: "no way found", already_favourable: "already a yes" };
 
+/** @param {Model} model as an answer names it */
+const titleOf = ({ id, version }) => `${state.models.find((m) => m.id === id)?.title ?? id}, version ${version}`;
+
 /** One stored answer. @param {any} stored */
 function storedItem(stored) {
-  const { id, reference, status, created_at: created, expires_at: expires } = stored;
+  const { id, reference, status, model, created_at: created, expires_at: expires } = stored;
   const result = h("div", { role: "status" });
   return h(
     "li",
@@ -109,7 +112,7 @@ function storedItem(stored) {
       "p",
       {},
       h("b", {}, reference ?? "no reference"),
-      ` · ${STATUSES[/** @type {"found"} */ (status)]} · `,
+      ` · ${STATUSES[/** @type {"found"} */ (status)]} · ${titleOf(model)} · `,
       `given ${formatDate(created)}, valid until ${formatDate(expires)} · `,
       h("code", {}, id),
     ),

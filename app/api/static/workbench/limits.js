@@ -50,7 +50,7 @@ function limitRow(feature, onChange) {
     "fieldset.limit",
     { id: `limit-${name}` },
     h("legend", {}, label),
-    limits && h("p.hint", {}, `By the model’s schema it ${limits}.`),
+    limits && h("p.hint", {}, `By the lender’s rules it ${limits}.`),
     h("div.ways", {}, ...ways),
     ...rangeParts(feature, onChange),
     isNumber(feature) && changeLimits(feature, onChange),

@@ -42,6 +42,7 @@ async function chooseModel() {
   const known = applicant();
   Object.assign(state, { features, samples, share: STANDARD_SHARE });
   showAbout();
+  offerVersions();
   $("rules").textContent = rules.length > 0 ? `Every answer keeps to: ${rules.join("; ")}.` : "";
   // The button lets the Enter key submit the form.
   fill("fields", ...features.map(fieldOf), h("button.unseen", { tabindex: -1 }, "Ask"));
@@ -168,7 +169,6 @@ async function start() {
   offerModels(models.filter((/** @type {Model} */ m) => m.active));
   offerMethods();
   $("method").value = standard;
-  offerVersions();
   await chooseModel();
 }
 

@@ -2,7 +2,7 @@
 /** A problem document as a note on the page; what is wrong with a field leads to the field. */
 
 import { Problem } from "./api.js";
-import { $, h } from "./dom.js";
+import { $, h, prose } from "./dom.js";
 import { readable } from "./format.js";
 import { featureNamed, state } from "./state.js";
 
@@ -13,7 +13,7 @@ export function problemNote(problem) {
   return h(
     "div.note.bad",
     { role: "alert" },
-    h("p", {}, h("b", {}, title), ". ", detail && detail !== title ? detail : null),
+    h("p", {}, h("b", {}, title), ". ", ...(detail && detail !== title ? prose(detail) : [])),
     errors.length > 0 && h("ul", {}, ...errors.map(errorItem)),
     id && h("p.hint", {}, "Request ID for the operator: ", h("code", {}, id)),
   );

@@ -61,7 +61,7 @@ export function wishButtons({ feature: name, from, to, text }, onWish) {
     "div.wish-row",
     {},
     button("Can’t do this", sentence, tooFar),
-    change.kind === "change" && button("Not at all", `no change of ${feature.label}`, { ...change, kind: "feature" }),
+    change.kind === "change" && button("Leave it as it is", feature.label, { ...change, kind: "feature" }),
     !pinned && button("Will do it", sentence, { ...change, kind: "must" }),
   );
 }
