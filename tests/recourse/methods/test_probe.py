@@ -29,6 +29,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.reports import InvalidationReport
 from app.recourse.result import RecourseResult, Status
 from app.recourse.robustness.invalidation import NOISE_LAWS, NoiseLaw, linear_margin, noise_columns, noise_faults
+from app.recourse.search.cheapest import Search
 from app.recourse.solve import solve
 from app.recourse.surrogate.boundary import sample_boundary, survey
 from app.recourse.surrogate.tree import distil
@@ -320,6 +321,24 @@ def test_the_slope_is_the_numerical_gradient_of_the_objective(r: float, noise: A
 def without_curvature(probe: _Probe, X: Points) -> Points:
     probe.black_box = replace(probe.black_box, piecewise_linear=True)
     return probe._slope(X)
+
+
+def test_records_with_the_same_linearisation_are_searched_from_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, _ = ask(plane(3), lambda X: X.sum(axis=1) - 1.5, [-2.0, 0.5, 0.0])
+    problem = replace(problem, black_box=replace(problem.black_box, gradient=lambda X: np.ones_like(X)))
+    probe, searched = probe_of(problem), list[LinearModel]()
+
+    class Recorded(Search):
+        def __init__(self, model: LinearModel, *args: Any, **options: Any) -> None:
+            searched.append(model)
+            super().__init__(model, *args, **options)
+
+    monkeypatch.setattr("app.recourse.methods.probe.Search", Recorded)
+    beginnings = [np.array(row) for row in ([1.0, 1.0, 1.0], [3.0, 0.5, 0.0], [-2.0, 4.0, 0.0])]
+    rows_raw = probe._linearised(beginnings)
+    assert len(searched) == 1
+    found = {tuple(row) for row in rows_raw.tolist()}
+    assert {tuple(row.tolist()) for row in beginnings} < found
 
 
 @pytest.mark.parametrize("person", range(5))
