@@ -120,7 +120,7 @@ class MeasuredInvalidation:
             few = np.union1d(np.arange(half), deep[:half])
             misses[few] = self.shortfall(rows_raw[few], estimate, proven)
             return misses
-        proofs = 0
+        measured: set[bytes] = set()
         doubt = (
             DOUBT * math.sqrt(self.target * (1.0 - self.target) / SCREENING_DRAWS)
             if estimate == self.screened
@@ -133,13 +133,13 @@ class MeasuredInvalidation:
                     misses[k] = rate - self.target
                     continue
                 report = self._measure(rows_raw[k], exact=proven is not None)
-                proofs += 1
+                measured.add(rows_raw[k].tobytes())
                 misses[k] = report.rate - self.target
                 if proven and misses[k] <= MOST_LUCK * math.sqrt(self.target * (1.0 - self.target) / report.samples):
                     misses[k] = min(misses[k], 0.0)  # known exactly; a larger measured rate is sampling error
-                if misses[k] <= 0.0 or proofs == MOST_PROOFS:
+                if misses[k] <= 0.0 or len(measured) == MOST_PROOFS:
                     return misses
-        if not proofs and len(rows_raw):  # none was promising; report the nearest one with its measured rate
+        if not measured and len(rows_raw):  # none was promising; report the nearest one with its measured rate
             nearest = int(misses.argmin())
             miss = self._measure(rows_raw[nearest], exact=proven is not None).rate - self.target
             misses[nearest] = max(miss, 1e-12) if proven else miss

@@ -29,6 +29,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.reports import InvalidationReport
 from app.recourse.result import RecourseResult, Status
 from app.recourse.robustness.invalidation import NOISE_LAWS, NoiseLaw, linear_margin, noise_columns, noise_faults
+from app.recourse.robustness.measured_invalidation import MeasuredInvalidation
 from app.recourse.search.cheapest import Search
 from app.recourse.solve import solve
 from app.recourse.surrogate.boundary import sample_boundary, survey
@@ -588,6 +589,25 @@ def test_a_gaussian_linear_rate_is_in_the_report() -> None:
     found = report(answer(problem, target_invalidation_rate=0.2, noise_samples=20_000))
     assert found.rate == pytest.approx(0.2, abs=0.015)
     assert (found.samples, found.estimator, found.fidelity) == (20_000, "closed_form", None)
+
+
+def test_a_record_proposed_again_is_measured_once() -> None:
+    """Records whose rate is too high end the measurements, but a record that is proposed ten times is one."""
+    problem, _ = ask(plane(1), lambda X: X[:, 0], [-1.0])
+    measured = MeasuredInvalidation(
+        problem,
+        Meter(problem.black_box, math.inf),
+        LinearModel(np.array([1.0]), 0.0),
+        target=0.3,
+        noise_std=1.0,
+        law="gaussian",
+        estimator="closed_form",
+        samples=1000,
+    )
+    rows_raw = np.array([*[[0.1]] * 10, [2.0]])
+    misses = measured.shortfall(rows_raw, lambda rows_raw: np.full(len(rows_raw), 0.3), None)
+    assert (misses[:10] > 0.0).all()
+    assert misses[10] < 0.0
 
 
 def test_a_rate_close_to_the_target_rests_on_twice_the_draws() -> None:
