@@ -18,7 +18,7 @@ from app.recourse.features import Feature
 from app.recourse.input_part import InputPart
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.reasons.comparison import COMMON, Against, Comparison, Departure, departure, usual_raw
+from app.recourse.reasons.comparison import Against, Comparison, Departure, departure, usual_raw
 from app.recourse.reasons.shapley import Contributions, contributions
 from app.recourse.result import Diagnostics
 
@@ -162,10 +162,6 @@ def _principal(
     total = float(lowering.sum())
     protected = np.array([feature.protected for feature in features])
     named = np.where(protected, 0.0, lowering)
-    # What nearly everybody has says little to the person, though a few without it make it count.
-    common = (comparison.rows_raw == problem.factual_raw).mean(axis=0) >= COMMON
-    if named[~common].any():
-        named = np.where(common, 0.0, named)
     order = np.argsort(-named, kind="stable")[:count]
 
     def reason(j: int) -> FoundReason:
