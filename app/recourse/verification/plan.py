@@ -61,7 +61,7 @@ def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
 def _accepts_plan(draft: Draft, candidates: PlanCandidates, scores: Float[np.ndarray, "n"]) -> bool:
     """Whether the model accepts all members that were asked for; others are not chosen then, however alike they are."""
     accepted = draft.problem.black_box.accepts(scores[: len(candidates.plan_raw)])
-    return np.count_nonzero(accepted) == candidates.count
+    return int(accepted.sum()) == candidates.count
 
 
 def _choose(
