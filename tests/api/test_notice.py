@@ -107,7 +107,7 @@ def test_what_is_not_there_has_no_letter(client: httpx.Client, running: Any) -> 
 @pytest.mark.slow
 def test_the_page_prints_on_one_sheet(browser: Any, demo: Any) -> None:
     """With four reasons, and three ways of two or three steps each."""
-    body = {**REASONS_EXAMPLES["accepted"]["value"], "count": 3, "reasons": True}
+    body = {**REASONS_EXAMPLES["accepted"]["value"], "count": 3, "reasons": True, "horizon_months": 24}
     answer = httpx.post(f"{demo.url}/recourse", json=body, timeout=30).json()
     assert len(answer["counterfactuals"]) == 3
     page = browser.new_page()
