@@ -115,7 +115,7 @@ class Models:
         if self._registry.broken():
             return "none of the registered models can be used"
         # Versions that are retired or wait are there on purpose, and the ledger can still be read.
-        return EMPTY if self._empty() else ""
+        return "" if self._registry.list() else EMPTY
 
     def tell_problems(self) -> None:
         """Log why no applicant can be answered, and where models were looked for."""

@@ -34,7 +34,7 @@ from app.recourse.input_part import InputPart
 from app.recourse.models.linear import LinearModel, WeightMoments, homogeneous
 from app.recourse.numerics.linalg import project
 from app.recourse.numerics.solvers import cone_program
-from app.recourse.robustness.validity import PlanBounds, plan_bounds, validity_bounds
+from app.recourse.robustness.validity import PlanBounds, plan_bounds, validity_lower
 from app.recourse.search.cheapest import Search
 from app.recourse.search.legal_rows import nearest_legal
 from app.recourse.search.local_moves import SingleMoves
@@ -339,14 +339,14 @@ def keep_better(
     def described(plan: Float[np.ndarray, "n p"]) -> tuple[Float[np.ndarray, "n m"], WeightMoments]:
         return homogeneous(action_set.space.encode(plan)), moments_of(plan)
 
-    own = validity_bounds(*described(rows_raw), radius)[0]
+    own = validity_lower(*described(rows_raw), radius)
     least = (before.lower if before.exact else float(own.min())) + gain
     made = np.zeros(len(rows_raw), dtype=bool)
     plan = rows_raw.copy()
     for k, row in enumerate(proposed):
         if row is not None and not (plan == row).all(axis=1).any():
             plan[k], made[k] = row, True
-    rise = validity_bounds(*described(plan), radius)[0] - own
+    rise = validity_lower(*described(plan), radius) - own
     for k in rise.argsort(kind="stable"):
         if made[k]:
             after = plan_bounds(*described(plan), radius, deadline=until)

@@ -214,7 +214,7 @@ def objective_of(
         )  # fmt: skip
     assert isinstance(validity, SmoothValidity)
     return PlanObjective(
-        x0=actions.space.encode(actions.factual_raw[None])[0], validity=validity, sides=sides,
+        x0=actions.x0, validity=validity, sides=sides,
         proximity_weight=proximity_weight, diversity_weight=diversity_weight,
     )  # fmt: skip
 
