@@ -55,6 +55,8 @@ class Source:
     rows: list[list[str]]
     label: str
     hours: str
+    good: str
+    """The label of the favourable outcome."""
 
     def frame(self) -> Any:
         """The records as pandas reads them."""
@@ -75,7 +77,7 @@ def adult() -> Source:
     with gzip.open(DATA / "adult/raw/adult.data.gz", "rt", newline="") as file:
         rows = [row for row in csv.reader(file, skipinitialspace=True) if row]
     texts = ("workclass", "education", "marital_status", "occupation", "relationship", "race", "sex", "native_country")
-    return _source("Adult", columns, rows, texts, "income", "hours_per_week", drop="fnlwgt")
+    return _source("Adult", columns, rows, texts, "income", "hours_per_week", ">50K", drop="fnlwgt")
 
 
 def acs() -> Source:
@@ -84,18 +86,18 @@ def acs() -> Source:
         header, *rows = csv.reader(file)
     whole = [[str(int(float(cell))) for cell in row] for row in rows]
     codes = ("COW", "MAR", "POBP", "RELP", "SEX", "RAC1P")
-    return _source("ACS income", tuple(header), whole, codes, "label", "WKHP", drop="OCCP")
+    return _source("ACS income", tuple(header), whole, codes, "label", "WKHP", "1", drop="OCCP")
 
 
 def _source(
     name: str, columns: Sequence[str], rows: list[list[str]], categories: tuple[str, ...], label: str, hours: str,
-    drop: str,
+    good: str, drop: str,
 ) -> Source:  # fmt: skip
     kept = [j for j, column in enumerate(columns) if column != drop]
     some = np.random.default_rng(0).permutation(len(rows))[: TRAINING + HELD_OUT]
     return Source(
         name=name, columns=tuple(columns[j] for j in kept), rows=[[rows[i][j] for j in kept] for i in some],
-        categories=categories, label=label, hours=hours,
+        categories=categories, label=label, hours=hours, good=good,
     )  # fmt: skip
 
 
@@ -331,8 +333,8 @@ def attempt(source: Source, name: str, directory: Path) -> Tried:
         np.savetxt(directory / "scores.csv", own.scores[:TRAINING], fmt="%.17g", header="score", comments="")
         model: dict[str, Any] = {"model": own.path} if own.path else {"url": own.url}
         wish = Wish(
-            data=directory / "records.csv", label=source.label, scores=str(directory / "scores.csv"), id="own",
-            **model, **own.wish,
+            data=directory / "records.csv", label=source.label, favourable=source.good,
+            scores=str(directory / "scores.csv"), id="own", **model, **own.wish,
         )  # fmt: skip
         began = time.perf_counter()
         draft(wish, directory / "own", own.trust)

@@ -48,30 +48,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--records", type=int, default=RECORDS)
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
-    label = write_records(options.data, options.output / "records.csv", options.records)
+    label, good = write_records(options.data, options.output / "records.csv", options.records)
     train(options.output, label)
-    drafted = write_draft(options.output, label)
+    drafted = write_draft(options.output, label, good)
     print(*drafted.notes, sep="\n")
     registered = Registry(options.output / "store").register(drafted.directory)
     print(f"Registered {registered.name}.", *registered.registration.notes, sep="\n")
     print(*advice(registered), sep="\n")
 
 
-def write_records(data: Path | None, path: Path, count: int) -> str:
-    """Write a CSV of records as a lender has it; gives the column of the outcome."""
+def write_records(data: Path | None, path: Path, count: int) -> tuple[str, str]:
+    """Write a CSV of records as a lender has it; gives the column of the outcome, and its good value."""
     source = None if data is None else Path(data) / ADULT
     if source is not None and source.exists():
         with gzip.open(source, "rt", newline="") as file:
             rows = [row for row in csv.reader(file, skipinitialspace=True) if row][:count]
-        header, label = list(COLUMNS), "income"
+        header, label, good = list(COLUMNS), "income", ">50K"
     else:
         print(f"{ADULT} is not in {data or 'RECOURSE_DATA'}; synthetic applicants are used.")
         header, rows = synthetic(count)
-        label = "repaid"
+        label, good = "repaid", "yes"
     kept = [j for j, name in enumerate(header) if name not in LEFT_OUT]
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([row[j] for j in kept] for row in [header, *rows])
-    return label
+    return label, good
 
 
 def synthetic(count: int) -> tuple[list[str], list[list[str]]]:
@@ -100,10 +100,10 @@ def train(directory: Path, label: str) -> None:
     (directory / "scores.csv").write_text("score\n" + "\n".join(repr(float(score)) for score in scores) + "\n")
 
 
-def write_draft(directory: Path, label: str) -> Drafted:
+def write_draft(directory: Path, label: str, good: str) -> Drafted:
     """Draft the model's directory: `recourse models draft` does the same."""
     wish = Wish(
-        data=directory / "records.csv", model=directory / "pipeline.skops", label=label,
+        data=directory / "records.csv", model=directory / "pipeline.skops", label=label, favourable=good,
         scores=str(directory / "scores.csv"), id="own-model",
     )  # fmt: skip
     return draft(wish, directory / "own-model", Trust())

@@ -596,7 +596,7 @@ def test_a_draft_is_written_tried_and_registered(run: Run, tmp_path: Path) -> No
     data = trained.lender.write(tmp_path / "loans.csv")
     model = trained.write(tmp_path)
     out = tmp_path / "loan"
-    done = run("models", "draft", data, "--model", model, "--label", "outcome", "--out", out)
+    done = run("models", "draft", data, "--model", model, "--label", "outcome", "--favourable", "good", "--out", out)
     assert (done.returncode, done.stderr) == (0, "")
     assert "It registers: accepts " in done.stdout
     assert f"Next: recourse models try {out}" in done.stdout
@@ -616,7 +616,7 @@ def test_a_draft_is_written_tried_and_registered(run: Run, tmp_path: Path) -> No
 
 def test_a_draft_without_a_model_says_what_comes_next(run: Run, tmp_path: Path) -> None:
     data = lender().write(tmp_path / "loans.csv")
-    done = run("models", "draft", data, "--label", "outcome", "--out", tmp_path / "loan")
+    done = run("models", "draft", data, "--label", "outcome", "--favourable", "good", "--out", tmp_path / "loan")
     assert done.returncode == 0
     assert "comments in it ask for a decision" in done.stdout
     assert "It registers" not in done.stdout

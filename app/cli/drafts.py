@@ -1,5 +1,7 @@
 """The command ``recourse models draft``: a model directory from records and a model."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,10 +9,15 @@ import typer
 
 from app.cli.common import read_settings
 from app.cli.registration_options import TrustPickleOption
+from app.errors import ModelRefused
 
 if TYPE_CHECKING:
-    from app.registry.drafting.draft import Drafted
+    from app.registry.drafting.draft import Drafted, Wish
+    from app.registry.drafting.questions import Question
     from app.registry.trust import Trust
+
+QUESTIONS_OPEN = 2
+"""Exit code where the draft asks and nobody is there to answer."""
 
 
 def draft(
@@ -36,21 +43,28 @@ def draft(
     columns: Annotated[
         str | None, typer.Option(help="Columns that a model without names takes, in its order, with commas between.")
     ] = None,
+    answers: Annotated[
+        Path | None, typer.Option(help="Answers to the questions of a draft, as YAML or JSON; see its answers.yaml.")
+    ] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="One such answer; may be repeated.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Directory to write; named after the data when absent.")] = None,
     trust_pickle: TrustPickleOption = False,
 ) -> None:
     """Write model.yaml and the reference from records and a model, and try whether it registers."""
     from app.registry.drafting.draft import Wish
-    from app.registry.drafting.draft import draft as make
+    from app.registry.drafting.questions import answers_of, read_answers
     from app.registry.trust import Trust
 
     settings = read_settings(trust_pickle=trust_pickle or None)
     wish = Wish(
         data=data, model=model, url=url, label=label, favourable=favourable, scores=scores, threshold=threshold,
         id=name, drop=tuple(drop or ()), columns=tuple(filter(None, (columns or "").split(","))),
+        answers=({} if answers is None else read_answers(answers)) | answers_of(answer or ()),
     )  # fmt: skip
     trust = Trust.of(settings)
-    drafted = make(wish, out, trust)
+    drafted = _made(wish, out, trust)
     for note in drafted.notes:
         typer.echo(note)
     count = drafted.decisions
@@ -59,6 +73,34 @@ def draft(
         _verify(drafted, trust)
     else:
         typer.echo("Next: the same with --model FILE (or --url) and another --out, so that the draft fits the model.")
+
+
+def _made(wish: "Wish", out: Path | None, trust: "Trust") -> "Drafted":
+    """The draft; its questions are asked in a terminal, and elsewhere end the command with exit code 2."""
+    from app.registry.drafting.draft import draft as make
+    from app.registry.drafting.questions import Undecided
+
+    while True:
+        try:
+            return make(wish, out, trust)
+        except Undecided as undecided:
+            if not (sys.stdin.isatty() and sys.stdout.isatty()):
+                typer.echo(str(undecided), err=True)
+                raise typer.Exit(QUESTIONS_OPEN) from None
+            wish = replace(wish, answers={**wish.answers, **{one.name: _asked(one) for one in undecided.questions}})
+
+
+def _asked(question: "Question") -> str:
+    """The answer that is typed; asked again until it is one."""
+    typer.echo(f"\n{question.sentence}")
+    for reason in question.why:
+        typer.echo(f"  {reason}")
+    while True:
+        typed = typer.prompt(" or ".join(question.allowed) or "a number", prompt_suffix=": ")
+        try:
+            return question.read(str(typed))
+        except ModelRefused as refused:
+            typer.echo(str(refused))
 
 
 def _verify(drafted: "Drafted", trust: "Trust") -> None:

@@ -15,12 +15,18 @@ LARGEST = 10_000_000
 """Bytes of a file; a feature takes about a hundred."""
 
 
-def read_yaml(content: bytes, *, aliases: bool = True) -> Any:
-    """The document in a file. Raises `ValueError` with a sentence that follows its name."""
+def read_yaml(content: bytes, *, aliases: bool = True, texts: bool = False) -> Any:
+    """The document in a file. Raises `ValueError` with a sentence that follows its name.
+
+    Parameters
+    ----------
+    texts : whether every value is the text that is written, as in `outcome: No`; then there are no aliases either
+    """
     if len(content) > LARGEST:
         raise ValueError(f"has more than {LARGEST:,} bytes")
     try:
-        return yaml.load(content, Loader=_Loader if aliases else _NoAliases)  # noqa: S506 - derived from SafeLoader
+        loader = _Texts if texts else _Loader if aliases else _NoAliases
+        return yaml.load(content, Loader=loader)  # noqa: S506 - derived from SafeLoader
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         tab = "; indent with spaces, not with tabs" if "\\t" in (error.problem or "") else ""
@@ -64,6 +70,12 @@ class _NoAliases(_Loader):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(None, None, "has an alias", mark)
         return super().compose_node(parent, index)
+
+
+class _Texts(_NoAliases):
+    """Without numbers, dates, booleans and null: each value is a text."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own attribute
 
 
 def _fault(node: yaml.Node, sentence: str) -> yaml.constructor.ConstructorError:

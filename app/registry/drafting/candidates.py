@@ -14,7 +14,8 @@ from app.registry.artifact import Format, Protocol
 from app.registry.drafting.columns import Column
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import FeatureDraft, fills
-from app.registry.drafting.outcome import Outcome, same
+from app.registry.drafting.outcome import Outcome
+from app.registry.drafting.questions import same
 
 MOST_CANDIDATES = 250
 """Combinations that are tried."""
@@ -31,6 +32,8 @@ class Known:
     scores: Float[np.ndarray, "n"] | None
     favourable: str | None
     """Value of the label, or class, that the lender has named."""
+    better: str | None
+    """Which points are better, where the lender has said it: higher or lower."""
     threshold: float | None
 
 
@@ -70,7 +73,7 @@ def _decisions(known: Known) -> list[tuple[Output, str, Any]]:
     found: list[tuple[Output, str, Any]] = []
     for output in _outputs(known):
         if output is Output.POINTS:
-            found += [(output, "higher", 1), (output, "lower", 1)]
+            found += [(output, better, 1) for better in ("higher", "lower") if known.better in (None, better)]
         else:
             named = _favourable(known)
             if output is Output.LABEL and known.facts.remote and known.outcome is not None:
@@ -98,7 +101,7 @@ def _outputs(known: Known) -> list[Output]:
 def _favourable(known: Known) -> list[Any]:
     """The classes that may be the favourable one."""
     classes, outcome = known.facts.classes, known.outcome
-    value = known.favourable if outcome is None else outcome.value
+    value = known.favourable
     named = [one for one in classes if value is not None and same(value, one)]
     last = [classes[1], classes[0]] if len(classes) == 2 else list(classes)
     order = [*named, *(one for one in last if one not in named)]

@@ -21,15 +21,25 @@ from app.registry.drafting.evidence import Choice, Evidence, choose
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import FeatureDraft, advise, feature_of
 from app.registry.drafting.matching import Source, listed, match, match_width
-from app.registry.drafting.outcome import Outcome, outcome_of
+from app.registry.drafting.outcome import (
+    FAVOURABLE,
+    Labels,
+    Outcome,
+    chance,
+    class_question,
+    labels_of,
+    outcome_question,
+    refuse_contradiction,
+    side_question,
+)
 from app.registry.drafting.own_names import own_names
+from app.registry.drafting.questions import ANSWERS, Question, Questions
 from app.registry.drafting.records import Records, read_records
 from app.registry.drafting.tables import derive
 from app.registry.drafting.writing import manifest_text, whole, write_reference
 from app.registry.lender_scores import SCORE, parse_scores, read_scores
 from app.registry.manifest import ID, MANIFEST
 from app.registry.parsed_manifest import ParsedManifest
-from app.registry.performance import CHANCE, auc
 from app.registry.reference import read_reference
 from app.registry.trust import Trust
 
@@ -37,6 +47,20 @@ REFERENCE = "reference.csv"
 
 NO_MODEL = ModelFacts(format=Format.SKLEARN, file="", content=b"", input=Input.RAW)
 """What is known of a model that is not given."""
+
+THRESHOLD = "threshold"
+POINTS = Question(
+    key=THRESHOLD, sentence="What is the smallest number of points with which people get a yes?", flag="--threshold",
+    why=("where fewer points are better, the largest; such as 620",),
+)  # fmt: skip
+CUT_OFF = Question(
+    key=THRESHOLD, sentence="What is the smallest output with which people get a yes?", flag="--threshold",
+    required=False,
+)  # fmt: skip
+BETTER = Question(
+    key="better", sentence="Are more points better for the applicant, or fewer?", allowed=("higher", "lower"),
+    why=("no column has outcomes that would show it; --label names one",),
+)  # fmt: skip
 
 LABEL_COLUMN = "favourable_outcome"
 """Name of the label in the reference where its own is that of a feature."""
@@ -62,6 +86,8 @@ class Wish:
     """Columns that are no features."""
     columns: tuple[str, ...] = ()
     """Columns that a model without names takes, in its order; all when empty."""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """Answers to the draft's questions, by their names; `favourable` and `threshold` go before them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +109,16 @@ def draft(wish: Wish, out: Path | None, trust: Trust) -> Drafted:
     Raises
     ------
     ModelRefused : the records or the model cannot be read, or do not fit each other; nothing is written
+    Undecided : questions are open that the draft does not guess; nothing is written
     """
     if wish.id is not None and not re.fullmatch(ID, wish.id):
         raise ModelRefused(f'--id "{wish.id}" must be of lower-case letters, digits, ".", "_" and "-", at most 64')
     directory = Path(wish.id or _plain_id(wish.data.stem)) if out is None else out
-    for name in (MANIFEST, REFERENCE):
+    for name in (MANIFEST, REFERENCE, ANSWERS):
         _refuse_existing(directory / name)
-    return _Drafting(wish=wish, directory=directory, trust=trust).run()
+    flags = {FAVOURABLE: wish.favourable, THRESHOLD: None if wish.threshold is None else repr(wish.threshold)}
+    given = {**wish.answers, **{name: answer for name, answer in flags.items() if answer is not None}}
+    return _Drafting(wish=wish, directory=directory, trust=trust, questions=Questions(given)).run()
 
 
 @dataclass(slots=True)
@@ -99,6 +128,7 @@ class _Drafting:
     wish: Wish
     directory: Path
     trust: Trust
+    questions: Questions
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> Drafted:
@@ -109,15 +139,13 @@ class _Drafting:
         artifact = None if facts is NO_MODEL or facts.remote else self.directory / facts.file
         if artifact is not None and artifact.exists() and artifact.read_bytes() != facts.content:
             _refuse_existing(artifact)
-        if facts.output is Output.POINTS and wish.threshold is None:
-            raise ModelRefused("say --threshold: the smallest favourable number of points, such as --threshold 620")
+        threshold = self._threshold(facts)
         scores = self._scores(records)
-        outcome = None
+        labels = None
         if wish.label is not None:
-            outcome = outcome_of(wish.label, records.column(wish.label, "the label"), wish.favourable)
-            records, scores = self._labelled(records, scores, outcome)
-            scores = self._turned(scores, outcome)
-        elif wish.favourable is not None and facts is NO_MODEL:
+            labels = labels_of(wish.label, records.column(wish.label, "the label"))
+            records, scores = self._labelled(records, scores, labels)
+        elif facts is NO_MODEL and FAVOURABLE in self.questions.given:
             raise ModelRefused("--favourable names a value of the label: say --label too")
         columns = self._columns(records, facts)
         sources = self._sources(facts, columns)
@@ -130,17 +158,27 @@ class _Drafting:
         unused = [name for name in columns if name not in {feature.name for feature in features}]
         if unused:
             self.notes.append(f"Columns that are no features: {listed(unused)}.")
+        favourable = self._favourable(labels, facts, columns, scores)
+        better = self.questions.ask(BETTER) if labels is None and facts.output is Output.POINTS else None
+        self.questions.settle()
+        outcome = None
+        if labels is not None and favourable is not None:
+            outcome = Outcome(name=labels.name, favourable=labels.of(favourable), value=favourable)
+            if facts.output is not Output.POINTS and not (facts.format is Format.LINEAR and (threshold or 0.0) >= 1.0):
+                refuse_contradiction(outcome, scores)
         known = Known(
-            facts=facts, features=features, columns=columns, outcome=outcome, scores=scores,
-            favourable=wish.favourable, threshold=wish.threshold,
+            facts=facts, features=features, columns=columns, outcome=outcome, scores=scores, favourable=favourable,
+            better=better, threshold=threshold,
         )  # fmt: skip
-        with whole(self.directory, [MANIFEST, REFERENCE, *([] if artifact is None else [facts.file])]):
+        with whole(self.directory, [MANIFEST, REFERENCE, ANSWERS, *([] if artifact is None else [facts.file])]):
             self.directory.mkdir(parents=True, exist_ok=True)
             label = self._write_reference(known)
             if artifact is not None:
                 artifact.write_bytes(facts.content)
             text = self._manifest(known, label, own_names(facts, features, sources))
+            self.questions.close()
             (self.directory / MANIFEST).write_text(text, encoding="utf-8")
+            (self.directory / ANSWERS).write_text(self.questions.text(), encoding="utf-8")
         decisions = sum("# " in line for line in text.splitlines()) - 1
         return Drafted(
             directory=self.directory, notes=tuple(self.notes), decisions=decisions, complete=facts is not NO_MODEL
@@ -177,28 +215,33 @@ class _Drafting:
             )
         return scores
 
+    def _threshold(self, facts: ModelFacts) -> float | None:
+        """The lender's own; asked for where the model gives points."""
+        if facts.output is Output.POINTS:
+            answer = self.questions.ask(POINTS)
+            return None if answer is None else float(answer)
+        answer = self.questions.ask(CUT_OFF)
+        return None if answer is None else float(answer)
+
+    def _favourable(
+        self, labels: Labels | None, facts: ModelFacts, columns: Mapping[str, Column], scores: np.ndarray | None
+    ) -> str | None:
+        """The value or class that the lender says is favourable; None where nothing asks for one, or not yet."""
+        if labels is not None:
+            return self.questions.ask(outcome_question(labels, columns, scores))
+        if facts is NO_MODEL or facts.output is Output.POINTS:
+            return None
+        return self.questions.ask(class_question(facts.classes))
+
     def _labelled(
-        self, records: Records, scores: np.ndarray | None, outcome: Outcome
+        self, records: Records, scores: np.ndarray | None, labels: Labels
     ) -> tuple[Records, np.ndarray | None]:
         """The records whose outcome is known."""
-        left = records.count - len(outcome.rows)
+        left = records.count - len(labels.rows)
         if not left:
             return records, scores
-        self.notes.append(f"{left} records without a value of {outcome.name} are left out of the reference.")
-        return records.of(outcome.rows), None if scores is None else scores[outcome.rows]
-
-    def _turned(self, scores: np.ndarray | None, outcome: Outcome) -> np.ndarray | None:
-        """Probabilities of the favourable outcome, where those that are given are of the other one."""
-        if scores is None or np.isnan(scores).any():
-            return scores
-        area = auc(scores, np.array(outcome.favourable))
-        if not area < 1.0 - CHANCE or scores.min() < 0.0 or scores.max() > 1.0:
-            return scores
-        self.notes.append(
-            f"The scores are low where the outcome is favourable (AUC {area:.3f}): they are taken to be those of the "
-            "other outcome, and reversed."
-        )
-        return 1.0 - scores
+        self.notes.append(f"{left} records without a value of {labels.name} are left out of the reference.")
+        return records.of(labels.rows), None if scores is None else scores[labels.rows]
 
     def _columns(self, records: Records, facts: ModelFacts) -> dict[str, Column]:
         """The columns that may be features."""
@@ -266,10 +309,9 @@ class _Drafting:
         if outcome is not None:
             label = outcome.name if outcome.name not in table else LABEL_COLUMN
             table[label] = [str(int(yes)) for yes in outcome.favourable]
-            how = "" if self.wish.favourable else ' (say --favourable "…" if it is the other value)'
             self.notes.append(
-                f'The favourable outcome is {outcome.name} = "{outcome.value}"{how}: '
-                f"{sum(outcome.favourable):,} of {len(outcome.favourable):,} records."
+                f'The favourable outcome is {outcome.name} = "{outcome.value}": '
+                f"{outcome.favourable.sum():,} of {len(outcome.favourable):,} records."
             )
         if scores is not None and SCORE not in table:
             table[SCORE] = ["" if np.isnan(score) else repr(float(score)) for score in scores]
@@ -304,10 +346,8 @@ class _Drafting:
             feature.keys = drafted.get(feature.name, feature.keys)
         if not chosen.sure:
             comments |= self._unsure(facts, chosen)
-        if label is not None:
+        if outcome is not None and label is not None:
             manifest["label"] = label
-        if outcome is not None and not outcome.sure:
-            comments["label"] = f'1 is the favourable outcome, {outcome.name} = "{outcome.value}"; is that so?'
         manifest["reference"] = REFERENCE
         return manifest_text(manifest, comments, known.features)
 
@@ -337,9 +377,16 @@ class _Drafting:
         rows_raw, faults = read_reference(self.directory / REFERENCE, own)
         if rows_raw is None or faults:
             return Choice(manifest=possible[0])
-        favourable = np.array(known.outcome.favourable) if known.outcome is not None else None
+        favourable = None if known.outcome is None else known.outcome.favourable
         evidence = Evidence(scores=known.scores, favourable=favourable)
-        return choose(possible, self.directory, rows_raw, own, evidence, self.trust)
+        chosen = choose(possible, self.directory, rows_raw, own, evidence, self.trust)
+        for key in (FAVOURABLE, BETTER.key):
+            sides = list(dict.fromkeys(str(one.get(key)) for one in possible))
+            if len(sides) > 1 and chosen.area is not None and chosen.area <= chance(favourable):
+                answer = self.questions.ask(side_question(key, sides, chosen.area))
+                possible = [one for one in possible if answer in (None, str(one.get(key)))]
+                chosen = choose(possible, self.directory, rows_raw, own, evidence, self.trust)
+        return chosen
 
     def _unsure(self, facts: ModelFacts, chosen: Choice) -> dict[str, str]:
         """Comments where evidence is weak."""

@@ -43,6 +43,8 @@ class Choice:
     """How sure that is; empty where there was nothing to choose."""
     sure: bool = True
     """Whether the lender's scores confirm it."""
+    area: float | None = None
+    """Area under the curve of true outcomes that decided; None where they did not decide."""
 
 
 def choose(
@@ -156,10 +158,10 @@ def _loss(found: np.ndarray, favourable: np.ndarray) -> float:
 def _by_outcomes(tried: Sequence[_Tried], favourable: np.ndarray) -> Choice:
     areas = [auc(one.scores, favourable) for one in tried]
     if any(math.isnan(area) for area in areas):
-        return Choice(manifest=tried[0].manifest, sentence="not checked", sure=False)
+        return Choice(manifest=tried[0].manifest, sentence="not checked", sure=False, area=0.5)
     near = [k for k, area in enumerate(areas) if area >= max(areas) - TIE]
     usual = min(near, key=lambda k: (round(_loss(tried[k].outputs, favourable), 6), k))
     others = [area for area in areas if area < max(areas) - TIE and abs(1.0 - area - max(areas)) > TIE]
     beside = f", next {max(others):.3f}" if others else ""
     sentence = f"likeliest by the outcomes (AUC {areas[usual]:.3f}{beside}); --scores would confirm it"
-    return Choice(manifest=tried[usual].manifest, sentence=sentence, sure=False)
+    return Choice(manifest=tried[usual].manifest, sentence=sentence, sure=False, area=areas[usual])

@@ -1,7 +1,7 @@
 """What the name of a column suggests about what a person can change. A person decides; a draft is careful."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -24,21 +24,6 @@ SCALES: tuple[tuple[str, ...], ...] = (
     ("absent", "present"),
 )
 """Levels whose words give them an order, from lowest to highest."""
-
-FAVOURABLE = frozenset({
-    "good", "yes", "y", "true", "approved", "accepted", "granted", "paid", "repaid", "fully paid", "success", ">50k",
-    ">50k.", "p", "pass", "no default", "non-default", "current",
-})  # fmt: skip
-UNFAVOURABLE = frozenset({
-    "bad", "no", "n", "false", "denied", "rejected", "refused", "declined", "default", "defaulted", "charged off",
-    "<=50k", "<=50k.", "fail", "failed", "late", "delinquent", "chgoff",
-})  # fmt: skip
-"""Outcomes that speak for themselves, in lower case."""
-
-BAD_EVENT = re.compile(
-    r"(^|_)(default|defaulted|bad|delinq\w*|chargeoff|charged_off|fraud|loss|risk|late|reject\w*|denied)"
-)
-"""Names of outcomes whose 1 is the bad event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +187,14 @@ def proposed(level: str) -> bool:
     return _NOT_PROPOSED.fullmatch(level.strip().lower()) is None
 
 
+def plain_name(name: str) -> str:
+    """A name in lower-case words with underscores between them."""
+    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()).strip("_")
+
+
 def hint_of(name: str, type: str) -> Hint | None:
     """The first hint that fits a name and a type of feature."""
-    plain = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()).strip("_")
+    plain = plain_name(name)
     fitting = (hint for hint in HINTS if hint.types is None or type in hint.types)
     return next((hint for hint in fitting if hint.pattern.search(plain)), None)
 
@@ -251,14 +241,3 @@ def _place(text: str) -> float | None:
     below = side.startswith(("under", "below", "less", "up", "<"))
     above = bool(side) and not below
     return start + (-0.5 if below else 0.5 if above else 0.0)
-
-
-def favourable_of(levels: Sequence[str]) -> str | None:
-    """The favourable one of two outcomes, where the words say so."""
-    first, second = levels
-    for good, bad in ((first, second), (second, first)):
-        if good.strip().lower() in FAVOURABLE and bad.strip().lower() not in FAVOURABLE:
-            return good
-        if bad.strip().lower() in UNFAVOURABLE and good.strip().lower() not in UNFAVOURABLE:
-            return good
-    return None

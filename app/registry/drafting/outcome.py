@@ -1,72 +1,167 @@
-"""The column of true outcomes: which value is the favourable one."""
+"""Which outcome is the good one: what the records show of it, and the question; the draft never decides it."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from jaxtyping import Bool, Float
+
 from app.errors import ModelRefused
-from app.registry.drafting.columns import ABSENT
-from app.registry.drafting.hints import BAD_EVENT, favourable_of
+from app.registry.drafting.columns import ABSENT, Column
+from app.registry.drafting.hints import plain_name
+from app.registry.drafting.questions import Question
+from app.registry.performance import CHANCE, auc, auc_deviation
+
+FAVOURABLE = "favourable"
+"""Key of the question."""
+
+SIGNS = (
+    ("more late payments or defaults", -1, r"late|past_due|dpd|delinq\w*|overdue|arrears|default(s|ed)?|derog\w*|"
+     r"bankrupt\w*|pub_rec\w*|charge_?offs?|missed|dlq\w*|collections?"),
+    ("more of their credit limits used", -1, r"utili[sz]ation\w*|revol_util|util|\w*burden"),
+    ("more inquiries", -1, r"inq\w*|inquiries|enquiries"),
+    ("higher interest rates", -1, r"int_rate|interest_rate|apr"),
+    ("larger debts beside their income", -1, r"dti|debt_ratio|debtinc|debt_to_income|loan_percent_income"),
+    ("higher credit scores", 1, r"fico\w*|credit_score|bureau_score|external_risk_estimate|ext_source\w*"),
+    ("higher incomes", 1, r"income|salary|wage|wages|earnings|annual_inc|amt_income_total"),
+    ("larger savings", 1, r"savings?|deposits?|assets"),
+    ("larger debts", -1, r"debts?|owed|overdraft"),
+    ("longer times in their job", 1, r"emp_length|employment_length|years_employed|months_in_job|yoj"),
+)  # fmt: skip
+"""What a column says of people, and whether more of it goes with repaying (1) or not (-1)."""
+
+PLAIN = 0.1
+"""Difference of means, in standard deviations, below which a column says nothing."""
+
+SURE = 3.0
+"""Standard deviations of the area by which it must lie above a half."""
+
+SHOWN = 3
+"""Columns that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What is known of the outcomes."""
+class Labels:
+    """A column with two outcomes."""
 
     name: str
     rows: list[int]
     """Records that have one."""
-    favourable: list[bool]
+    texts: tuple[str, ...]
     """Of these records."""
+    values: tuple[str, str]
+
+    def of(self, value: str) -> Bool[np.ndarray, "n"]:
+        """Who has this outcome."""
+        return np.array([text == value for text in self.texts])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The outcomes, and which one is favourable."""
+
+    name: str
+    favourable: Bool[np.ndarray, "n"]
     value: str
     """How the favourable outcome is written."""
-    sure: bool
-    """Whether the lender said so, or the words do."""
 
 
-def outcome_of(name: str, texts: Sequence[str], favourable: str | None) -> Outcome:
-    """The true outcomes in a column.
-
-    Raises
-    ------
-    ModelRefused : it has not two values, or it does not show which one is favourable
-    """
+def labels_of(name: str, texts: Sequence[str]) -> Labels:
+    """The outcomes in a column. Raises `ModelRefused` where it has not two values."""
     stripped = [text.strip() for text in texts]
     rows = [i for i, text in enumerate(stripped) if text not in ABSENT]
-    values = tuple(sorted({stripped[i] for i in rows}))
+    values = sorted({stripped[i] for i in rows})
     if len(values) != 2:
         shown = ", ".join(values[:5]) + (" and others" if len(values) > 5 else "")
         raise ModelRefused(f'the label "{name}" has {len(values)} different values ({shown}); an outcome has two')
-    sure = True
-    if favourable is not None:
-        chosen = next((value for value in values if same(value, favourable)), None)
-        if chosen is None:
-            raise ModelRefused(
-                f'--favourable "{favourable}" is no value of "{name}"; its values are {" and ".join(values)}'
-            )
-    else:
-        chosen = favourable_of(values)
-        if chosen is None and all(_is_flag(value) for value in values):
-            bad = BAD_EVENT.search(name.lower())
-            chosen, sure = (values[0] if bad else values[1]), False
-        if chosen is None:
-            raise ModelRefused(
-                f'which value of "{name}" is the favourable outcome? Say --favourable "{values[0]}" or '
-                f'--favourable "{values[1]}"'
-            )
-    return Outcome(
-        name=name, rows=rows, favourable=[stripped[i] == chosen for i in rows], value=chosen, sure=sure,
+    return Labels(name=name, rows=rows, texts=tuple(stripped[i] for i in rows), values=(values[0], values[1]))
+
+
+def outcome_question(labels: Labels, columns: Mapping[str, Column], scores: Float[np.ndarray, "n"] | None) -> Question:
+    """Which value of the label is favourable, with what the records show."""
+    first, second = labels.values
+    has = labels.of(second)
+    shares = f"{second} in {has.sum():,} records ({has.mean():.1%}), {first} in {(~has).sum():,}"
+    why = [f"{labels.name} is {shares}"]
+    if scores is not None and not np.isnan(scores).all():
+        with_second, with_first = np.nanmean(scores[has]), np.nanmean(scores[~has])
+        why.append(f"your scores are {with_second:.3g} on average with {second}, {with_first:.3g} with {first}")
+    seen = signs(columns, has)[:SHOWN]
+    for said, column, _, more, less in seen:
+        why.append(f"people with {labels.name} = {second} have {said} ({column}: {more:.3g} against {less:.3g})")
+    lean = sum(lean for _, _, lean, _, _ in seen)
+    if lean:
+        why.append(f"so {second if lean > 0 else first} looks like the outcome of people who repay; is that so?")
+    return Question(
+        key=FAVOURABLE, sentence=f"Which value of {labels.name} is the good outcome, that of people who get a yes?",
+        why=tuple(why), allowed=labels.values, flag="--favourable",
     )  # fmt: skip
 
 
-def same(text: str, value: object) -> bool:
-    """Whether a text of the records is this value, such as "1" and 1, or "True" and true."""
-    if text == str(value).strip() or text.lower() == str(value).strip().lower():
-        return True
-    try:
-        return float(text) == float(str(value))
-    except ValueError:
-        return False
+def class_question(classes: Sequence[object]) -> Question:
+    """Which class of a model is favourable, where no column has outcomes."""
+    named = tuple(str(one) for one in classes)
+    return Question(
+        key=FAVOURABLE, sentence="Which class of the model is the good outcome, that of people who get a yes?",
+        why=(f"the model tells {' from '.join(named)}, and not which of them is good; --label would show more",),
+        allowed=named, flag="--favourable",
+    )  # fmt: skip
 
 
-def _is_flag(value: str) -> bool:
-    return any(same(value, flag) for flag in (0, 1))
+def chance(favourable: Bool[np.ndarray, "n"] | None) -> float:
+    """Area under the curve up to which outcomes say nothing of a model: chance alone can reach it."""
+    return CHANCE if favourable is None else max(CHANCE, 0.5 + SURE * auc_deviation(favourable))
+
+
+def side_question(key: str, sides: Sequence[str], area: float) -> Question:
+    """Which class of the model, or which points, go with the good outcome, where the outcomes do not show it."""
+    what = "Which class of the model goes with" if key == FAVOURABLE else "Which points go with"
+    return Question(
+        key="class" if key == FAVOURABLE else key, sentence=f"{what} the good outcome?", allowed=tuple(sides),
+        why=(f"the outcomes of the records do not show it (AUC {area:.3f})",),
+    )  # fmt: skip
+
+
+def signs(columns: Mapping[str, Column], has: Bool[np.ndarray, "n"]) -> list[tuple[str, str, float, float, float]]:
+    """What columns say of people with an outcome, the clearest first.
+
+    Returns
+    -------
+    Words, column, how strongly it speaks for (above 0) or against the outcome, and the means with and without it.
+    """
+    found: dict[str, tuple[str, str, float, float, float]] = {}
+    for name, column in columns.items():
+        sign = next((one for one in SIGNS if re.search(rf"(^|_)({one[2]})(_|$)", plain_name(name))), None)
+        if sign is None or column.numbers is None or column.constant:
+            continue
+        known = ~np.isnan(column.numbers) & ~np.isin(column.numbers, column.codes)
+        with_it, without = column.numbers[known & has], column.numbers[known & ~has]
+        if not len(with_it) or not len(without):
+            continue
+        apart = float((with_it.mean() - without.mean()) / (column.numbers[known].std() or 1.0))
+        if abs(apart) >= PLAIN and (sign[0] not in found or abs(apart) > abs(found[sign[0]][2])):
+            words = sign[0] if apart > 0.0 else _less(sign[0])
+            found[sign[0]] = (words, name, sign[1] * apart, float(with_it.mean()), float(without.mean()))
+    return sorted(found.values(), key=lambda one: -abs(one[2]))
+
+
+def _less(words: str) -> str:
+    """The words of the opposite, such as "fewer late payments"."""
+    first, _, rest = words.partition(" ")
+    few = "less" if rest.startswith("of") else "fewer"
+    return f"{ {'more': few, 'higher': 'lower', 'larger': 'smaller', 'longer': 'shorter'}[first] } {rest}"
+
+
+def refuse_contradiction(outcome: Outcome, scores: Float[np.ndarray, "n"] | None) -> None:
+    """Stop where scores are lower with the favourable outcome; which of the two is wrong, only the lender knows."""
+    if scores is None:
+        return
+    known = ~np.isnan(scores)
+    area = auc(scores[known], outcome.favourable[known])
+    if area < 1.0 - CHANCE:
+        raise ModelRefused(
+            f"the scores contradict the outcomes: they are lower where {outcome.name} is {outcome.value}, the "
+            f"favourable outcome (AUC {area:.3f}). Either the other value is the favourable one (--favourable), or "
+            "these are scores of the other outcome: give 1 - score, or the logit with the other sign"
+        )

@@ -24,7 +24,7 @@ EQUAL = 1e-6
 
 def drafted(trained: Trained, tmp_path: Path, *, scores: bool, **wish: Any) -> Drafted:
     data = trained.lender.write(tmp_path / "loans.csv")
-    stated: dict[str, Any] = {"label": "outcome", **trained.wish, **wish}
+    stated: dict[str, Any] = {"label": "outcome", "favourable": "good", **trained.wish, **wish}
     if scores:
         own = tmp_path / "scores.csv"
         own.write_text("score\n" + "\n".join(repr(float(score)) for score in trained.scores))
@@ -125,7 +125,7 @@ def test_a_wrong_class_is_found_by_the_scores(tmp_path: Path) -> None:
     trained = TRAINED["xgboost"]()
     other = Trained(trained.lender, trained.write, 1.0 - trained.scores.astype(float))
     data = trained.lender.write(tmp_path / "loans.csv")
-    wish = Wish(data=data, model=trained.write(tmp_path), scores=str(tmp_path / "own.csv"))
+    wish = Wish(data=data, model=trained.write(tmp_path), scores=str(tmp_path / "own.csv"), favourable="0")
     (tmp_path / "own.csv").write_text("\n".join(map(repr, other.scores.tolist())))
     draft(wish, tmp_path / "loan", Trust())
     assert manifest_of(tmp_path)["favourable"] == 0
@@ -147,29 +147,26 @@ def test_levels_that_begin_with_a_space_stay_as_the_model_knows_them(tmp_path: P
     fitted = make_pipeline(steps, LogisticRegression()).fit(table, good)
     table.assign(good=good, own=fitted.predict_proba(table)[:, 1]).to_csv(tmp_path / "data.csv", index=False)
     (tmp_path / "model.skops").write_bytes(library("skops.io").dumps(fitted))
-    wish = Wish(data=tmp_path / "data.csv", model=tmp_path / "model.skops", label="good", scores="own")
+    wish = Wish(data=tmp_path / "data.csv", model=tmp_path / "model.skops", label="good", favourable="1", scores="own")
     draft(wish, tmp_path / "loan", Trust())
     assert manifest_of(tmp_path)["features"][1]["categories"] == [" clerk", " cook"]
     assert "200 compared" in registered(tmp_path).registration.notes[0]
 
 
-def test_scores_of_default_are_turned_round(tmp_path: Path) -> None:
-    """Label, class and scores all speak of the bad outcome."""
+def test_scores_of_the_other_outcome_stop_the_draft(tmp_path: Path) -> None:
+    """Label and class are of default, and so are the scores: nothing is reversed, the lender says which is meant."""
     trained = TRAINED["xgboost"]()
     default = ["0" if yes else "1" for yes in trained.lender.good]
     data = trained.lender.write(
         tmp_path / "loans.csv", default=default, pd=[repr(1 - float(s)) for s in trained.scores]
     )
     wish = Wish(
-        data=data, model=trained.write(tmp_path), label="default", scores="pd", columns=NUMBERS, drop=("outcome",)
-    )
-    found = draft(wish, tmp_path / "loan", Trust())
-    assert any("reversed" in note for note in found.notes)
-    manifest = (tmp_path / "loan" / "model.yaml").read_text()
-    assert 'label: default  # 1 is the favourable outcome, default = "0"; is that so?' in manifest
-    model = registered(tmp_path)
-    assert (model.manifest.favourable, model.registration.warnings) == (1, ())
-    assert model.registration.notes[0].startswith("The scores are the lender's: 1,000 compared")
+        data=data, model=trained.write(tmp_path), label="default", favourable="0", scores="pd", columns=NUMBERS,
+        drop=("outcome",),
+    )  # fmt: skip
+    with pytest.raises(ModelRefused, match="lower where default is 0, the favourable outcome"):
+        draft(wish, tmp_path / "loan", Trust())
+    assert not (tmp_path / "loan").exists()
 
 
 def test_classes_coded_the_other_way_round_are_found_by_the_outcomes(tmp_path: Path) -> None:
@@ -194,7 +191,9 @@ def test_the_order_in_which_levels_were_coded_is_found_by_the_scores(tmp_path: P
     (tmp_path / "model.json").write_text(json.dumps(weights))
     scores = sigmoid(1.5 * income - 0.7 * code + 0.2)
     (tmp_path / "own.csv").write_text("\n".join(map(repr, scores.tolist())))
-    wish = Wish(data=tmp_path / "data.csv", model=tmp_path / "model.json", scores=str(tmp_path / "own.csv"))
+    wish = Wish(
+        data=tmp_path / "data.csv", model=tmp_path / "model.json", scores=str(tmp_path / "own.csv"), favourable="1"
+    )
     draft(wish, tmp_path / "loan", Trust())
     assert manifest_of(tmp_path)["features"][1]["categories"] == ["high", "low", "medium"]
     assert "400 compared" in registered(tmp_path).registration.notes[0]
@@ -202,7 +201,7 @@ def test_the_order_in_which_levels_were_coded_is_found_by_the_scores(tmp_path: P
 
 def test_records_alone_make_a_manifest_without_a_model(tmp_path: Path) -> None:
     data = lender().write(tmp_path / "loans.csv")
-    found = draft(Wish(data=data, label="outcome"), tmp_path / "loan", Trust())
+    found = draft(Wish(data=data, label="outcome", favourable="good"), tmp_path / "loan", Trust())
     assert not found.complete
     manifest = manifest_of(tmp_path)
     assert manifest["artifact"]["path"] == "…"
@@ -219,6 +218,9 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(ModelRefused, match=r"reference\.csv exists already"):
         drafted(trained_pipeline(), tmp_path, scores=False)
     (tmp_path / "loan" / "reference.csv").unlink()
+    with pytest.raises(ModelRefused, match=r"answers\.yaml exists already"):
+        drafted(trained_pipeline(), tmp_path, scores=False)
+    (tmp_path / "loan" / "answers.yaml").unlink()
     (tmp_path / "loan" / "model.skops").write_bytes(b"another")
     with pytest.raises(ModelRefused, match=r"model\.skops exists already"):
         drafted(trained_pipeline(), tmp_path, scores=False)
@@ -226,7 +228,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 def test_a_draft_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     """As on a full disk: here no file may be as large as the reference."""
-    wish = Wish(data=lender().write(tmp_path / "loans.csv"), label="outcome")
+    wish = Wish(data=lender().write(tmp_path / "loans.csv"), label="outcome", favourable="good")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:

@@ -26,7 +26,11 @@ def test_a_draft_is_the_same_from_parquet(tmp_path: Path) -> None:
     drafts = []
     for name in ("loans.csv", "loans.parquet"):
         out = tmp_path / name.replace(".", "-")
-        draft(Wish(data=tmp_path / name, model=model, label="outcome", id="loan"), out, Trust(pickle=True))
+        draft(
+            Wish(data=tmp_path / name, model=model, label="outcome", favourable="good", id="loan"),
+            out,
+            Trust(pickle=True),
+        )
         drafts.append([(out / file).read_text() for file in ("model.yaml", "reference.csv")])
     (of_csv, reference_of_csv), (of_parquet, reference) = drafts
     assert of_parquet.replace("loans.parquet", "loans.csv") == of_csv

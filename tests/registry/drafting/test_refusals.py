@@ -74,8 +74,8 @@ def test_what_may_never_end_is_not_read(tmp_path: Path, name: str) -> None:
     [
         ({"label": "result"}, 'has no column "result" for the label; it has customer_id, age'),
         ({"label": "housing"}, r'the label "housing" has 3 different values \(owned, rented, with family\)'),
-        ({"label": "gender"}, 'say --favourable "female" or --favourable "male"'),
-        ({"label": "outcome", "favourable": "yes"}, '--favourable "yes" is no value of "outcome"; .* bad and good'),
+        ({"label": "gender"}, "say --favourable female or --favourable male"),
+        ({"label": "outcome", "favourable": "yes"}, '--favourable "yes" must be bad or good, .* value of outcome'),
         ({"scores": "points"}, '--scores "points" is neither a file nor a column of loans.csv'),
         ({"scores": "housing"}, 'the column "housing" is to hold scores, but record 0 has'),
         ({"drop": ("id",)}, 'has no column "id" for --drop'),

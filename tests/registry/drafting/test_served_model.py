@@ -61,13 +61,13 @@ def test_a_draft_from_a_server_scores_as_the_server(
     path: str, server: ModelServer, table: Table, tmp_path: Path
 ) -> None:
     server.behave(metadata=TABLE)
-    wish = Wish(data=table[0], url=address(server, path), label="repaid", scores="own")
+    wish = Wish(data=table[0], url=address(server, path), label="repaid", favourable="yes", scores="own")
     found = draft(wish, tmp_path / "loan", Trust(hosts=server.hosts))
     assert found.complete
     artifact = yaml.safe_load((tmp_path / "loan" / "model.yaml").read_text())["artifact"]
     assert (artifact["format"], artifact["url"]) == ("http", address(server, path))
     assert artifact.get("output_name") == ("p" if "v2" in path else None)
-    assert sorted(one.name for one in (tmp_path / "loan").iterdir()) == ["model.yaml", "reference.csv"]
+    assert sorted(one.name for one in (tmp_path / "loan").iterdir()) == ["answers.yaml", "model.yaml", "reference.csv"]
     model = Registry(tmp_path / "store", Trust(hosts=server.hosts)).register(tmp_path / "loan")
     loaded = model.load()
     assert model.registration.warnings == ()
@@ -80,7 +80,9 @@ def test_a_server_of_a_matrix_is_sent_encoded_columns(server: ModelServer, table
     for code, level in enumerate(("none", "some", "much")):
         text = text.replace(f",{level},", f",{code},")
     table[0].write_text(text)
-    wish = Wish(data=table[0], url=address(server, "/v2/models/encoded/infer"), label="repaid", drop=("own",))
+    wish = Wish(
+        data=table[0], url=address(server, "/v2/models/encoded/infer"), label="repaid", favourable="yes", drop=("own",)
+    )
     draft(wish, tmp_path / "loan", Trust(hosts=server.hosts))
     manifest: Any = yaml.safe_load((tmp_path / "loan" / "model.yaml").read_text())
     assert (manifest["input"], manifest["artifact"]["input_name"]) == ("encoded", "x")
@@ -91,7 +93,7 @@ def test_a_server_of_a_matrix_is_sent_encoded_columns(server: ModelServer, table
 def test_labels_of_mlflow_are_not_taken_for_probabilities(server: ModelServer, table: Table, tmp_path: Path) -> None:
     """As of an estimator that was saved without predict_proba."""
     server.behave("labels", names=[0, 1])
-    wish = Wish(data=table[0], url=address(server, "/raw/invocations"), label="repaid", drop=("own",))
+    wish = Wish(data=table[0], url=address(server, "/raw/invocations"), label="repaid", favourable="yes", drop=("own",))
     draft(wish, tmp_path / "loan", Trust(hosts=server.hosts))
     manifest: Any = yaml.safe_load((tmp_path / "loan" / "model.yaml").read_text())
     assert (manifest["output"], manifest["favourable"]) == ("label", 1)

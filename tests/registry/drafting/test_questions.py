@@ -1,0 +1,223 @@
+"""A draft asks what it would have to guess, all at once; flags, a file and a terminal answer alike."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from app.cli.drafts import QUESTIONS_OPEN
+from app.errors import ModelRefused
+from app.recourse.models.score import sigmoid
+from app.registry.drafting.draft import Drafted, Wish, draft
+from app.registry.drafting.questions import Question, Questions, Undecided, answers_of, read_answers
+from app.registry.trust import Trust
+
+NAMES = (
+    "SeriousDlqin2yrs", "TARGET", "loan_status", "default", "not.fully.paid", "charged_off", "dpd90", "BAD", "bad_flag",
+    "good", "repaid", "y", "label", "target", "class", "Class", "Risk", "risk", "RiskPerformance", "outcome", "status",
+    "default.payment.next.month", "default_ind", "isDefault", "Default", "is_default", "loan_default", "defaulted",
+    "fpd", "delinquent", "delinquency_flag", "late_90", "ever_60dpd", "npl", "writeoff", "chargeoff", "fraud",
+    "isFraud", "fraud_flag", "approved", "accepted", "denied", "rejected", "Loan_Status", "credit_risk",
+    "creditability", "bad_loan", "good_bad", "gb_flag", "GB",
+    "income", "survived", "churn", "Response", "result", "paid", "fully_paid",
+    "payment_ok",
+)  # fmt: skip
+"""Usual names of outcomes, some of good ones, some of bad ones, some of either."""
+
+
+def records(path: Path, label: str = "default", **more: list[str]) -> Path:
+    """Records whose outcome 1 is a default, at a rate that a word about it cannot tell."""
+    rng = np.random.default_rng(0)
+    late, income = rng.poisson(0.6, 400), rng.integers(900, 6000, 400)
+    bad = rng.random(400) < sigmoid(1.2 * late - income / 1_500)
+    columns = {"late_payments": late, "monthly_income": income, label: bad.astype(int), **more}
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def model(path: Path) -> Path:
+    path.write_text(
+        json.dumps({"space": "raw", "intercept": 0.0, "weights": {"late_payments": 1.2, "monthly_income": -0.0007}})
+    )
+    return path
+
+
+def drafted(tmp_path: Path, **wish: Any) -> Drafted:
+    given: dict[str, Any] = {"data": records(tmp_path / "loans.csv"), "model": model(tmp_path / "m.json"), **wish}
+    return draft(Wish(**given), tmp_path / "loan", Trust())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("values", [("0", "1"), ("No", "Yes"), ("good", "bad")])
+def test_no_name_and_no_word_decides_which_outcome_is_good(tmp_path: Path, name: str, values: tuple[str, str]) -> None:
+    data = records(tmp_path / "loans.csv", name)
+    lines = data.read_text().splitlines()
+    data.write_text("\n".join([lines[0], *(f"{line[:-1]}{values[int(line[-1])]}" for line in lines[1:])]))
+    with pytest.raises(Undecided) as caught:
+        draft(Wish(data=data, model=model(tmp_path / "m.json"), label=name), tmp_path / "loan", Trust())
+    (question,) = caught.value.questions
+    assert (question.name, sorted(question.allowed)) == ("favourable", sorted(values))
+    assert not (tmp_path / "loan").exists()
+
+
+def test_the_question_shows_what_the_records_say(tmp_path: Path) -> None:
+    with pytest.raises(Undecided) as caught:
+        drafted(tmp_path, label="default")
+    said = str(caught.value)
+    assert "people with default = 1 have more late payments or defaults (late_payments: 1." in said
+    assert "people with default = 1 have lower incomes (monthly_income: " in said
+    assert "so 0 looks like the outcome of people who repay; is that so?" in said
+    assert "Say --favourable 0 or --favourable 1" in said
+
+
+def test_scores_are_shown_beside_the_outcomes_and_stop_a_contradiction(tmp_path: Path) -> None:
+    """The lender's own probability of repaying, low with default = 1: it agrees with 0 alone."""
+    rng = np.random.default_rng(0)
+    late, income = rng.poisson(0.6, 400), rng.integers(900, 6000, 400)
+    scores = sigmoid(income / 1_500 - 1.2 * late)
+    (tmp_path / "own.csv").write_text("\n".join(map(repr, scores.tolist())))
+    with pytest.raises(Undecided, match=r"your scores are 0\.\d+ on average with 1, 0\.\d+ with 0"):
+        drafted(tmp_path, label="default", scores=str(tmp_path / "own.csv"))
+    with pytest.raises(ModelRefused, match="lower where default is 1, the favourable outcome"):
+        drafted(tmp_path, label="default", scores=str(tmp_path / "own.csv"), favourable="1")
+
+
+def test_without_outcomes_the_class_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(Undecided, match="Which class of the model is the good outcome"):
+        drafted(tmp_path)
+    drafted(tmp_path, favourable="0", drop=("default",))
+    assert yaml.safe_load((tmp_path / "loan/model.yaml").read_text())["favourable"] == 0
+
+
+def test_outcomes_that_say_nothing_of_the_model_do_not_choose_its_class(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    data = records(tmp_path / "other.csv", "x", result=rng.choice(["good", "bad"], 400).tolist())
+    wish: dict[str, Any] = {"data": data, "label": "result", "favourable": "good", "drop": ("x",)}
+    with pytest.raises(Undecided, match="Which class of the model goes with the good outcome"):
+        drafted(tmp_path, **wish)
+    assert not (tmp_path / "loan").exists()
+    drafted(tmp_path, **wish, answers={"class": "0"})
+    assert yaml.safe_load((tmp_path / "loan/model.yaml").read_text())["favourable"] == 0
+
+
+def test_all_questions_are_asked_at_once(tmp_path: Path) -> None:
+    card = "feature,from,to,category,points\n,,,,500\nlate_payments,,1,,60\nlate_payments,1,,,0\n"
+    (tmp_path / "card.csv").write_text(card)
+    with pytest.raises(Undecided) as caught:
+        drafted(tmp_path, model=tmp_path / "card.csv")
+    assert [question.name for question in caught.value.questions] == ["threshold", "better"]
+    answers = {"threshold": "530", "better": "lower"}
+    drafted(tmp_path, model=tmp_path / "card.csv", answers=answers)
+    manifest = yaml.safe_load((tmp_path / "loan/model.yaml").read_text())
+    assert (manifest["threshold"], manifest["better"]) == (530.0, "lower")
+    assert read_answers(tmp_path / "loan/answers.yaml").items() >= answers.items()
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        ("favourable: No\n", {"favourable": "No"}),
+        ('{"favourable": 0, "change": {"a.b": "none"}}', {"favourable": "0", "change.a.b": "none"}),
+        ("threshold: 0.50\nchange:\n  # x: none\n", {"threshold": "0.50"}),
+        ("", {}),
+        ("# nothing\n", {}),
+    ],
+)
+def test_answers_are_the_texts_of_a_file(tmp_path: Path, text: str, answers: dict[str, str]) -> None:
+    (tmp_path / "answers").write_text(text)
+    assert read_answers(tmp_path / "answers") == answers
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- favourable", "must be a mapping"),
+        ("favourable: [0]", '"favourable" is neither'),
+        ("favourable: 0\nfavourable: 1", '"favourable" is given twice'),
+        ("a: &a {b: *a}", "has an alias"),
+        ("{", "is not YAML"),
+    ],
+)
+def test_answers_of_another_form_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "answers").write_text(text)
+    with pytest.raises(ModelRefused) as caught:
+        read_answers(tmp_path / "answers")
+    assert said in str(caught.value)
+
+
+def test_answers_to_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelRefused, match=r'"change\.incme" is answered, which the draft does not ask; it asks '):
+        drafted(tmp_path, label="default", favourable="0", answers={"change.incme": "none"})
+    with pytest.raises(ModelRefused, match='--favourable "2" must be 0 or 1, in answer to: Which value of default'):
+        drafted(tmp_path, label="default", favourable="2")
+    with pytest.raises(ModelRefused, match="must be KEY=VALUE"):
+        answers_of(["favourable"])
+    with pytest.raises(ModelRefused, match="cannot be read: No such file"):
+        read_answers(tmp_path / "none.yaml")
+    assert not (tmp_path / "loan").exists()
+
+
+def test_an_answers_file_has_what_was_used_and_what_is_open(tmp_path: Path) -> None:
+    questions = Questions({"favourable": "0"})
+    assert questions.ask(Question(key="favourable", sentence="Which?", allowed=("0", "1"))) == "0"
+    for column in ("NUMTRADES", "a: b"):
+        more = Question(key="change", column=column, sentence="Can it?", allowed=("none", "increase"), required=False)
+        assert questions.ask(more) is None
+    questions.close()
+    (tmp_path / "answers.yaml").write_text(questions.text())
+    assert read_answers(tmp_path / "answers.yaml") == {"favourable": "0"}
+    (tmp_path / "answers.yaml").write_text(questions.text().replace("  # NUMTR", "  NUMTR").replace("  # 'a", "  'a"))
+    assert read_answers(tmp_path / "answers.yaml") == {
+        "favourable": "0", "change.NUMTRADES": "none", "change.a: b": "none",
+    }  # fmt: skip
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def command(tmp_path: Path, *more: str) -> list[str]:
+    data, own = records(tmp_path / "loans.csv"), model(tmp_path / "m.json")
+    arguments = ["models", "draft", str(data), "--model", str(own), "--label", "default", *more]
+    return [sys.executable, "-m", "app.cli", *arguments, "--out", str(tmp_path / "loan")]
+
+
+def test_without_a_terminal_the_command_ends_with_its_questions(tmp_path: Path) -> None:
+    done = subprocess.run(command(tmp_path), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert (done.returncode, done.stdout) == (QUESTIONS_OPEN, "")
+    assert "Say --favourable 0 or --favourable 1" in done.stderr
+    assert not (tmp_path / "loan").exists()
+    done = subprocess.run(command(tmp_path, "--answer", "favourable=0"), capture_output=True, text=True, check=True)
+    first = (tmp_path / "loan/model.yaml").read_text()
+    (tmp_path / "loan").rename(tmp_path / "first")
+    again = command(tmp_path, "--answers", str(tmp_path / "first/answers.yaml"))
+    subprocess.run(again, capture_output=True, check=True)
+    assert (tmp_path / "loan/model.yaml").read_text() == first
+
+
+def test_in_a_terminal_the_command_asks_until_it_has_an_answer(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command(tmp_path), stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        said = ""
+        for typed in ("2", "0"):
+            while not said.endswith("0 or 1: "):
+                said += os.read(ours, 4096).decode()
+            os.write(ours, f"{typed}\n".encode())
+            said += os.read(ours, 1).decode()
+        while True:
+            try:
+                said += os.read(ours, 4096).decode()
+            except OSError:  # the terminal is closed
+                break
+        assert process.wait(60) == 0
+    assert '--favourable "2" must be 0 or 1' in said
+    assert "It registers: accepts " in said
+    assert read_answers(tmp_path / "loan/answers.yaml")["favourable"] == "0"
