@@ -3,24 +3,52 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import IO, Any
 
 from app.api.schemas.batch import to_row
 from app.compute.answers import Json
 from app.errors import Fault, InvalidRequest
-from app.recourse.features import Feature, escape, number_of_text
+from app.recourse.features import DecimalMark, Feature, escape, lines_and_delimiter, read_cell
 
 UNNAMED = "(without a heading)"
 """Name for the cells beyond the last column; such a row is refused."""
 
-SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
-"""What programs write in place of commas."""
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A CSV as cells."""
+
+    lines: Iterator[list[str]]
+    """The lines that are not empty; the first is the heading."""
+    delimiter: str
 
 
-def table_lines(text: Iterable[str]) -> Iterator[list[str]]:
-    """The lines of a CSV that are not empty, as cells. Raises csv.Error, also where a quote has no end."""
-    return filter(None, csv.reader(text, strict=True))
+def table_lines(text: Iterable[str]) -> Cells:
+    """The cells of a CSV. Reading them raises csv.Error, also where a quote has no end."""
+    lines, delimiter = lines_and_delimiter(text)
+    return Cells(filter(None, csv.reader(lines, delimiter=delimiter, strict=True)), delimiter)
+
+
+def count_and_mark(cells: Cells, features: Iterable[Feature]) -> tuple[int, str]:
+    """Number of records of a table, and its decimal mark, which all its numbers show together.
+
+    Raises
+    ------
+    ValueError : they show none, or two
+    """
+    columns, seen, count = next(cells.lines, []), DecimalMark(), 0
+    names = {feature.name for feature in features if feature.is_number}
+    at = [j for j, name in enumerate(columns) if name in names]
+    for row in cells.lines:
+        count += 1
+        seen.see(row[j] for j in at if j < len(row))
+    mark = seen.of(cells.delimiter)
+    if mark is None:
+        raise ValueError(f'has "{seen.either}", which is read two ways; write numbers without groups of digits')
+    return count, mark
 
 
 def table_records(lines: Iterator[list[str]]) -> Iterator[Json]:
@@ -36,9 +64,6 @@ def fault_of_heading(columns: Sequence[str], features: Iterable[Feature]) -> str
     if twice := sorted({name for name in columns if columns.count(name) > 1}):
         return f"has these columns twice: {', '.join(twice)}."
     missing = _missing(columns, features)
-    for separator, name in SEPARATORS.items():
-        if missing and len(columns) == 1 and separator in columns[0]:
-            return f"has {name} between its cells; write commas, and points in decimal numbers."
     return f"lacks these columns, which the model needs: {', '.join(missing)}." if missing else ""
 
 
@@ -50,10 +75,15 @@ class Reader:
     """Turns flat records, of texts or values, into rows; `reference` is a feature only where the model has it.
 
     Other columns are ignored.
+
+    Parameters
+    ----------
+    mark : decimal mark of the table
     """
 
-    def __init__(self, features: Iterable[Feature]) -> None:
+    def __init__(self, features: Iterable[Feature], mark: str = ".") -> None:
         self._features = {feature.name: feature for feature in features}
+        self._mark = mark
 
     def row(self, record: Json) -> Json:
         """The row of a record. An empty cell is a missing value where the feature may be missing, else no value."""
@@ -72,13 +102,10 @@ class Reader:
             return value
         if not isinstance(value, str):
             return _of_database(feature, value)
-        if feature.is_number:
-            try:
-                return number_of_text(value)
-            except ValueError:
-                return value
-        truths = {str(level).lower(): level for level in feature.levels if isinstance(level, bool)}
-        return truths.get(value.lower(), value)
+        try:
+            return read_cell(feature, value, self._mark)
+        except ValueError:
+            return value
 
 
 def _of_database(feature: Feature, value: Any) -> Any:
@@ -89,6 +116,17 @@ def _of_database(feature: Feature, value: Any) -> Any:
         return float(value) if isinstance(value, Decimal) else value
     code = str(int(value)) if value % 1 == 0 else str(value)
     return code if code in feature.levels else value
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Turns the errors of reading a table into refusals."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"The table is not in UTF-8: {error.reason}.") from None
+    except csv.Error as error:
+        raise InvalidRequest(f"The table is not CSV: {error}.") from None
 
 
 class CsvTable:
@@ -102,24 +140,26 @@ class CsvTable:
     def __init__(self, file: IO[bytes], features: Iterable[Feature]) -> None:
         self._text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         self._features = tuple(features)
-        found = self._read()
-        self._require(next(found, None))
-        self.count = sum(1 for _ in found)
-        """Number of records."""
+        self._require(next(self._read().lines, None))
+        try:
+            self.count, self._mark = count_and_mark(self._read(), self._features)
+        except ValueError as error:
+            raise InvalidRequest(f"The table {error}.") from None
 
     def rows(self) -> Iterator[Json]:
         """The records, once."""
-        return map(Reader(self._features).row, table_records(self._read()))
+        return map(Reader(self._features, self._mark).row, table_records(self._read().lines))
 
-    def _read(self) -> Iterator[list[str]]:
-        """The lines that are not empty, as cells."""
+    def _read(self) -> Cells:
         self._text.seek(0)
-        try:
-            yield from table_lines(self._text)
-        except UnicodeDecodeError as error:
-            raise InvalidRequest(f"The table is not in UTF-8: {error.reason}.") from None
-        except csv.Error as error:
-            raise InvalidRequest(f"The table is not CSV: {error}.") from None
+        with _readable():
+            cells = table_lines(self._text)
+        return Cells(self._lines(cells), cells.delimiter)
+
+    @staticmethod
+    def _lines(cells: Cells) -> Iterator[list[str]]:
+        with _readable():
+            yield from cells.lines
 
     def _require(self, columns: list[str] | None) -> None:
         if fault := fault_of_heading(columns or [], self._features):

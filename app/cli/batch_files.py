@@ -20,7 +20,7 @@ from typing import Any
 
 from app.api.errors import problem
 from app.api.schemas.batch import line_to_row
-from app.api.table_rows import Reader, fault_of_heading, table_lines, table_records
+from app.api.table_rows import Cells, Reader, count_and_mark, fault_of_heading, table_lines, table_records
 from app.compute import tasks, use_cases
 from app.compute.answers import Json
 from app.compute.lane import Lane
@@ -86,7 +86,7 @@ class Batch:
         require_regular(self.source)  # it is read several times
         if fault := fault_of_heading(self._columns(), self.model.space.schema):
             raise BatchRefused(f"{self.source} {fault}")
-        total = self._count()
+        total, _ = self._count()
         question = line_of({"input": _digest(self.source), "question": self.payload})
         with self._alone():
             self._require_no_output()  # of a process that has finished since
@@ -132,19 +132,25 @@ class Batch:
             with _reading(self.source):
                 return list(_parquet().ParquetFile(self.source).schema_arrow.names)
         if self.source.suffix == CSV:
-            return next(_cells_of(self.source), [])
+            with _cells_of(self.source) as cells:
+                return next(cells.lines, [])
         return self._names()
 
-    def _count(self) -> int:
+    def _count(self) -> tuple[int, str]:
+        """The number of rows, and the decimal mark of a CSV. Raises `BatchRefused` where its numbers show none."""
         if self.source.suffix == PARQUET:
             with _reading(self.source):
-                return int(_parquet().ParquetFile(self.source).metadata.num_rows)
-        return sum(1 for _ in _records(self.source))
+                return int(_parquet().ParquetFile(self.source).metadata.num_rows), "."
+        if self.source.suffix == LINES:
+            return sum(1 for _ in _records(self.source)), "."
+        with _cells_of(self.source) as cells:
+            return count_and_mark(cells, self.model.space.schema)
 
     def rows(self) -> Iterator[Json]:
         """The applicants as `kinds.batch_job` takes them."""
-        read = line_to_row if self.source.suffix == LINES else Reader(self.model.space.schema).row
-        return map(read, _records(self.source))
+        if self.source.suffix == LINES:
+            return map(line_to_row, _records(self.source))
+        return map(Reader(self.model.space.schema, self._count()[1]).row, _records(self.source))
 
     def finish(self) -> Counter[str]:
         """Turn the lines into the output; the number of lines of each status."""
@@ -228,7 +234,8 @@ async def _in_order(
 
 def _records(source: Path) -> Iterator[Any]:
     if source.suffix == CSV:
-        yield from table_records(_cells_of(source))
+        with _cells_of(source) as cells:
+            yield from table_records(cells.lines)
     elif source.suffix == PARQUET:
         with _reading(source):
             for part in _parquet().ParquetFile(source).iter_batches(batch_size=PARQUET_ROWS):
@@ -238,10 +245,11 @@ def _records(source: Path) -> Iterator[Any]:
             yield from (line for line in file if line.strip())
 
 
-def _cells_of(source: Path) -> Iterator[list[str]]:
-    """The lines of a CSV that are not empty; the first is the heading."""
+@contextmanager
+def _cells_of(source: Path) -> Iterator[Cells]:
+    """The cells of a CSV."""
     with _reading(source), source.open(encoding="utf-8-sig", newline="") as file:
-        yield from table_lines(file)
+        yield table_lines(file)
 
 
 @contextmanager
@@ -261,7 +269,7 @@ def _parquet() -> Any:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise BatchRefused("Parquet files need pyarrow: pip install 'recourse[parquet]'.") from None
+        raise BatchRefused("Parquet files need pyarrow: pip install pyarrow.") from None
     return pyarrow.parquet
 
 

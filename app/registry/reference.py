@@ -1,9 +1,9 @@
 """Reference records: a CSV with the features' names in its header, one raw record per line, other columns ignored."""
 
 import csv
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,21 +11,15 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault
-from app.recourse.features import Feature, FeatureType, escape, parse_column
+from app.recourse.features import DecimalMark, Feature, FeatureType, escape, lines_and_delimiter, parse_column
 from app.registry.files import require_regular
 
 MAX_CELL_FAULTS = 20
 """Largest number of invalid cells listed; the others are only counted."""
 
 
-MARKS = {"\t": "tabs"}
-"""Separators that are not shown as they are."""
-
 MAX_LINES = 5
 """Largest number of lines listed in which a column has the same fault."""
-
-
-DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 
 
 def _outcome(label: str) -> Feature:
@@ -53,6 +47,13 @@ class Table:
     rows: list[list[str]]
     lines: list[int]
     """Line of the file in which each row ends."""
+    delimiter: str = ","
+    """What stands between its cells."""
+
+    def texts(self, name: str) -> list[str]:
+        """The cells of a column; its rows are as long as the header."""
+        at = self.header.index(name)
+        return [row[at] for row in self.rows]
 
 
 def read_reference(
@@ -77,8 +78,12 @@ def read_reference(
     ragged = _shape_faults(table)
     if ragged:
         return None, faults + ragged
+    try:
+        mark = mark_of(table, [one.name for one in features if one.is_number and table.header.count(one.name) == 1])
+    except ValueError as error:
+        return None, [*faults, Fault("/reference", str(error))]
     columns = [
-        _column(table, feature, "; write 1 where the outcome was favourable, else 0" if feature.name == label else "")
+        _outcomes(table, feature) if feature.name == label else _column(table, feature, mark)
         for feature in features
         if table.header.count(feature.name) == 1
     ]
@@ -89,26 +94,41 @@ def read_reference(
 
 def read_table(path: Path) -> Table:
     """The cells of a CSV with a header, without empty lines. Raises UnicodeDecodeError, csv.Error, OSError."""
-    header, *found = list(_numbered(path)) or [(0, [])]
-    return Table(_names(header[1]), [row for _, row in found], [line for line, _ in found])
+    with _numbered(path) as (numbered, delimiter):
+        header, *found = list(numbered) or [(0, [])]
+    return Table(_names(header[1]), [row for _, row in found], [line for line, _ in found], delimiter)
+
+
+def mark_of(table: Table, names: Sequence[str]) -> str:
+    """The decimal mark of a table, by its columns of numbers. Raises ValueError where they do not show it."""
+    found = DecimalMark()
+    for name in names:
+        found.see(table.texts(name))
+    mark = found.of(table.delimiter)
+    if mark is None:
+        raise ValueError(f'has "{found.either}", which is read two ways; write numbers without groups of digits')
+    return mark
 
 
 def read_header(path: Path) -> list[str]:
     """The names of a CSV's columns. Errors as `read_table`."""
-    return _names(next(_numbered(path), (0, []))[1])
+    with _numbered(path) as (numbered, _):
+        return _names(next(numbered, (0, []))[1])
 
 
 def _names(header: list[str]) -> list[str]:
     return [name.strip() for name in header]
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The lines that are not empty, as cells, with the number of the line in which each ends."""
+@contextmanager
+def _numbered(path: Path) -> Iterator[tuple[Iterator[tuple[int, list[str]]], str]]:
+    """The lines that are not empty, as cells, with the number of the line in which each ends; and the delimiter."""
     require_regular(path)
     # Spreadsheets write a byte order mark.
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, skipinitialspace=True, strict=True)
-        yield from ((reader.line_num, row) for row in reader if row)
+        lines, delimiter = lines_and_delimiter(file)
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+        yield ((reader.line_num, row) for row in reader if row), delimiter
 
 
 def _header_faults(table: Table, features: Sequence[Feature]) -> list[Fault]:
@@ -116,11 +136,7 @@ def _header_faults(table: Table, features: Sequence[Feature]) -> list[Fault]:
     if len(features) > 1 and not set(table.header) & {feature.name for feature in features}:
         # One sentence rather than one for each feature.
         names = ",".join(feature.name for feature in features if feature.derived is None)[:1_000]
-        other = next((mark for mark in ";\t|" if len(table.header) == 1 and mark in known), None)
-        remedy = (
-            f"write {names}" if other is None else f"separate the cells by commas, not by {MARKS.get(other, other)}"
-        )
-        return [Fault("/reference", f"must begin with a line of the features' names, not with {known}; {remedy}")]
+        return [Fault("/reference", f"must begin with a line of the features' names, not with {known}; write {names}")]
     counts = Counter(table.header)
     faults = [
         Fault("/reference", f'has no column "{feature.name}"; its header has {known}')
@@ -146,15 +162,18 @@ def _shape_faults(table: Table) -> list[Fault]:
     return [*ragged[:MAX_CELL_FAULTS], *_count(ragged)]
 
 
-def _column(table: Table, feature: Feature, remedy: str) -> tuple[Float[np.ndarray, "n"], list[Cell]]:
-    """The raw numbers of a column, and its cells with faults, in a sentence that ends with what to do."""
-    at = table.header.index(feature.name)
-    # A level may begin or end in a space, as the model knows it.
-    texts = [row[at] if row[at] in feature.categories else row[at].strip() for row in table.rows]
-    values, found = parse_column(feature, texts)
-    if found and feature.is_number and DECIMAL_COMMA.fullmatch(texts[found[0][0]]):
-        remedy = "; write 3.5, not 3,5"
-    return values, [Cell(i, feature.name, table.lines[i], text + remedy) for i, text in found]
+def _column(table: Table, feature: Feature, mark: str) -> tuple[Float[np.ndarray, "n"], list[Cell]]:
+    """The raw numbers of a column, and its cells with faults."""
+    values, found = parse_column(feature, table.texts(feature.name), mark)
+    return values, [Cell(i, feature.name, table.lines[i], text) for i, text in found]
+
+
+def _outcomes(table: Table, label: Feature) -> tuple[Float[np.ndarray, "n"], list[Cell]]:
+    """The true outcomes: 0 or 1, and nothing like it; and the cells with faults, in a sentence with what to do."""
+    texts = [text.strip() for text in table.texts(label.name)]
+    detail = 'must be one of "0", "1"; write 1 where the outcome was favourable, else 0'
+    wrong = [Cell(i, label.name, table.lines[i], detail) for i, text in enumerate(texts) if text not in ("0", "1")]
+    return np.array([float(text == "1") for text in texts]), wrong
 
 
 def _folded(cells: Sequence[Cell]) -> list[tuple[int, Fault]]:

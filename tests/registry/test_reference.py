@@ -109,7 +109,6 @@ def test_ragged_lines_are_named(path: Path) -> None:
         ("", "not with nothing; write age,income"),
         (HEADER, "needs at least two records"),
         (HEADER + GOOD, "needs at least two records"),
-        (HEADER.replace(",", ";") + GOOD.replace(",", ";") * 2, "separate the cells by commas, not by ;"),
         (HEADER + '"30,1', "cannot be read as CSV"),
     ],
 )

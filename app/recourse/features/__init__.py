@@ -10,6 +10,14 @@ What the model itself takes is a third matter: `ModelColumns` translates raw row
 Arrays are encoded unless their name ends in ``_raw``; rows are points.
 """
 
+from app.recourse.features.cells import (
+    ABSENT,
+    ABSENT_NUMBERS,
+    DecimalMark,
+    lines_and_delimiter,
+    number_of_text,
+    written,
+)
 from app.recourse.features.encoding import Encoding, Spread, fit_encoding, fit_spread
 from app.recourse.features.feature import (
     NUMBERS,
@@ -18,8 +26,8 @@ from app.recourse.features.feature import (
     FeatureType,
     RawValue,
     Record,
-    number_of_text,
     parse_column,
+    read_cell,
 )
 from app.recourse.features.feature_options import (
     Advice,
@@ -37,11 +45,14 @@ from app.recourse.features.space import FeatureSpace, escape
 from app.recourse.features.states import LARGEST, MISSING, Missing
 
 __all__ = [
+    "ABSENT",
+    "ABSENT_NUMBERS",
     "LARGEST",
     "MISSING",
     "NUMBERS",
     "Advice",
     "Change",
+    "DecimalMark",
     "Encoding",
     "Feature",
     "FeatureSpace",
@@ -62,8 +73,11 @@ __all__ = [
     "escape",
     "fit_encoding",
     "fit_spread",
+    "lines_and_delimiter",
     "number_of_text",
     "own_faults",
     "parse_column",
+    "read_cell",
     "schema_faults",
+    "written",
 ]

@@ -1,15 +1,17 @@
 """One feature: its values, its states, its labels, and how a person can change it."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Len
 from jaxtyping import Float
 
+from app.recourse.features.cells import ABSENT, ABSENT_NUMBERS, number_of_text, written
 from app.recourse.features.feature_options import (
     Advice,
     MaxChange,
@@ -99,6 +101,9 @@ class Feature(InputPart):
     """Whether providing a missing value is a change that a person can make."""
     provide_cost: Annotated[float, Ge(0)] = 1.0
     """Cost of providing a missing value, whatever the value."""
+    percent: Literal["number", "share"] | None = None
+    """What the model takes for 20.75 % in a table: 20.75 (`number`) or 0.2075 (`share`); percentages are refused where
+    this is absent."""
     special: Mapping[float, Annotated[str, Len(1, 200)]] = field(default_factory=dict)
     """Numbers that are states and not quantities, such as -9 for "no bureau record", with what they mean."""
     advice: Advice = field(default_factory=Advice)
@@ -216,6 +221,8 @@ class Feature(InputPart):
         if value is None:
             raise ValueError("may not be missing")
         if not self.is_number:
+            if isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0:
+                value = str(int(value))  # a level that is a code, as 3 or 3.0 for "3"
             for index, level in enumerate(self.levels):
                 if type(value) is type(level) and value == level:
                     return float(index)
@@ -251,16 +258,60 @@ class Feature(InputPart):
         return int(number_raw) if self.type is FeatureType.INTEGER else float(number_raw)
 
 
-def number_of_text(text: str) -> float:
-    """A number in a table of text. Raises ValueError, also for what only Python takes for one: 1_2 is not 12."""
-    if "_" in text:
-        raise ValueError
-    return float(text)
+def read_cell(feature: Feature, text: str, mark: str = ".") -> RawValue:
+    """The JSON value in a cell of a table; a text that is none stays, for `Feature.parse` to refuse.
+
+    Parameters
+    ----------
+    mark : decimal mark of the table
+
+    Raises
+    ------
+    ValueError : a percentage of a feature whose manifest does not say what the model takes for it
+    """
+    if text in feature.categories:
+        return text
+    plain = text.strip()
+    if plain in feature.categories:
+        return plain
+    if feature.missing and plain in (ABSENT_NUMBERS if feature.is_number else ABSENT):
+        return None
+    if feature.is_number:
+        return _number(feature, text, mark)
+    if not feature.categories:
+        truths = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+        return truths.get(plain.lower(), text)
+    code = re.sub(r"^(-?[0-9]+)\.0*$", r"\1", plain)  # pandas writes 3.0 for the level 3 where some are missing
+    return code if code in feature.categories else text
 
 
-def parse_column(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.ndarray, "n"], list[tuple[int, str]]]:
-    """Raw numbers of a column of text (a CSV), and the rows that do not parse with the reason."""
-    values, unclear = _plain_numbers(feature, texts)
+def _number(feature: Feature, text: str, mark: str) -> RawValue:
+    found = written(text, mark)
+    if found is None:
+        infinite = text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity")
+        return float(text) if infinite else text
+    if not found.percent:
+        return float(found.plain)
+    if feature.percent is None:
+        raise ValueError(
+            'must be a number without %; or say in the manifest what the model takes, as "percent: number"'
+        )
+    if feature.percent == "number":
+        return float(found.plain)
+    digits = len(found.plain.partition(".")[2])
+    return round(float(found.plain) / 100.0, digits + 2) if "e" not in found.plain.lower() else float(found.plain) / 100
+
+
+def parse_column(
+    feature: Feature, texts: Sequence[Any], mark: str = "."
+) -> tuple[Float[np.ndarray, "n"], list[tuple[int, str]]]:
+    """Raw numbers of a column of text (a CSV), and the rows that do not parse with the reason.
+
+    Parameters
+    ----------
+    mark : decimal mark of the table
+    """
+    values, unclear = _plain_numbers(feature, texts, mark)
     faults: list[tuple[int, str]] = []
     known: dict[Any, float] = {}
     for i in unclear:
@@ -268,7 +319,10 @@ def parse_column(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.ndarr
         # Columns have few levels; 1, 1.0 and true are one key, but not one value.
         key = text if isinstance(text, str) else None
         try:
-            values[i] = known[key] if key in known else feature.parse(_from_text(feature, text))
+            if key is not None and key in known:
+                values[i] = known[key]
+                continue
+            values[i] = feature.parse(read_cell(feature, text, mark) if isinstance(text, str) else text)
             if key is not None:
                 known[key] = values[i]
         except ValueError as error:
@@ -276,10 +330,10 @@ def parse_column(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.ndarr
     return values, faults
 
 
-def _plain_numbers(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.ndarray, "n"], Sequence[int]]:
+def _plain_numbers(feature: Feature, texts: Sequence[Any], mark: str) -> tuple[Float[np.ndarray, "n"], Sequence[int]]:
     """The numbers of a column at once, and the rows that `Feature.parse` has to look at."""
     everything = range(len(texts))
-    if not feature.is_number or not all(isinstance(text, str) for text in texts):
+    if not feature.is_number or mark != "." or not all(isinstance(text, str) for text in texts):
         return np.zeros(len(texts)), everything
     try:
         values = np.array([number_of_text(text) if text else math.nan for text in texts])
@@ -291,18 +345,3 @@ def _plain_numbers(feature: Feature, texts: Sequence[Any]) -> tuple[Float[np.nda
         if feature.type is FeatureType.INTEGER:
             plain &= (values == np.rint(values)) & (np.abs(values) <= 2**53)
     return values, np.flatnonzero(~plain).tolist()
-
-
-def _from_text(feature: Feature, text: Any) -> object:
-    if not isinstance(text, str):
-        return text
-    if not text and feature.missing:
-        return None
-    if feature.is_number:
-        try:
-            return number_of_text(text)
-        except ValueError:
-            return text
-    if feature.type is FeatureType.BINARY and not feature.categories:
-        return {"true": True, "false": False, "1": True, "0": False}.get(text.lower(), text)
-    return text

@@ -80,6 +80,8 @@ def state_faults(feature: Feature) -> list[str]:
         found.append("fill must be one of " + ", ".join(json_text(level) for level in feature.levels))
     if feature.is_group and missing is Missing.FILL:
         found.append("a missing category is a category of its own; write missing: nan or missing: indicator")
+    if feature.percent is not None and not feature.is_number:
+        found.append("percent belongs to numbers")
     if feature.provide and not missing:
         found.append("provide belongs to features that may be missing")
     if feature.special and not feature.is_number:

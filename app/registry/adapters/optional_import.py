@@ -5,6 +5,12 @@ from contextlib import contextmanager
 
 from app.errors import ModelUnusable
 
+PACKAGES = {
+    "lightgbm": "lightgbm", "onnx": "onnx onnxruntime", "sklearn": "scikit-learn skops joblib pandas",
+    "torch": "torch safetensors", "xgboost": "xgboost",
+}  # fmt: skip
+"""What installs the libraries of each extra; this service itself is on no index of packages."""
+
 
 @contextmanager
 def library(extra: str) -> Iterator[None]:
@@ -18,7 +24,7 @@ def library(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ModelUnusable(
-            f'this model needs {error.name} that is not installed: pip install "recourse[{extra}]"', extra=extra
+            f"this model needs {error.name} that is not installed: pip install {PACKAGES[extra]}", extra=extra
         ) from error
     except (OSError, ImportError) as error:
         raise ModelUnusable(

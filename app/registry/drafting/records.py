@@ -100,7 +100,7 @@ def _parquet(path: Path) -> Records:
     try:
         import pyarrow.parquet
     except ImportError:
-        raise ModelRefused("Parquet files need pyarrow: pip install 'recourse[parquet]', or save it as CSV") from None
+        raise ModelRefused("Parquet files need pyarrow: pip install pyarrow, or save it as CSV") from None
     try:
         # Of the schema, as a table with a column twice cannot be read.
         _require_once(path, pyarrow.parquet.read_schema(path).names)

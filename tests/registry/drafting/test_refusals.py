@@ -52,7 +52,7 @@ def test_parquet_needs_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (tmp_path / "loans.parquet").touch()
-    assert "pip install 'recourse[parquet]', or save it as CSV" in refused(tmp_path, data=tmp_path / "loans.parquet")
+    assert "pip install pyarrow, or save it as CSV" in refused(tmp_path, data=tmp_path / "loans.parquet")
 
 
 def test_records_that_are_not_there(tmp_path: Path) -> None:

@@ -1,0 +1,144 @@
+"""Cells of a lender's table: numbers as people write them, and texts that say that there is no value.
+
+A number is written with a decimal point or a decimal comma, in groups of three digits or not, with a currency, or as a
+percentage. ``1.234`` and ``1,234`` are read two ways; the other cells of the table say which is meant (`DecimalMark`).
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+ABSENT = frozenset({
+    "", "#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null", "-nan", "-NaN",
+})  # fmt: skip
+"""Texts that pandas reads as a missing value, but for "None", which may be a level."""
+
+ABSENT_NUMBERS = ABSENT | {"?", "-", ".", "None", "none", "missing", "unknown"}
+"""Texts that say in a column of numbers that there is none."""
+
+CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "₹": "INR"}
+"""Signs of currencies; codes of three letters are understood too."""
+
+DELIMITERS = ",;\t|"
+
+_PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+_MONEY = "[$€£₹]|EUR|USD|GBP|CHF|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR"
+_AROUND = re.compile(
+    rf"(?P<open>\()?(?P<sign>[+-])?\s?(?P<before>{_MONEY})?\s?(?P<number>[+-]?[0-9.,][0-9.,'’\s]*(?:[eE][+-]?[0-9]+)?)"
+    rf"\s?(?:(?P<percent>%)|(?P<after>{_MONEY}))?(?P<close>\))?"
+)
+_GROUPS = {".": r",'’\s", ",": r".'’\s"}
+"""What may stand between groups of three digits, by the decimal mark."""
+
+_DIGITS = r"(?:[0-9]+|[1-9][0-9]{{0,2}}(?P<group>[{groups}])[0-9]{{3}}(?:(?P=group)[0-9]{{3}})*)"
+_WITH = {
+    mark: re.compile(
+        rf"[+-]?(?:{_DIGITS.format(groups=groups)}(?:{re.escape(mark)}[0-9]*)?|{re.escape(mark)}[0-9]+)"
+        r"(?:[eE][+-]?[0-9]+)?"
+    )
+    for mark, groups in _GROUPS.items()
+}
+"""Numbers with a decimal point, and with a decimal comma."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A number as it is written in a cell."""
+
+    plain: str
+    """With a decimal point and nothing else, as ``1012.37``; of a percentage the number before the sign."""
+    percent: bool = False
+    currency: str = ""
+    """Code of three letters."""
+
+
+def written(text: str, mark: str = ".") -> Written | None:
+    """The number in a cell of a table whose decimal mark is a point or a comma; None where there is none."""
+    text = text.strip()
+    if mark == "." and _PLAIN.fullmatch(text):
+        return Written(text)
+    # Spreadsheets of some languages write digits of full width; those of other scripts are no digits here.
+    around = _AROUND.fullmatch(unicodedata.normalize("NFKC", text).replace("\u2212", "-"))
+    if around is None or bool(around["open"]) != bool(around["close"]):
+        return None
+    number = around["number"].strip()
+    if _WITH[mark].fullmatch(number) is None or (around["before"] and around["after"]):
+        return None
+    if (around["sign"] or around["open"]) and number[0] in "+-":
+        return None
+    if around["open"]:  # as bookkeepers write what is owed
+        number = f"-{number}"
+    plain = re.sub(f"[{_GROUPS[mark]}]", "", number).replace(mark, ".")
+    found = around["before"] or around["after"] or ""
+    sign = around["sign"] or ""
+    return Written(f"{sign}{plain}", percent=bool(around["percent"]), currency=CURRENCIES.get(found, found))
+
+
+def number_of_text(text: str) -> float:
+    """A number that a program has written: 1_2, ١٢ and inf are none. Raises ValueError."""
+    if _PLAIN.fullmatch(text) is None:
+        raise ValueError
+    return float(text)
+
+
+@dataclass(slots=True)
+class DecimalMark:
+    """What the cells of a table show of its decimal mark: for each way to read them, the first cell that has it."""
+
+    point: str = ""
+    comma: str = ""
+    either: str = ""
+    """A cell that can be read both ways, as 1.234."""
+    seen: set[str] = field(default_factory=set)
+
+    def see(self, texts: Iterable[str]) -> None:
+        """Look at cells that may be numbers."""
+        for text in texts:
+            if ("," not in text and "." not in text) or text in self.seen:
+                continue
+            if len(self.seen) < 100_000:
+                self.seen.add(text)
+            with_point, with_comma = written(text, "."), written(text, ",")
+            if with_point is not None and with_comma is not None:
+                self.either = self.either or text.strip()
+            elif with_comma is not None:
+                self.comma = self.comma or text.strip()
+            elif with_point is not None:
+                self.point = self.point or text.strip()
+
+    def of(self, delimiter: str) -> str | None:
+        """The mark of a table with this delimiter; None where its cells can be read both ways.
+
+        Raises
+        ------
+        ValueError : some cells have a decimal point and others a decimal comma
+        """
+        if self.point and self.comma:
+            raise ValueError(
+                f'has both "{self.point}" and "{self.comma}" among its numbers; write all of them with a decimal point'
+            )
+        if self.point or self.comma:
+            return "." if self.point else ","
+        # Where commas stand between cells, nobody writes decimal commas; elsewhere both are usual.
+        return "." if delimiter == "," or not self.either else None
+
+
+def delimiter_of(heading: str) -> str:
+    """What stands between the cells of a table, by its first line; a semicolon where nothing does."""
+    bare = re.sub(r'"[^"]*"', "", heading)
+    found = max(DELIMITERS, key=bare.count)
+    return found if found in bare else ";"
+
+
+def lines_and_delimiter(lines: Iterable[str]) -> tuple[Iterator[str], str]:
+    """The lines of a table again, and what stands between its cells."""
+    rest = iter(lines)
+    skipped: list[str] = []
+    for line in rest:
+        skipped.append(line)
+        if line.strip():
+            break
+    return chain(skipped, rest), delimiter_of(skipped[-1] if skipped else "")
