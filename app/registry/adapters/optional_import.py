@@ -5,11 +5,8 @@ from contextlib import contextmanager
 
 from app.errors import ModelUnusable
 
-PACKAGES = {
-    "lightgbm": "lightgbm", "onnx": "onnx onnxruntime", "sklearn": "scikit-learn skops joblib pandas",
-    "torch": "torch safetensors", "xgboost": "xgboost",
-}  # fmt: skip
-"""What installs the libraries of each extra; this service itself is on no index of packages."""
+PACKAGES = {"sklearn": "scikit-learn", "google": "protobuf"}
+"""What installs a module of another name. This service itself is on no index of packages."""
 
 
 @contextmanager
@@ -23,8 +20,9 @@ def library(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
+        module = str(error.name).partition(".")[0]
         raise ModelUnusable(
-            f"this model needs {error.name} that is not installed: pip install {PACKAGES[extra]}", extra=extra
+            f"this model needs {module} that is not installed: pip install {PACKAGES.get(module, module)}", extra=extra
         ) from error
     except (OSError, ImportError) as error:
         raise ModelUnusable(

@@ -198,7 +198,7 @@ def test_a_missing_library_is_named_with_what_installs_it(
 ) -> None:
     registered = store.register(network.write())
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    with pytest.raises(ModelUnusable, match="pip install torch safetensors"):
+    with pytest.raises(ModelUnusable, match="pip install safetensors"):
         registered.load()
 
 
