@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import Fault, ModelRefused
+from app.recourse.features import ABSENT, DecimalMark, written
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.score import Output, sigmoid
 from app.registry.reference import read_table
@@ -124,14 +125,14 @@ def read_scores(path: Path) -> Float[np.ndarray, "n"]:
         raise ModelRefused(f"{path} cannot be read: {error.strerror}") from error
     if len(table.header) == 1:
         texts = [row[0] if row else "" for row in table.rows]
-        if _number(table.header[0]) is not None:  # no header
+        if any(written(table.header[0], mark) for mark in ".,"):  # no header
             texts = [table.header[0], *texts]
     elif SCORE in table.header:
         at = table.header.index(SCORE)
         texts = [row[at] if at < len(row) else "" for row in table.rows]
     else:
         raise ModelRefused(f'{path} must have one column, or one named "{SCORE}"; it has {", ".join(table.header)}')
-    scores, faults = parse_scores(texts)
+    scores, faults = parse_scores(texts, table.delimiter)
     if faults:
         raise ModelRefused(f"{path} has scores that are no numbers: {faults[0].detail}")
     return scores
@@ -148,24 +149,28 @@ def scores_in(path: Path, features: Collection[str]) -> tuple[Float[np.ndarray, 
     if table.header.count(SCORE) != 1 or any(len(row) != len(table.header) for row in table.rows):
         return None, []
     at = table.header.index(SCORE)
-    scores, faults = parse_scores([row[at] for row in table.rows])
+    scores, faults = parse_scores([row[at] for row in table.rows], table.delimiter)
     return (None if faults or np.isnan(scores).all() else scores), faults
 
 
-def parse_scores(texts: list[str]) -> tuple[Float[np.ndarray, "n"], list[Fault]]:
-    """Scores as numbers, NaN where there is none, and the faults of those that are not."""
-    values = [math.nan if not text.strip() else _number(text) for text in texts]
-    wrong = [i for i, value in enumerate(values) if value is None]
+def parse_scores(texts: list[str], delimiter: str = ",") -> tuple[Float[np.ndarray, "n"], list[Fault]]:
+    """Scores as numbers, NaN where there is none, and the faults of those that are not.
+
+    Parameters
+    ----------
+    delimiter : what stands between the cells of their table
+    """
+    seen = DecimalMark()
+    seen.see(texts)
+    try:
+        mark = seen.of(delimiter) or "."
+    except ValueError as error:
+        return np.zeros(0), [Fault(f"/reference/0/{SCORE}", str(error))]
+    cells = {text: written(text, mark) for text in set(texts)}
+    odd = {text for text, cell in cells.items() if text.strip() not in ABSENT and (cell is None or cell.percent)}
+    wrong = [i for i, text in enumerate(texts) if text in odd]
     faults = [
         Fault(f"/reference/{i}/{SCORE}", f'record {i} has "{texts[i].strip()[:20]}", which is no finite number')
         for i in wrong[:1]
     ]
-    return np.array([math.nan if value is None else value for value in values]), faults
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if abs(value) < float("inf") else None
+    return np.array([math.nan if (cell := cells[text]) is None else float(cell.plain) for text in texts]), faults

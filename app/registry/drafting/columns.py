@@ -2,24 +2,20 @@
 
 import math
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features import LARGEST
+from app.recourse.features import ABSENT, ABSENT_NUMBERS, LARGEST, DecimalMark, Written, written
 from app.recourse.features.encoding import TAIL
 from app.registry.special_codes import codes_among
 
-ABSENT = frozenset({
-    "", "#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null", "-nan", "-NaN",
-})  # fmt: skip
-"""Texts that pandas reads as a missing value, but for "None", which may be a level."""
-
-ABSENT_NUMBERS = ABSENT | {"?", "-", ".", "None", "none", "missing", "unknown"}
-"""Texts that say in a column of numbers that there is none."""
+FEW_STRAYS = 0.1
+"""Share of cells that are no numbers up to which a column is still one of numbers, and these cells are mistakes."""
 
 FEW_VALUES = 30
 """Different numbers up to which all of them are usual."""
@@ -36,11 +32,25 @@ class Column:
 
     name: str
     texts: tuple[str, ...]
-    """As they are written; "" where the value is missing."""
+    """Levels as they are written, numbers as programs write them; "" where the value is missing."""
     numbers: Float[np.ndarray, "n"] | None
     """NaN where missing; None where texts are no numbers."""
     codes: tuple[float, ...] = ()
     """Numbers that stand apart from the others, as special codes do."""
+    percent: Literal["", "number", "share"] = ""
+    """Of numbers that are written as percentages, what they are here for 20.75 %: 20.75 or 0.2075."""
+    currency: str = ""
+    """The code of the currency in which they are written."""
+
+    @property
+    def share(self) -> "Column":
+        """The same column with 0.2075 for 20.75 %."""
+        assert self.numbers is not None
+        digits = [len(text.partition(".")[2]) + 2 for text in self.texts]
+        texts = [text and f"{float(text) / 100.0:.{n}f}" for text, n in zip(self.texts, digits, strict=True)]
+        numbers = np.array([float(text or "nan") for text in texts])
+        codes = tuple(code / 100.0 for code in self.codes)
+        return replace(self, texts=tuple(texts), numbers=numbers, codes=codes, percent="share")
 
     @property
     def missing(self) -> int:
@@ -118,22 +128,35 @@ class Column:
         return next((step for step in ROUND_STEPS if common % step == 0), 1) if common else 1
 
 
-def describe(name: str, texts: Sequence[str], known: Collection[str] = (), codes: Collection[float] = ()) -> Column:
+def describe(
+    name: str, texts: Sequence[str], known: Collection[str] = (), codes: Collection[float] = (), mark: str = "."
+) -> Column:
     """What a column holds.
 
     Parameters
     ----------
     known : levels that the model's own encoder has, which are levels here too, whatever they look like
     codes : special codes that the model knows
+    mark : decimal mark of the table
     """
     exact = [_known_text(text, known) for text in texts]
     if not known:
-        numbers = _numbers(exact)
-        if numbers is not None:
-            kept = tuple("" if math.isnan(number) else text for number, text in zip(numbers, exact, strict=True))
-            return Column(name=name, texts=kept, numbers=numbers, codes=tuple(sorted({*codes, *codes_among(numbers)})))
+        cells = _cells(exact, mark)
+        if not _strays(cells) and any(cell is not None for cell in cells.values()):
+            return _numbers(name, [cells[text] for text in exact], codes)
     kept = tuple("" if text in ABSENT and text not in known else text for text in exact)
     return Column(name=name, texts=kept, numbers=None)
+
+
+def _numbers(name: str, cells: Sequence[Written | None], codes: Collection[float]) -> Column:
+    numbers = np.array([math.nan if cell is None else float(cell.plain) for cell in cells])
+    found = {cell for cell in cells if cell is not None}
+    return Column(
+        name=name, texts=tuple("" if cell is None else cell.plain for cell in cells), numbers=numbers,
+        codes=tuple(sorted({*codes, *codes_among(numbers)})),
+        percent="number" if any(cell.percent for cell in found) else "",
+        currency=next((cell.currency for cell in found if cell.currency), ""),
+    )  # fmt: skip
 
 
 def _known_text(text: str, known: Collection[str]) -> str:
@@ -145,25 +168,37 @@ def _known_text(text: str, known: Collection[str]) -> str:
     return whole[1] if whole is not None and whole[1] in known else plain
 
 
-def strays(texts: Sequence[str]) -> list[str]:
-    """The texts that keep a column from being one of numbers, where nearly all are numbers."""
-    others = [text.strip() for text in texts if _number(text.strip()) is None]
-    return sorted(set(others)) if 0 < len(others) <= 0.1 * len(texts) else []
+def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
+    """What the columns of numbers of a table show of its decimal mark."""
+    found = DecimalMark()
+    for texts in columns:
+        unique = {text.strip() for text in texts} - ABSENT_NUMBERS
+        marked = {text for text in unique if "," in text or "." in text}
+        if marked and any(sum(written(text, mark) is not None for text in unique) > len(unique) / 2 for mark in ".,"):
+            found.see(sorted(marked))
+    return found
 
 
-def _numbers(texts: Sequence[str]) -> Float[np.ndarray, "n"] | None:
-    values = [_number(text) for text in texts]
-    if any(value is None for value in values) or all(value is not None and math.isnan(value) for value in values):
-        return None
-    return np.array(values, dtype=float)
+def strays(texts: Sequence[str], mark: str = ".") -> list[int]:
+    """The records whose cells keep a column from being one of numbers, where nearly all are numbers."""
+    cells = _cells([text.strip() for text in texts], mark)
+    odd = _strays(cells)
+    found = [i for i, text in enumerate(texts) if text.strip() in odd]
+    present = sum(text.strip() not in ABSENT_NUMBERS for text in texts)
+    numbers = {cell.plain for cell in cells.values() if cell is not None}
+    return found if len(found) <= FEW_STRAYS * present or len(numbers) > FEW_VALUES else []
 
 
-def _number(text: str) -> float | None:
-    """The number; NaN where the text says that there is none; None for another text."""
-    if text in ABSENT_NUMBERS:
-        return math.nan
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if abs(value) <= LARGEST and "_" not in text else None
+def _cells(texts: Iterable[str], mark: str) -> dict[str, Written | None]:
+    """What each distinct text is as a number."""
+    return {text: None if text in ABSENT_NUMBERS else written(text, mark) for text in set(texts)}
+
+
+def _strays(cells: Mapping[str, Written | None]) -> set[str]:
+    """The texts that are no numbers, and where percentages and plain numbers stand together, those that are fewer."""
+    odd = {text for text, cell in cells.items() if cell is None and text not in ABSENT_NUMBERS}
+    numbers = {text: cell for text, cell in cells.items() if cell is not None}
+    odd |= {text for text, cell in numbers.items() if abs(float(cell.plain)) > LARGEST}
+    percent = {text for text, cell in numbers.items() if cell.percent}
+    plain = {text for text, cell in numbers.items() if not cell.percent and float(cell.plain) != 0.0}
+    return odd | min(percent, plain, key=len)

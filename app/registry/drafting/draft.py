@@ -3,20 +3,21 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from app.errors import ModelRefused
+from app.recourse.features import ABSENT, written
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import Output
 from app.registry.artifact import Format
 from app.registry.drafting import served_model
 from app.registry.drafting.artifacts import read_facts
 from app.registry.drafting.candidates import Known, candidates, is_one
-from app.registry.drafting.columns import Column, describe, strays
+from app.registry.drafting.columns import Column, describe, mark_among, strays
 from app.registry.drafting.evidence import Choice, Evidence, choose
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import FeatureDraft, advise, feature_of
@@ -33,7 +34,7 @@ from app.registry.drafting.outcome import (
     side_question,
 )
 from app.registry.drafting.own_names import own_names
-from app.registry.drafting.questions import ANSWERS, Question, Questions
+from app.registry.drafting.questions import ANSWERS, Question, Questions, Undecided
 from app.registry.drafting.records import Records, read_records
 from app.registry.drafting.tables import derive
 from app.registry.drafting.writing import manifest_text, whole, write_reference
@@ -61,6 +62,14 @@ BETTER = Question(
     key="better", sentence="Are more points better for the applicant, or fewer?", allowed=("higher", "lower"),
     why=("no column has outcomes that would show it; --label names one",),
 )  # fmt: skip
+
+DECIMAL = Question(
+    key="decimal", sentence="Have the numbers of the records a decimal point or a decimal comma?",
+    allowed=("point", "comma"),
+)  # fmt: skip
+
+PERCENT = "percent"
+"""Key of the questions about percentages."""
 
 LABEL_COLUMN = "favourable_outcome"
 """Name of the label in the reference where its own is that of a feature."""
@@ -198,7 +207,7 @@ class _Drafting:
         if given is None:
             return None
         if given in records.columns:
-            scores, faults = parse_scores(records.columns[given])
+            scores, faults = parse_scores(records.columns[given], records.delimiter)
             if faults:
                 raise ModelRefused(f'the column "{given}" is to hold scores, but {faults[0].detail}')
         else:
@@ -249,22 +258,44 @@ class _Drafting:
             records.column(name, "--drop")
         if self.wish.columns:
             table = {name: records.column(name, "--columns") for name in self.wish.columns}
-            records = Records(columns=table, file=records.file)
+            records = replace(records, columns=table)
         stated = {self.wish.label, *self.wish.drop} | ({self.wish.scores} - set(facts.names or ()))
+        levels = {
+            name: {level for level in facts.levels.get(name, ()) if level is not None}
+            for name in records.columns
+            if name not in stated
+        }
+        mark = self._mark(records, [name for name, known in levels.items() if not known])
         columns: dict[str, Column] = {}
-        for name, texts in records.columns.items():
-            if name in stated:
-                continue
-            known = {level for level in facts.levels.get(name, ()) if level is not None}
-            columns[name] = describe(name, texts, known, facts.codes.get(name, ()))
-            if name in facts.numbers and columns[name].numbers is None and not columns[name].flag:
-                wrong = strays(texts)
-                said = f": {listed(wrong)}" if wrong else f', such as "{columns[name].levels[0]}"'
-                raise ModelRefused(
-                    f'the model takes "{name}" as a number, but {records.file} has texts in it{said}; '
-                    "leave the cell empty where the value is missing"
-                )
+        for name, known in levels.items():
+            texts = records.columns[name]
+            found = describe(name, texts, known, facts.codes.get(name, ()), mark)
+            if found.numbers is None and not known and not found.flag and name in (facts.names or levels):
+                _require_numbers(records, name, mark, facts)
+            columns[name] = self._percent(found) if found.percent and name in (facts.names or levels) else found
         return columns
+
+    def _mark(self, records: Records, names: Sequence[str]) -> str:
+        """The decimal mark of the records."""
+        found = mark_among(records.columns[name] for name in names)
+        try:
+            mark = found.of(records.delimiter)
+        except ValueError as error:
+            raise ModelRefused(f"{records.file} {error}") from None
+        if mark is None:
+            answer = self.questions.ask(replace(DECIMAL, why=(f'{records.file} has "{found.either}"',)))
+            return "," if answer == "comma" else "."
+        return mark
+
+    def _percent(self, column: Column) -> Column:
+        """A column of percentages as the model takes it; scores may show how that is."""
+        shown = f"{next(text for text in column.texts if text)}%"
+        answer = self.questions.ask(Question(
+            key=PERCENT, column=column.name, allowed=("number", "share"), required=self.wish.scores is None,
+            sentence=f'"{column.name}" is written with %: what does the model take?',
+            why=(f"{shown} is {shown[:-1]} (number) or {float(shown[:-1]) / 100:g} (share)",),
+        ))  # fmt: skip
+        return column.share if answer == "share" else column
 
     def _sources(self, facts: ModelFacts, columns: Mapping[str, Column]) -> list[Source]:
         """Where the columns of the model come from."""
@@ -345,6 +376,8 @@ class _Drafting:
         for feature in known.features:
             feature.keys = drafted.get(feature.name, feature.keys)
         if not chosen.sure:
+            if open_now := [one for one in self.questions.open if one.key == PERCENT]:
+                raise Undecided(open_now)
             comments |= self._unsure(facts, chosen)
         if outcome is not None and label is not None:
             manifest["label"] = label
@@ -396,6 +429,24 @@ class _Drafting:
         if len(facts.choices) > 1:
             found["artifact"] = f"{facts.undecided}: {chosen.sentence or 'not checked'}"
         return found
+
+
+def _require_numbers(records: Records, name: str, mark: str, facts: ModelFacts) -> None:
+    """Refuse a column that is one of numbers but for some cells, or that the model takes as numbers."""
+    texts = records.columns[name]
+    what = f'the model takes "{name}" as a number' if name in facts.numbers else f'"{name}" is a column of numbers'
+    if wrong := strays(texts, mark):
+        count = "1 cell is none" if len(wrong) == 1 else f"{len(wrong)} cells are none"
+        raise ModelRefused(
+            f"{what}, but {count}, in {records.place(wrong[0])}: {texts[wrong[0]]}; correct it, or leave it "
+            "empty where the value is missing"
+        )
+    if name in facts.numbers:
+        first = next(i for i, text in enumerate(texts) if text.strip() not in ABSENT and written(text, mark) is None)
+        raise ModelRefused(
+            f'{what}, but there are texts, such as "{texts[first]}" in {records.place(first)}; leave the cell empty '
+            "where the value is missing"
+        )
 
 
 def _refuse_existing(path: Path) -> None:

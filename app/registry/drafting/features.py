@@ -61,6 +61,10 @@ def feature_of(source: Source, column: Column, facts: ModelFacts) -> FeatureDraf
         _table_levels(found, column, facts)
     else:
         _coded(found, column)
+    if column.percent and found.keys["type"] in ("continuous", "integer"):
+        found.keys["percent"] = column.percent
+    if column.currency and "unit" not in found.keys:
+        found.keys["unit"] = column.currency
     _missing(found, source, column, facts)
     if column.constant:
         found.comments.append("the same in all records, so nothing is known about it")

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import ModelRefused
-from app.registry.drafting.columns import ABSENT, Column
+from app.recourse.features import ABSENT
+from app.registry.drafting.columns import Column
 from app.registry.drafting.hints import plain_name
 from app.registry.drafting.questions import Question
 from app.registry.performance import CHANCE, auc, auc_deviation

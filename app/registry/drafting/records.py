@@ -2,17 +2,16 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from app.errors import ModelRefused
+from app.recourse.features import lines_and_delimiter, written
 from app.registry.files import require_regular
-
-DELIMITERS = ",;\t|"
 
 LEAST = 2
 """Fewest records of a reference."""
@@ -24,6 +23,10 @@ class Records:
 
     columns: dict[str, list[str]]
     file: str
+    lines: Sequence[int] = ()
+    """Line of the file in which each record ends; none of Parquet."""
+    delimiter: str = ","
+    """What stands between the cells of the file."""
 
     @property
     def count(self) -> int:
@@ -38,7 +41,12 @@ class Records:
 
     def of(self, rows: list[int]) -> "Records":
         """Some of the records, in this order."""
-        return Records(columns={name: [texts[i] for i in rows] for name, texts in self.columns.items()}, file=self.file)
+        columns = {name: [texts[i] for i in rows] for name, texts in self.columns.items()}
+        return replace(self, columns=columns, lines=[self.lines[i] for i in rows] if self.lines else ())
+
+    def place(self, record: int) -> str:
+        """Where a record is, in words."""
+        return f"line {self.lines[record]} of {self.file}" if self.lines else f"record {record} of {self.file}"
 
 
 def read_records(path: Path) -> Records:
@@ -57,12 +65,11 @@ def read_records(path: Path) -> Records:
         raise ModelRefused(f"{path} is not a text in UTF-8: save it as CSV in UTF-8, or as .parquet") from error
     except OSError as error:
         raise ModelRefused(f"{path} cannot be read: {error.strerror}") from error
-    head = text.partition("\n")[0]
-    delimiter = max(DELIMITERS, key=head.count)
-    return _table(path, csv.reader(text.splitlines(keepends=True), delimiter=delimiter))
+    lines, delimiter = lines_and_delimiter(text.splitlines(keepends=True))
+    return _table(path, csv.reader(lines, delimiter=delimiter), delimiter)
 
 
-def _table(path: Path, reader: Any) -> Records:
+def _table(path: Path, reader: Any, delimiter: str) -> Records:
     try:
         numbered: Iterator[tuple[int, list[str]]] = ((reader.line_num, row) for row in reader if row)
         _, header = next(numbered, (0, []))
@@ -78,22 +85,15 @@ def _table(path: Path, reader: Any) -> Records:
             f"{path} has {len(names)} names in its header, but another number of cells in {len(wrong)} lines, "
             f"the first of them line {wrong[0]}"
         )
-    if all(_is_number(name) for name in names):
+    if all(written(name) is not None for name in names):
         raise ModelRefused(f"{path} has no header: its first line must be the names of the columns")
-    return Records(columns={name: [row[j] for _, row in rows] for j, name in enumerate(names)}, file=path.name)
+    columns = {name: [row[j] for _, row in rows] for j, name in enumerate(names)}
+    return Records(columns=columns, file=path.name, lines=[line for line, _ in rows], delimiter=delimiter)
 
 
 def _require_once(path: Path, names: list[str]) -> None:
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise ModelRefused(f'{path} has the column "{repeated[0]}" more than once')
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _parquet(path: Path) -> Records:

@@ -131,7 +131,7 @@ def test_directories_of_mlflow(tmp_path: Path, described: Any, sentence: str) ->
             {"debts_eur": lambda text: "none yet" if text == "0" else text},
             r'takes "debts_eur" as a number, .*: none yet',
         ),
-        ({"monthly_income": lambda text: f"{text} EUR"}, 'takes "monthly_income" as a number, .* such as "'),
+        ({"monthly_income": lambda text: f"{text} a month"}, 'takes "monthly_income" as a number, .* such as "'),
     ],
 )
 def test_records_that_do_not_fit_a_pipeline(
