@@ -1,6 +1,7 @@
 """Numbers as lenders write them: a draft reads them, or names the cell; its own records are accepted row by row."""
 
 import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,7 +43,8 @@ WAYS: dict[str, Callable[[Path, Made], None]] = {
     "decimal commas": lambda path, made: table(path, made, ";", income=german, dti=german, rate=german),
     "groups of digits": lambda path, made: table(path, made, income=english),
     "dollars": lambda path, made: table(path, made, income=lambda value: f"${english(value)}"),
-    "euros": lambda path, made: table(path, made, "\t", income=lambda value: f"{german(value)} €", dti=german, rate=german),
+    "euros": lambda path, made: table(path, made, "\t", income=lambda value: f"{german(value)} €", dti=german,
+                                      rate=german),
     "percent": lambda path, made: table(path, made, rate=lambda value: f"{value:.2f}%"),
     "percent and commas": lambda path, made: table(path, made, ";", rate=lambda value: f"{german(value)} %", dti=german,
                                                    income=german),
@@ -65,8 +67,7 @@ def test_a_table_is_read_as_its_lender_writes_it(tmp_path: Path, way: str) -> No
     answers = {"percent.rate": "number"} if "percent" in way else {}
     model = registered(tmp_path, data, made, **answers)
     np.testing.assert_allclose(model.black_box.probability(model.reference.scores), made.scores, atol=1e-6)
-    with data.open("rb") as file:
-        rows = list(CsvTable(file, model.registered.space.schema).rows())
+    rows = CsvTable(io.BytesIO(data.read_bytes()), model.registered.space.schema).rows()
     found = [model.registered.space.read(row["applicant"]) for row in rows]
     np.testing.assert_allclose(np.array(found), model.reference.rows_raw)
 
