@@ -78,6 +78,11 @@ class Artifact(ManifestPart):
     """Column of that output which is the favourable class, for the format `onnx`; `favourable` when absent."""
     map: dict[Name, Name | None] | None = None
     """The model's own name of each encoded column, or of each feature with ``input: raw``; null for one it lacks."""
+    codes: Literal["positions", "numbers"] = "positions"
+    """What boosted trees take for levels that their file does not name: their positions in `categories`, from 0, or
+    the `numbers` that they are, such as 17."""
+    missing: float | None = None
+    """The number that boosted trees read as a missing value in every column, as XGBoost's parameter `missing`."""
 
     @property
     def runs_code(self) -> bool:

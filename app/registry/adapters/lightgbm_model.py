@@ -113,7 +113,7 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
         named, more = named_categories(file.categories, space)
         taken, differing = with_codes(taken, space, named)
         faults += more + differing
-        taken = replace(taken, notes=note_on_unnamed(space, sorted(asked), named))
+        taken = replace(taken, notes=note_on_unnamed(space, sorted(asked), named, manifest.file.codes))
     if faults:
         raise ModelRefused(faults=faults)
     return file, slope, taken

@@ -16,6 +16,7 @@ from app.errors import Fault
 from app.recourse.features import Feature, FeatureSpace, RawValue
 from app.recourse.models.black_box import Input
 from app.registry.adapters.column_names import chosen_columns, notes_on_dropped, plain_name
+from app.registry.adapters.columns import whole_levels
 from app.registry.manifest import Manifest
 
 MOST_CODES = 10_000
@@ -32,20 +33,28 @@ class TreeInput:
     """Which encoded column each one is; None for all of them, in order."""
     codes: Mapping[int, Float[np.ndarray, "l"]] = field(default_factory=dict)
     """By column of levels, the code of each level and then NaN, for a missing one."""
+    missing: float | None = None
+    """The number that the trees were trained to read as a missing value."""
     notes: tuple[str, ...] = ()
     """What the operator should know of it."""
 
     def matrix(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """The matrix of points or raw rows."""
         if self.indices is not None:
-            return rows[:, self.indices]
+            return self._without_missing(rows[:, self.indices])
         if not self.codes:
-            return rows
-        found = rows.copy()
+            return self._without_missing(rows)
+        found = self._without_missing(rows).copy()
         for j, codes in self.codes.items():
             last = len(codes) - 1
             found[:, j] = codes[np.where(np.isnan(rows[:, j]), last, rows[:, j]).astype(np.intp)]
         return found
+
+    def _without_missing(self, rows: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
+        """NaN for the number that is read as missing, in single precision, as the trees compare."""
+        if self.missing is None:
+            return rows
+        return np.where(rows.astype(np.float32) == np.float32(self.missing), np.nan, rows)
 
     def warn(self) -> None:
         """Issue the notes as warnings, which a registration keeps."""
@@ -56,6 +65,7 @@ class TreeInput:
         """Whether both make the same matrix."""
         return (
             self.count == other.count
+            and self.missing == other.missing
             and _listed(self.indices) == _listed(other.indices)
             and self.codes.keys() == other.codes.keys()
             and all(np.array_equal(codes, other.codes[j], equal_nan=True) for j, codes in self.codes.items())
@@ -64,14 +74,17 @@ class TreeInput:
     def arrays(self) -> dict[str, np.ndarray]:
         """As arrays by name; `of_arrays` is the inverse."""
         found = {f"codes{j}": codes for j, codes in self.codes.items()}
-        return found | ({} if self.indices is None else {"indices": self.indices}) | {"columns": np.array(self.count)}
+        found |= {} if self.indices is None else {"indices": self.indices}
+        found |= {} if self.missing is None else {"missing": np.array(self.missing)}
+        return found | {"columns": np.array(self.count)}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray], columns: int) -> "TreeInput":
         """Those that `arrays` gave; of files without any, all columns in order."""
         codes = {int(name[5:]): array for name, array in arrays.items() if name.startswith("codes")}
         count = int(arrays.get("columns", columns))
-        return cls(count=count, indices=arrays.get("indices"), codes=codes)
+        missing = float(arrays["missing"]) if "missing" in arrays else None
+        return cls(count=count, indices=arrays.get("indices"), codes=codes, missing=missing)
 
 
 def _listed(indices: Int[np.ndarray, "k"] | None) -> list[int] | None:
@@ -91,13 +104,16 @@ def tree_input(
             detail = "must be raw: the model was trained on one column for each feature"
             faults = [Fault("/input", detail)]
         notes = notes_on_dropped(indices, space, manifest.file.map)
-        return TreeInput(count=count, indices=indices, notes=notes), faults
+        return TreeInput(count=count, indices=indices, notes=notes, missing=manifest.file.missing), faults
+    numbers = manifest.file.codes == "numbers"
     codes = {
-        j: np.array([*range(len(_known(feature))), np.nan], dtype=float)
+        j: np.array([*(_numbers(feature) if numbers else range(len(_known(feature)))), np.nan], dtype=float)
         for j, feature in enumerate(space.features)
         if not feature.is_number
     }
-    return TreeInput(count=count, codes=codes), _raw_faults(manifest, space, names, count)
+    return TreeInput(count=count, codes=codes, missing=manifest.file.missing), _raw_faults(
+        manifest, space, names, count
+    )
 
 
 def _raw_faults(manifest: Manifest, space: FeatureSpace, names: Sequence[str] | None, count: int) -> list[Fault]:
@@ -116,6 +132,11 @@ def _raw_faults(manifest: Manifest, space: FeatureSpace, names: Sequence[str] | 
         detail = f"are {space.p}, but the model was trained on {count} columns; input: raw has one for each feature"
         return [Fault("/features", detail)]
     return []
+
+
+def _numbers(feature: Feature) -> Sequence[int]:
+    """The numbers that levels are; their positions where they are none."""
+    return [int(level) for level in feature.categories] if whole_levels(feature) else range(len(_known(feature)))
 
 
 def _known(feature: Feature) -> list[RawValue]:
@@ -159,8 +180,12 @@ def _quoted(texts: Sequence[str]) -> str:
     return shown + (f" and {len(texts) - 20} more" if len(texts) > 20 else "")
 
 
-def note_on_unnamed(space: FeatureSpace, columns: Sequence[int], named: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
+def note_on_unnamed(
+    space: FeatureSpace, columns: Sequence[int], named: Mapping[int, Sequence[str]], codes: str
+) -> tuple[str, ...]:
     """A warning of columns that are split by categories which the file does not name."""
+    if codes == "numbers":
+        return ()
     silent = [space.features[j].name for j in columns if j not in named and not space.features[j].is_number]
     if not silent:
         return ()
@@ -173,4 +198,4 @@ def note_on_unnamed(space: FeatureSpace, columns: Sequence[int], named: Mapping[
 def most_codes(space: FeatureSpace, j: int) -> int:
     """Number of codes that a column may be split by."""
     feature = space.features[j]
-    return MOST_CODES if feature.is_number else len(_known(feature))
+    return MOST_CODES if feature.is_number or whole_levels(feature) else len(_known(feature))

@@ -154,7 +154,7 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
         asked, wrong = category_faults(model.trees, trees, space)
         outside = "has splits by categories that its features do not have"
         faults += differing or [Fault(_pointer(i), outside) for i in wrong]
-        taken = replace(taken, notes=note_on_unnamed(space, sorted(asked), named))
+        taken = replace(taken, notes=note_on_unnamed(space, sorted(asked), named, manifest.file.codes))
     faults += _learner_faults(learner)
     if faults:
         raise ModelRefused(faults=faults[:FAULTS])

@@ -159,6 +159,7 @@ class _Drafting:
         columns = self._columns(records, facts)
         sources = self._sources(facts, columns)
         features = [feature_of(source, columns[source.column], facts) for source in sources]
+        self._ask_codes(facts, features)
         derive(features, columns, facts)
         for feature in features:
             advise(feature, columns[feature.name])
@@ -297,6 +298,20 @@ class _Drafting:
         ))  # fmt: skip
         return column.share if answer == "share" else column
 
+    def _ask_codes(self, facts: ModelFacts, features: Sequence[FeatureDraft]) -> None:
+        """Ask what codes of levels mean that the file does not name; scores may show it."""
+        for feature in features:
+            if feature.name not in facts.coded:
+                continue
+            order = [str(level) for level in feature.keys["categories"]]
+            answer = self.questions.ask(Question(
+                key="codes", column=feature.name, allowed=("yes", "no"), required=self.wish.scores is None,
+                sentence=f'The model takes codes for "{feature.name}": are 0, 1, … its levels in the order '
+                f"{listed(order)}?",
+            ))  # fmt: skip
+            if answer == "no":
+                raise ModelRefused(f'write the codes that the model takes into "{feature.name}" of the records')
+
     def _sources(self, facts: ModelFacts, columns: Mapping[str, Column]) -> list[Source]:
         """Where the columns of the model come from."""
         if facts.input is Input.RAW and facts.names is None:
@@ -412,7 +427,7 @@ class _Drafting:
             return Choice(manifest=possible[0])
         favourable = None if known.outcome is None else known.outcome.favourable
         evidence = Evidence(scores=known.scores, favourable=favourable)
-        chosen = choose(possible, self.directory, rows_raw, own, evidence, self.trust)
+        chosen = choose(self._coded(possible), self.directory, rows_raw, own, evidence, self.trust)
         for key in (FAVOURABLE, BETTER.key):
             sides = list(dict.fromkeys(str(one.get(key)) for one in possible))
             if len(sides) > 1 and chosen.area is not None and chosen.area <= chance(favourable):
@@ -420,6 +435,17 @@ class _Drafting:
                 possible = [one for one in possible if answer in (None, str(one.get(key)))]
                 chosen = choose(possible, self.directory, rows_raw, own, evidence, self.trust)
         return chosen
+
+    def _coded(self, possible: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those of the candidates that take codes of levels as the lender says; scores may show it."""
+        ways = sorted({one["artifact"]["codes"] for one in possible if "codes" in one["artifact"]})
+        if len(ways) < 2 or self.wish.scores is not None:
+            return possible
+        answer = self.questions.ask(Question(
+            key="codes", allowed=tuple(ways), sentence="Levels are written as numbers: does the model take these "
+            "numbers, or their positions among the levels, from 0?", why=("its trees would split alike by both",),
+        ))  # fmt: skip
+        return [one for one in possible if one["artifact"]["codes"] == answer] or possible
 
     def _unsure(self, facts: ModelFacts, chosen: Choice) -> dict[str, str]:
         """Comments where evidence is weak."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.errors import ModelRefused
+from app.recourse.features import ABSENT
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import Output
 from app.registry.artifact import Format
@@ -36,6 +37,8 @@ class ModelFacts:
     """Columns of the table of whose levels the model knows the positions only, in the order of the alphabet."""
     groups: tuple[tuple[str, ...], ...] = ()
     """Whole numbers that encoders know as levels, where the file does not say of which columns."""
+    numbered_levels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Codes of levels that the model's file has for columns of the table whose levels it does not name."""
     codes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Special codes of columns of numbers."""
     tolerant: frozenset[str] = frozenset()
@@ -70,7 +73,36 @@ class ModelFacts:
             known = next((group for group in self.groups if found == set(group)), None)
             if known is not None:
                 levels[name] = known
-        return replace(self, levels=levels, numbers=self.numbers - levels.keys(), groups=())
+        facts = replace(self, levels=levels, numbers=self.numbers - levels.keys(), groups=())
+        whole = {name: _whole(table[name]) for name in self.coded & table.keys()}
+        return facts.with_numbers({name: found for name, found in whole.items() if found})
+
+    def with_numbers(self, whole: Mapping[str, set[int]]) -> "ModelFacts":
+        """The same facts, with the whole numbers of columns whose codes the file has as levels.
+
+        The codes are these numbers, or the positions of the levels from 0: for levels 1 to 5, the codes 0 to 4.
+        """
+        if not whole:
+            return self
+        codes = {name: set(self.numbered_levels.get(name, ())) for name in whole}
+        alike = all(found == set(range(len(found))) for found in whole.values())
+        as_numbers = all(codes[name] <= found for name, found in whole.items())
+        as_positions = all(codes[name] <= set(range(len(found))) for name, found in whole.items())
+        numbers, positions = {"codes": "numbers"}, {"codes": "positions"}
+        ways = (numbers,) if alike or not as_positions else (numbers, positions) if as_numbers else (positions,)
+        known = {name: found | (codes[name] if ways[0] is numbers else set()) for name, found in whole.items()}
+        ordered = {name: sorted(found, key=lambda code: (code < 0, code)) for name, found in known.items()}
+        levels = {**self.levels, **{name: tuple(map(str, found)) for name, found in ordered.items()}}
+        return replace(
+            self, levels=levels, numbers=self.numbers - levels.keys(), coded=self.coded - whole.keys(), choices=ways,
+            undecided="whether the codes of levels are these numbers or their positions" if len(ways) > 1 else "",
+        )  # fmt: skip
+
+
+def _whole(texts: Sequence[str]) -> set[int]:
+    """The whole numbers of a column; none where it has others, or texts."""
+    found = {re.sub(r"\.0*$", "", text.strip()) for text in texts} - ABSENT
+    return {int(text) for text in found} if all(re.fullmatch(r"-?[0-9]{1,15}", text) for text in found) else set()
 
 
 def unreadable(file: str, what: str) -> ModelRefused:
