@@ -28,6 +28,9 @@ class Format(StrEnum):
     SCORECARD = "scorecard"
 
 
+TREES = (Format.XGBOOST, Format.LIGHTGBM)
+"""Formats of boosted trees."""
+
 SKOPS = ".skops"
 """End of the name of an estimator's file that is read without running code of the file."""
 

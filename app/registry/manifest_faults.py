@@ -13,7 +13,7 @@ from app.recourse.features import Feature, Missing, escape, schema_faults
 from app.recourse.features.derived import derived_faults
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import LOGIT_LIMIT, Output
-from app.registry.artifact import ESTIMATORS, Architecture, Artifact, Endpoint, Format, Protocol
+from app.registry.artifact import ESTIMATORS, TREES, Architecture, Artifact, Endpoint, Format, Protocol
 from app.registry.form_sentences import sentence_of, unknown_key
 from app.registry.manifest import INSTALLED, Manifest
 from app.registry.rules import RuleParser
@@ -73,6 +73,7 @@ def semantic_faults(manifest: Manifest) -> list[Fault]:
         *label_faults(manifest),
         *_FORMAT_FAULTS[manifest.artifact.format](manifest),
         *([] if manifest.artifact.format in (Format.ONNX, Format.HTTP) else _only_onnx(manifest)),
+        *_only_trees(manifest.artifact),
     ]
 
 
@@ -276,6 +277,14 @@ def _only_onnx(manifest: Manifest) -> list[Fault]:
         for key in ("output_name", "column")
         if getattr(manifest.file, key) is not None
     ]
+
+
+def _only_trees(artifact: Artifact | Endpoint) -> list[Fault]:
+    if isinstance(artifact, Endpoint) or artifact.format in TREES:
+        return []
+    stated = {"codes": artifact.codes != "positions", "missing": artifact.missing is not None}
+    detail = "belongs to the files of boosted trees; an estimator or a graph has it inside"
+    return [Fault(f"/artifact/{key}", detail) for key, given in stated.items() if given]
 
 
 def _no_architecture(manifest: Manifest) -> list[Fault]:

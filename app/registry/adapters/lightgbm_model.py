@@ -86,6 +86,8 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     )  # fmt: skip
     if any((part.decisions & MISSING_ZERO).any() for part in file.parts):
         return black_box  # trained with zero_as_missing: 0 is routed separately, which boxes cannot describe
+    if taken.missing is not None:
+        return black_box  # a number that is read as missing goes its own way, which boxes cannot describe
     return with_boxes(black_box, [part.tree for part in file.parts], _edges, taken.indices)
 
 

@@ -130,6 +130,8 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
         space=space, predict=_predict(booster, learner.objective.name, manifest, taken), input=manifest.input,
         output=manifest.output, threshold=manifest.threshold, rowwise=True,
     )  # fmt: skip
+    if taken.missing is not None:
+        return black_box  # a number that is read as missing goes its own way, which boxes cannot describe
     return with_boxes(black_box, trees, lambda threshold: single_precision_edge(threshold, strict=True), taken.indices)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,13 @@ from app.registry.drafting.facts import ModelFacts, unreadable
 ENCODINGS = ("none", "standard", "minmax")
 """Trees take numbers as they are, but for lenders who scale them first."""
 
+SURE = 8
+"""Splits that send missing values to one side only, from which on that is no chance."""
+
+CATEGORICAL = 1
+"""Bit of a decision of LightGBM: it splits by categories. The bits above the second say what was missing: nothing (0),
+zeros (1) or NaN (2)."""
+
 
 def read_xgboost(name: str, content: bytes) -> ModelFacts:
     """The facts of a booster in JSON or UBJSON. Raises `ModelRefused`."""
@@ -36,6 +44,7 @@ def read_xgboost(name: str, content: bytes) -> ModelFacts:
         encoded = learner["gradient_booster"]["model"].get("cats", {}).get("enc", [])
         stored = named_categories([EncodedCategories.model_validate(one) for one in encoded])
         codes = _codes_of(learner["gradient_booster"]["model"].get("trees", []), names)
+        missing = _missing_of_xgboost(learner["gradient_booster"]["model"].get("trees", []), names)
     except (ValueError, LookupError, TypeError, AttributeError, ValidationError) as error:
         raise unreadable(name, "a model of XGBoost") from error
     by_level = {names[j] for j, kind in enumerate(kinds) if kind == "c" and j < len(names)}
@@ -43,7 +52,7 @@ def read_xgboost(name: str, content: bytes) -> ModelFacts:
     levels = {names[j]: tuple(texts) for j, texts in stored.items() if j < len(names)}
     return ModelFacts(
         format=Format.XGBOOST, file="model.ubj" if binary else "model.json", content=content, names=names or None,
-        width=width, **_input(names, {**dict.fromkeys(by_level, ()), **levels}, codes),
+        width=width, all_codes=False, **missing, **_input(names, {**dict.fromkeys(by_level, ()), **levels}, codes),
     )  # fmt: skip
 
 
@@ -56,6 +65,47 @@ def _codes_of(trees: Sequence[Any], names: tuple[str, ...]) -> dict[str, tuple[i
                 j = int(tree["split_indices"][node])
                 found.setdefault(names[j] if j < len(names) else "", set()).update(codes)
     return {name: tuple(sorted(codes)) for name, codes in found.items()}
+
+
+def _missing_of_xgboost(trees: Sequence[Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Which columns had missing values in training, and which had none: those go left at some splits, right at others.
+
+    XGBoost sends missing values to the side that training has shown to be better. Without any, it is always the same
+    side, whatever the column. Nothing where columns have no names, or nothing is split.
+    """
+    sides: dict[int, Counter[int]] = {}
+    for tree in trees:
+        kinds = tree.get("split_type") or [0] * len(tree["left_children"])
+        parts = zip(tree["split_indices"], tree["left_children"], tree["default_left"], kinds, strict=True)
+        for j, left, side, kind in parts:
+            if int(left) >= 0 and not kind:
+                sides.setdefault(int(j), Counter())[int(side)] += 1
+    if not names or not sides:
+        return {}
+    usual = Counter(next(iter(one)) for one in sides.values() if len(one) == 1).most_common(1)
+    found = {j for j, one in sides.items() if len(one) > 1 or (usual and next(iter(one)) != usual[0][0])}
+    none = {j for j, one in sides.items() if j not in found and one.total() >= SURE}
+    return {
+        "saw_missing": frozenset(names[j] for j in found if j < len(names)),
+        "saw_all": frozenset(names[j] for j in none if j < len(names)),
+    }
+
+
+def _missing_of_lightgbm(lines: Sequence[str], names: tuple[str, ...]) -> dict[str, Any]:
+    """As `_missing_of_xgboost`: each split says whether its column had missing values."""
+    kinds: dict[int, set[int]] = {}
+    columns: list[int] = []
+    for line in lines:
+        key, _, values = line.partition("=")
+        if key == "split_feature":
+            columns = [int(one) for one in values.split()]
+        elif key == "decision_type":
+            for j, decision in zip(columns, map(int, values.split()), strict=True):
+                if not decision & CATEGORICAL:
+                    kinds.setdefault(j, set()).add(decision >> 2)
+    missing = frozenset(names[j] for j, found in kinds.items() if found & {1, 2} and j < len(names))
+    none = frozenset(names[j] for j, found in kinds.items() if found == {0} and j < len(names))
+    return {"saw_missing": missing, "saw_all": none} if kinds else {}
 
 
 def read_lightgbm(name: str, content: bytes) -> ModelFacts:
@@ -85,10 +135,14 @@ def read_lightgbm(name: str, content: bytes) -> ModelFacts:
         for one, values in zip(names, ranges, strict=False)
         if one in asked
     }
+    try:
+        missing = _missing_of_lightgbm(lines, names)
+    except ValueError as error:
+        raise unreadable(name, "a model of LightGBM as save_model writes it") from error
     numbered = all(re.fullmatch(r"Column_\d+", one) for one in names)
     return ModelFacts(
         format=Format.LIGHTGBM, file="model.txt", content=content, names=None if numbered else names, width=width,
-        **_input(names, {} if numbered else levels, codes),
+        **({} if numbered else missing), **_input(names, {} if numbered else levels, codes),
     )  # fmt: skip
 
 

@@ -35,16 +35,20 @@ class Known:
     better: str | None
     """Which points are better, where the lender has said it: higher or lower."""
     threshold: float | None
+    sentinels: Sequence[float | None] = (None,)
+    """Numbers that the model may read as missing values; None for none."""
 
 
 def candidates(head: Mapping[str, Any], known: Known) -> list[dict[str, Any]]:
     """Manifests that begin with `head`, the likeliest first."""
     facts, features = known.facts, known.features
     found: list[dict[str, Any]] = []
-    for (output, better, favourable), more, fill, order, (encoding, flags) in product(
-        _decisions(known), facts.choices, _fills(known), _orders(features), _scales(known)
+    for (output, better, favourable), more, sentinel, fill, order, (encoding, flags) in product(
+        _decisions(known), facts.choices, known.sentinels, _fills(known), _orders(features), _scales(known)
     ):
         manifest = {**head, "artifact": head["artifact"] | more, "output": output.value}
+        if sentinel is not None:
+            manifest["artifact"] |= {"missing": sentinel}
         if output is not Output.POINTS:
             manifest["favourable"] = favourable
         if facts.by_column:
@@ -114,11 +118,17 @@ def _favourable(known: Known) -> list[Any]:
 def _fills(known: Known) -> list[Keys]:
     """What the model may take for missing numbers: NaN, or a number in their place."""
     kind = {feature.name: feature.keys.get("missing") for feature in known.features}
+    # What the lender has answered, and what the file shows, is not tried.
+    asked = [
+        feature
+        for feature in known.features
+        if kind[feature.name] != "fill" and feature.name not in (known.facts.saw_missing or ())
+    ]
 
     def keys(name: str, fill: float) -> dict[str, Any]:
         return {"missing": "indicator" if kind[name] == "indicator" else "fill", "fill": fill}
 
-    filled = [{name: keys(name, fill) for name, fill in way.items()} for way in fills(known.features, known.columns)]
+    filled = [{name: keys(name, fill) for name, fill in way.items()} for way in fills(asked, known.columns)]
     return [{}, *filled] if any(filled) else [{}]
 
 

@@ -36,6 +36,7 @@ from app.registry.drafting.outcome import (
 from app.registry.drafting.own_names import own_names
 from app.registry.drafting.questions import ANSWERS, Question, Questions, Undecided
 from app.registry.drafting.records import Records, read_records
+from app.registry.drafting.sentinels import fill, sentinels
 from app.registry.drafting.tables import derive
 from app.registry.drafting.writing import manifest_text, whole, write_reference
 from app.registry.lender_scores import SCORE, parse_scores, read_scores
@@ -160,6 +161,8 @@ class _Drafting:
         sources = self._sources(facts, columns)
         features = [feature_of(source, columns[source.column], facts) for source in sources]
         self._ask_codes(facts, features)
+        fill(facts, features, columns, self.questions, scored=scores is not None)
+        read_as_missing = sentinels(facts, features, columns, self.questions, scored=scores is not None)
         derive(features, columns, facts)
         for feature in features:
             advise(feature, columns[feature.name])
@@ -178,7 +181,7 @@ class _Drafting:
                 refuse_contradiction(outcome, scores)
         known = Known(
             facts=facts, features=features, columns=columns, outcome=outcome, scores=scores, favourable=favourable,
-            better=better, threshold=threshold,
+            better=better, threshold=threshold, sentinels=read_as_missing,
         )  # fmt: skip
         with whole(self.directory, [MANIFEST, REFERENCE, ANSWERS, *([] if artifact is None else [facts.file])]):
             self.directory.mkdir(parents=True, exist_ok=True)

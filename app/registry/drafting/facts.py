@@ -39,6 +39,12 @@ class ModelFacts:
     """Whole numbers that encoders know as levels, where the file does not say of which columns."""
     numbered_levels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Codes of levels that the model's file has for columns of the table whose levels it does not name."""
+    all_codes: bool = True
+    """Whether these are all codes of the training; else the largest one is no larger than those."""
+    saw_missing: frozenset[str] | None = None
+    """Columns that had missing values when the model was trained; None where the file does not say."""
+    saw_all: frozenset[str] = frozenset()
+    """Columns that had none, for certain."""
     codes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Special codes of columns of numbers."""
     tolerant: frozenset[str] = frozenset()
@@ -86,11 +92,17 @@ class ModelFacts:
             return self
         codes = {name: set(self.numbered_levels.get(name, ())) for name in whole}
         alike = all(found == set(range(len(found))) for found in whole.values())
-        as_numbers = all(codes[name] <= found for name, found in whole.items())
         as_positions = all(codes[name] <= set(range(len(found))) for name, found in whole.items())
+        as_numbers = all(
+            codes[name] <= found if self.all_codes else max(codes[name], default=0) <= max(found)
+            for name, found in whole.items()
+        )
         numbers, positions = {"codes": "numbers"}, {"codes": "positions"}
         ways = (numbers,) if alike or not as_positions else (numbers, positions) if as_numbers else (positions,)
-        known = {name: found | (codes[name] if ways[0] is numbers else set()) for name, found in whole.items()}
+        known = {
+            name: found | (codes[name] if self.all_codes and ways[0] is numbers else set())
+            for name, found in whole.items()
+        }
         ordered = {name: sorted(found, key=lambda code: (code < 0, code)) for name, found in known.items()}
         levels = {**self.levels, **{name: tuple(map(str, found)) for name, found in ordered.items()}}
         return replace(

@@ -1,0 +1,198 @@
+"""Levels that are numbers, and missing values, reach boosted trees as in training; what no file says is asked."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.registry.drafting.draft import Wish, draft
+from app.registry.drafting.questions import Undecided
+from app.registry.registry import Registry
+from app.registry.trust import Trust
+from app.registry.version import LoadedModel
+from tests.optional import library
+from tests.registry.drafting.loans import loans
+
+N = 600
+BRANCHES = (3, 17, 120, 450)
+
+
+def table(branches: tuple[int, ...] = BRANCHES, seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Loans with a branch, which decides who repays, and who does."""
+    rng = np.random.default_rng(seed)
+    made = loans(N, seed)
+    numbers = {**made.numbers, "branch": rng.choice(branches, N)}
+    good = np.where((numbers["branch"] == branches[1]) & (rng.random(N) < 0.7), 1, made.outcome)
+    good = np.where((numbers["branch"] == branches[-1]) & (rng.random(N) < 0.7), 0, good)
+    return numbers, good
+
+
+def drafted(
+    tmp_path: Path,
+    numbers: Mapping[str, Any],
+    good: np.ndarray,
+    model: str,
+    scores: np.ndarray | None = None,
+    **answers: str,
+) -> LoadedModel:
+    """The registered draft."""
+    cells = {name: ["" if value != value else str(value) for value in values.tolist()]
+             for name, values in numbers.items()}  # fmt: skip
+    lines = [",".join([*cells, "outcome"]), *map(",".join, zip(*cells.values(), map(str, good.tolist()), strict=True))]
+    (tmp_path / "loans.csv").write_text("\n".join(lines) + "\n")
+    if scores is not None:
+        (tmp_path / "scores.csv").write_text("\n".join(["score", *map(repr, scores.astype(float).tolist())]))
+    wish = Wish(
+        data=tmp_path / "loans.csv", model=tmp_path / model, label="outcome", favourable="1", answers=answers,
+        scores=None if scores is None else str(tmp_path / "scores.csv"),
+    )  # fmt: skip
+    draft(wish, tmp_path / "drafted", Trust())
+    return Registry(tmp_path / "store", Trust()).register(tmp_path / "drafted").load()
+
+
+def agrees(model: LoadedModel, scores: np.ndarray) -> None:
+    np.testing.assert_allclose(model.black_box.probability(model.reference.scores), scores, atol=1e-6)
+
+
+def asked(caught: pytest.ExceptionInfo[Undecided]) -> list[str]:
+    return [question.name for question in caught.value.questions]
+
+
+# --- codes of levels -------------------------------------------------------------------------------------------------
+
+
+def lightgbm_model(path: Path, X: np.ndarray, names: list[str], good: np.ndarray) -> np.ndarray:
+    lightgbm = library("lightgbm")
+    params = {"objective": "binary", "verbose": -1, "num_threads": 1, "min_data_per_group": 5, "cat_smooth": 1.0}
+    data = lightgbm.Dataset(X, good, feature_name=names, categorical_feature=["branch"])
+    booster = lightgbm.train(params, data, 15)
+    booster.save_model(path / "model.txt")
+    return np.asarray(booster.predict(X))
+
+
+@pytest.mark.parametrize("branches", [BRANCHES, (-1, 3, 17, 120), (0, 1, 2, 3), (1, 2, 3, 4)])
+def test_whole_numbers_that_lightgbm_splits_as_categories_are_levels(tmp_path: Path, branches: tuple[int, ...]) -> None:
+    numbers, good = table(branches)
+    scores = lightgbm_model(tmp_path, np.column_stack(list(numbers.values())), list(numbers), good)
+    model = drafted(tmp_path, numbers, good, "model.txt")
+    agrees(model, scores)
+    branch = model.registered.manifest.features[-1]
+    assert branch.type == "categorical"
+    assert set(branch.categories) >= {str(one) for one in branches}
+
+
+def test_positions_of_levels_are_found_where_the_codes_can_be_nothing_else(tmp_path: Path) -> None:
+    """The lender coded 1 to 4 as 0 to 3 before training."""
+    numbers, good = table((1, 2, 3, 4))
+    X = np.column_stack(list(numbers.values()))
+    X[:, -1] -= 1
+    scores = lightgbm_model(tmp_path, X, list(numbers), good)
+    agrees(drafted(tmp_path, numbers, good, "model.txt"), scores)
+
+
+def test_levels_in_words_that_are_coded_are_asked_about(tmp_path: Path) -> None:
+    numbers, good = table((0, 1, 2, 3))
+    scores = lightgbm_model(tmp_path, np.column_stack(list(numbers.values())), list(numbers), good)
+    words = {**numbers, "branch": np.array(["east", "north", "south", "west"])[numbers["branch"]]}
+    with pytest.raises(Undecided) as caught:
+        drafted(tmp_path, words, good, "model.txt")
+    assert asked(caught) == ["codes.branch"]
+    agrees(drafted(tmp_path, words, good, "model.txt", None, **{"codes.branch": "yes"}), scores)
+
+
+def xgboost_codes(path: Path, X: np.ndarray, names: list[str], good: np.ndarray) -> np.ndarray:
+    xgboost = library("xgboost")
+    kinds = ["c" if name == "branch" else "float" for name in names]
+    data = xgboost.DMatrix(X, good, feature_names=names, feature_types=kinds, enable_categorical=True)
+    booster = xgboost.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 15)
+    booster.save_model(path / "model.json")
+    return np.asarray(booster.predict(data))
+
+
+def test_codes_of_xgboost_are_numbers_where_they_can_be_nothing_else(tmp_path: Path) -> None:
+    numbers, good = table()
+    scores = xgboost_codes(tmp_path, np.column_stack(list(numbers.values())), list(numbers), good)
+    agrees(drafted(tmp_path, numbers, good, "model.json"), scores)
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_codes_that_can_be_both_are_asked_about_or_shown_by_scores(tmp_path: Path, shift: int) -> None:
+    numbers, good = table((1, 2, 3, 5))
+    X = np.column_stack(list(numbers.values()))
+    if shift:
+        X[:, -1] = np.searchsorted([1, 2, 3, 5], X[:, -1])
+    scores = xgboost_codes(tmp_path, X, list(numbers), good)
+    agrees(drafted(tmp_path, numbers, good, "model.json", scores), scores)
+
+
+# --- missing values --------------------------------------------------------------------------------------------------
+
+
+def xgboost_missing(path: Path, X: np.ndarray, names: list[str], good: np.ndarray, missing: float) -> np.ndarray:
+    xgboost = library("xgboost")
+    model = xgboost.XGBClassifier(n_estimators=20, max_depth=3, n_jobs=1, missing=missing)
+    model.fit(X, good)
+    model.get_booster().feature_names = names
+    model.get_booster().save_model(path / "model.json")
+    return np.asarray(model.predict_proba(X)[:, 1])
+
+
+def gaps(missing: float) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """A column with many missing values, whose people mostly repay."""
+    rng = np.random.default_rng(3)
+    made = loans(N)
+    bureau = rng.integers(300, 850, N).astype(float)
+    absent = rng.random(N) < 0.2
+    bureau[absent] = missing
+    return {**made.numbers, "bureau": bureau}, np.where(absent & (rng.random(N) < 0.8), 1, made.outcome)
+
+
+@pytest.mark.parametrize("missing", [-999.0, -1.0, 0.0, 9999.0])
+def test_a_number_that_is_read_as_missing_is_asked_for_or_shown_by_scores(tmp_path: Path, missing: float) -> None:
+    numbers, good = gaps(missing)
+    scores = xgboost_missing(tmp_path, np.column_stack(list(numbers.values())), list(numbers), good, missing)
+    with pytest.raises(Undecided) as caught:
+        drafted(tmp_path, numbers, good, "model.json")
+    assert asked(caught) == ["missing"]
+    model = drafted(tmp_path, numbers, good, "model.json", None, missing=f"{missing:g}")
+    agrees(model, scores)
+    assert model.registered.manifest.file.missing == missing
+
+
+def test_scores_show_the_number_that_is_read_as_missing(tmp_path: Path) -> None:
+    numbers, good = gaps(-999.0)
+    scores = xgboost_missing(tmp_path, np.column_stack(list(numbers.values())), list(numbers), good, -999.0)
+    agrees(drafted(tmp_path, numbers, good, "model.json", scores), scores)
+
+
+def test_a_model_without_missing_values_is_not_asked_about(tmp_path: Path) -> None:
+    numbers, good = gaps(420.0)
+    scores = xgboost_missing(tmp_path, np.column_stack(list(numbers.values())), list(numbers), good, np.nan)
+    agrees(drafted(tmp_path, numbers, good, "model.json"), scores)
+
+
+def test_empty_cells_are_what_the_model_had_as_missing(tmp_path: Path) -> None:
+    numbers, good = gaps(np.nan)
+    scores = xgboost_missing(tmp_path, np.column_stack(list(numbers.values())), list(numbers), good, np.nan)
+    agrees(drafted(tmp_path, numbers, good, "model.json"), scores)
+
+
+@pytest.mark.parametrize("library_name", ["xgboost", "lightgbm"])
+def test_what_the_model_had_in_place_of_missing_values_is_asked_for(tmp_path: Path, library_name: str) -> None:
+    """The records have empty cells, and the model was trained on -5 in their place."""
+    numbers, good = gaps(np.nan)
+    X = np.nan_to_num(np.column_stack(list(numbers.values())), nan=-5.0)
+    if library_name == "xgboost":
+        name, scores = "model.json", xgboost_missing(tmp_path, X, list(numbers), good, np.nan)
+    else:
+        lightgbm = library("lightgbm")
+        data = lightgbm.Dataset(X, good, feature_name=list(numbers))
+        booster = lightgbm.train({"objective": "binary", "verbose": -1, "num_threads": 1}, data, 15)
+        booster.save_model(tmp_path / "model.txt")
+        name, scores = "model.txt", booster.predict(X)
+    with pytest.raises(Undecided) as caught:
+        drafted(tmp_path, numbers, good, name)
+    assert asked(caught) == ["fill.bureau"]
+    agrees(drafted(tmp_path, numbers, good, name, None, **{"fill.bureau": "-5"}), scores)
