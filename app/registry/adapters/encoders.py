@@ -7,13 +7,25 @@ import numpy as np
 
 
 def encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[Any]]]:
-    """Each column that the first step takes: its name, its encoder and the levels it knows, or None for numbers.
+    """Each column that the first steps take: its name, its encoder and the levels it knows, or None for numbers.
+
+    Where several estimators take the table, a column has the levels of all of them together.
 
     Parameters
     ----------
     names : of the columns of the table
     """
-    first = next(steps(estimator), None)
+    found: dict[str, tuple[Any, dict[Any, Any]]] = {}
+    for one in within(estimator):
+        for column, encoder, known in _encoded(one, names):
+            before, levels = found.get(column, (None, {}))
+            more = {"NaN" if level != level else (type(level), level): level for level in known}
+            found[column] = (encoder if before is None else before, {**levels, **more})
+    yield from ((column, encoder, list(levels.values())) for column, (encoder, levels) in found.items())
+
+
+def _encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[Any]]]:
+    first = first_step(estimator)
     transformers = getattr(first, "transformers_", None)
     if transformers is None:
         categories = getattr(first, "categories_", None)
@@ -31,6 +43,41 @@ def encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, Se
                 yield column, encoder, [plain(level) for level in known[k]]
             elif transformer != "drop":
                 yield column, None, ()
+
+
+def first_step(estimator: Any) -> Any:
+    """What takes the table: the first step of a pipeline, or the encoder that boosted histograms hold."""
+    first = next(steps(estimator), None)
+    if hasattr(first, "is_categorical_"):
+        held = (part for part in vars(first).values() if type(part).__name__ == "ColumnTransformer")
+        return next(held, first)
+    return first
+
+
+def within(estimator: Any) -> Iterator[Any]:
+    """The estimator, and the fitted ones inside it that take the same table.
+
+    These are those of calibration, search, thresholds, voting, stacking and one class against the rest.
+    """
+    seen: set[int] = set()
+    stack = [estimator]
+    while stack:
+        one = stack.pop()
+        if id(one) in seen or one is None or isinstance(one, str):
+            continue
+        seen.add(id(one))
+        yield one
+        if isinstance(getattr(one, "steps", None), list):
+            continue
+        for name in ("best_estimator_", "estimator_"):
+            stack.append(getattr(one, name, None))
+        stack += [getattr(fold, "estimator", None) for fold in getattr(one, "calibrated_classifiers_", ())]
+        if hasattr(one, "calibrated_classifiers_") or type(one).__name__ == "FrozenEstimator":
+            stack.append(getattr(one, "estimator", None))
+        # Those of forests and boosting take an array that their ensemble has made.
+        if type(one).__name__ in ("VotingClassifier", "VotingRegressor", "StackingClassifier", "StackingRegressor",
+                                  "OneVsRestClassifier"):  # fmt: skip
+            stack += list(getattr(one, "estimators_", ()))
 
 
 def steps(estimator: Any) -> Iterator[Any]:

@@ -13,6 +13,7 @@ import json
 import warnings
 from collections.abc import Callable
 from functools import partial
+from inspect import isfunction
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -55,6 +56,13 @@ ALLOWED = (
 )
 """Types and functions allowed in a skops file beyond skops' own list; none of them runs code of the file. (The function
 of a `partial` must be in these lists as well.)"""
+
+SCORERS = (
+    "sklearn.metrics._scorer._CurveScorer",
+    "sklearn.utils._metadata_requests.MetadataRequest",
+    "sklearn.utils._metadata_requests.MethodMetadataRequest",
+)
+"""Types of the scorer of a threshold that was searched for, and of its parts."""
 
 ESTIMATOR_ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 """Exceptions of an estimator for records that it cannot score."""
@@ -108,7 +116,7 @@ def _read_skops(content: bytes) -> Any:
     with library("sklearn"):
         import sklearn  # noqa: F401
         import skops.io
-    allowed = [*ALLOWED, *types_of_members()]
+    allowed = [*ALLOWED, *types_of_members(), *_metrics()]
     try:
         held = without_boosters(content)
         untrusted = sorted(set(skops.io.get_untrusted_types(data=held)) - set(allowed))
@@ -119,6 +127,16 @@ def _read_skops(content: bytes) -> Any:
     except UNREADABLE as error:
         raise unreadable(error) from error
     raise refused(f"holds types that are not allowed: {', '.join(untrusted)}")
+
+
+def _metrics() -> list[str]:
+    """What a search or a threshold was scored by: pure functions, and objects that hold one. No prediction calls it."""
+    from sklearn import metrics
+
+    functions = [getattr(metrics, name) for name in metrics.__all__]
+    scorers = [type(metrics.get_scorer(name)) for name in metrics.get_scorer_names()]
+    found = [one for one in functions if isfunction(one)] + scorers
+    return [*{f"{one.__module__}.{one.__qualname__}" for one in found}, *SCORERS]
 
 
 def _read_pickle(content: bytes, trust: Trust) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import ModelRefused
-from app.recourse.features import ABSENT, written
+from app.recourse.features import ABSENT, Feature, written
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import Output
 from app.registry.artifact import Format
@@ -18,7 +18,8 @@ from app.registry.drafting import served_model
 from app.registry.drafting.artifacts import read_facts
 from app.registry.drafting.candidates import Known, candidates, is_one
 from app.registry.drafting.columns import Column, describe, mark_among, strays
-from app.registry.drafting.evidence import Choice, Evidence, choose
+from app.registry.drafting.cut_off import own_cut_off
+from app.registry.drafting.evidence import Choice, Evidence, choose, outputs_by
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import FeatureDraft, advise, feature_of
 from app.registry.drafting.matching import Source, listed, match, match_width
@@ -140,6 +141,8 @@ class _Drafting:
     trust: Trust
     questions: Questions
     notes: list[str] = field(default_factory=list)
+    own_threshold: bool = False
+    """Whether the threshold is the model's own."""
 
     def run(self) -> Drafted:
         """All steps; files are written once everything is known."""
@@ -387,6 +390,8 @@ class _Drafting:
             chosen = Choice(manifest=head | {"threshold": known.threshold or 0.5})
         else:
             chosen = self._chosen(head, known)
+        if self.own_threshold:
+            comments.pop("threshold", None)
         if chosen.sentence:
             self.notes.append(f"{_tried(chosen)}: {chosen.sentence}.")
         manifest = dict(chosen.manifest)
@@ -437,6 +442,32 @@ class _Drafting:
                 answer = self.questions.ask(side_question(key, sides, chosen.area))
                 possible = [one for one in possible if answer in (None, str(one.get(key)))]
                 chosen = choose(possible, self.directory, rows_raw, own, evidence, self.trust)
+        return self._cut_off(chosen, known, rows_raw, own)
+
+    def _cut_off(self, chosen: Choice, known: Known, rows_raw: np.ndarray, own: Sequence[Feature]) -> Choice:
+        """The same choice with the model's own threshold; asks for it where its decisions show another one."""
+        if known.facts.remote:
+            return chosen
+        found = own_cut_off(
+            chosen.manifest, known.facts, lambda one: outputs_by(one, self.directory, rows_raw, own, self.trust)
+        )
+        stated = known.threshold
+        differs = f"The model itself decides {found.differ:,} of {len(rows_raw):,} records in another way"
+        if stated is not None:
+            if found.differ:
+                self.notes.append(f"{differs} than the threshold {stated:g} does, which you say.")
+            return chosen
+        if not found.differ:
+            if found.manifest is not chosen.manifest:
+                self.notes.append(f"The threshold {found.manifest['threshold']:.6g} is the model's own, from its file.")
+                self.own_threshold = True
+            return replace(chosen, manifest=found.manifest)
+        shown = (
+            "several classes, of which the likeliest wins" if found.between is None
+            else f"its own threshold lies above {found.between[0]:.6g}, and is at most {found.between[1]:.6g}"
+        )  # fmt: skip
+        why = (f"{differs} than a threshold of {chosen.manifest['threshold']:g} does: {shown}",)
+        self.questions.ask(replace(CUT_OFF, required=True, why=why))
         return chosen
 
     def _coded(self, possible: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -79,6 +79,14 @@ def choose(
     return _by_outcomes(tried, favourable)
 
 
+def outputs_by(
+    candidate: dict[str, Any], directory: Path, rows_raw: np.ndarray, read_as: Sequence[Feature], trust: Trust
+) -> Float[np.ndarray, "n"] | None:
+    """What the model of a manifest gives for all records, in its own unit; None where it does not answer."""
+    asked = _ask(candidate, directory, rows_raw, read_as, np.arange(len(rows_raw)), trust)
+    return None if asked is None else asked.outputs
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tried:
     """A candidate whose model has answered."""

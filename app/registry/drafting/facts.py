@@ -41,6 +41,10 @@ class ModelFacts:
     """Codes of levels that the model's file has for columns of the table whose levels it does not name."""
     all_codes: bool = True
     """Whether these are all codes of the training; else the largest one is no larger than those."""
+    cut_offs: tuple[float, ...] = ()
+    """Numbers in the file that may be the model's own threshold, of either class."""
+    label_output: str | None = None
+    """The output of a graph with the model's own decisions, where another one has probabilities."""
     saw_missing: frozenset[str] | None = None
     """Columns that had missing values when the model was trained; None where the file does not say."""
     saw_all: frozenset[str] = frozenset()

@@ -184,7 +184,9 @@ def advise(found: FeatureDraft, column: Column) -> None:
         found.comments = [comment for comment in found.comments if hint is None or comment != hint.comment]
         found.comments.append("change: none, as nobody can read a code; level_names says what each is, for people")
     elif kind in ("categorical", "ordinal"):
-        kept = [level for level in found.keys["categories"] if proposed(level)]
+        # A level of no record, such as what an imputer writes for a missing one, is nothing that a person can become.
+        seen = set(column.levels)
+        kept = [level for level in found.keys["categories"] if proposed(level) and level in seen]
         if 0 < len(kept) < len(found.keys["categories"]):
             found.keys["advice"] = {"categories": kept}
 

@@ -40,7 +40,8 @@ def read(name: str, content: bytes) -> ModelFacts:
         numbers=frozenset() if matrix else numbers, groups=() if matrix else _groups(graph), classes=classes,
         numbered=not named,
         by_column=named and output is Output.PROBABILITY,
-        artifact={"output_name": chosen} if chosen else {},
+        artifact={"output_name": chosen} if chosen else {}, label_output=_label_output(graph, onnx),
+        cut_offs=tuple(_thresholds(graph, onnx)),
         encodings=("none",) if not matrix or scaled else ("none", "standard", "minmax"),
     )  # fmt: skip
 
@@ -91,6 +92,25 @@ def _output(name: str, graph: Any, onnx: Any) -> tuple[Output, str | None]:
             raise ModelRefused(f"{name} has the outputs {names}: export only the one with the probabilities")
         return Output.PROBABILITY, likely[0].name
     return (Output.PROBABILITY if _bounded(graph, found[0]) else Output.LOGIT), None
+
+
+def _label_output(graph: Any, onnx: Any) -> str | None:
+    """The output with the model's own decisions."""
+    kinds = (onnx.TensorProto.INT64, onnx.TensorProto.STRING, onnx.TensorProto.BOOL)
+    found = [one.name for one in graph.output if one.type.tensor_type.elem_type in kinds]
+    return found[0] if len(found) == 1 else None
+
+
+def _thresholds(graph: Any, onnx: Any) -> Iterator[float]:
+    """The single numbers that are compared with something in the graph, or at which something is cut."""
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    constants |= {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
+    for node in graph.node:
+        if node.op_type in ("Greater", "GreaterOrEqual", "Less", "LessOrEqual"):
+            tensors = [onnx.numpy_helper.to_array(constants[name]) for name in node.input if name in constants]
+            yield from (float(one.ravel()[0]) for one in tensors if one.size == 1)
+        if node.op_type == "Binarizer":
+            yield from (float(one.f) for one in node.attribute if one.name == "threshold")
 
 
 def _bounded(graph: Any, output: Any) -> bool:

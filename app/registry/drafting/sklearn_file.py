@@ -1,6 +1,6 @@
 """What an estimator says: its columns, the levels of its encoders, its classes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from app.errors import ModelRefused
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import Output
 from app.registry.adapters.artifact import UNREADABLE
-from app.registry.adapters.encoders import encoded, is_code, plain, selection, steps
+from app.registry.adapters.encoders import encoded, first_step, is_code, plain, selection, steps, within
 from app.registry.adapters.sklearn_model import read_content
 from app.registry.artifact import SKOPS, Format
 from app.registry.drafting.facts import ModelFacts
@@ -32,7 +32,11 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
     classes = getattr(estimator, "classes_", None)
     if not isinstance(classes, np.ndarray) or classes.ndim != 1:
         raise ModelRefused(f"{name} holds no fitted classifier but {type(estimator).__name__}: fit it, then save it")
+    _refuse_free_text(name, estimator)
     output = next((kind for method, kind in METHODS.items() if hasattr(estimator, method)), Output.LABEL)
+    thresholds = [one for one in _all_within(estimator) if hasattr(one, "threshold") or hasattr(one, "best_threshold_")]
+    if any(one.response_method == "decision_function" for one in thresholds):
+        output = Output.LOGIT
     if output is Output.LOGIT and len(classes) != 2:
         output = Output.LABEL
     names = getattr(estimator, "feature_names_in_", None)
@@ -49,7 +53,7 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
         levels[column] = tuple(_level(level) for level in known)
         if not isinstance(encoder.categories, str):
             ordered.add(column)
-        if getattr(encoder, "handle_unknown", "error") != "error":
+        if getattr(encoder, "handle_unknown", "ignore") != "error":
             tolerant.add(column)
     file, content, notes = _without_code(name, content, estimator)
     if names is not None and not levels:
@@ -60,7 +64,8 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
         names=None if names is None else tuple(str(one) for one in names),
         width=getattr(estimator, "n_features_in_", None),
         levels=levels, ordered=frozenset(ordered - one_hot), tolerant=frozenset(tolerant),
-        numbers=frozenset(numbers), classes=tuple(plain(one) for one in classes), numbered=False,
+        numbers=frozenset(numbers), cut_offs=tuple(_cut_offs(thresholds)),
+        classes=tuple(plain(one) for one in classes), numbered=False,
         encodings=("none",) if levels or _scales(estimator) else ("none", "standard", "minmax"),
     )  # fmt: skip
 
@@ -100,11 +105,11 @@ def _level(level: Any) -> str | None:
 
 def _one_hot(estimator: Any) -> set[str]:
     """Columns whose levels become columns of their own: the order in which an encoder lists them says nothing."""
-    first = next(steps(estimator), None)
     names = [str(one) for one in getattr(estimator, "feature_names_in_", ())]
     return {
         column
-        for _, transformer, selected in getattr(first, "transformers_", ())
+        for one in within(estimator)
+        for _, transformer, selected in getattr(first_step(one), "transformers_", ())
         if any(type(step).__name__ == "OneHotEncoder" for step in steps(transformer))
         for column in selection(selected, names)
     }
@@ -112,5 +117,35 @@ def _one_hot(estimator: Any) -> set[str]:
 
 def _scales(estimator: Any) -> bool:
     """Whether a first step scales the columns itself."""
-    first, *others = steps(estimator)
-    return bool(others) and hasattr(first, "transform")
+    ways = [list(steps(one)) for one in within(estimator)]
+    return any(len(way) > 1 and hasattr(way[0], "transform") for way in ways)
+
+
+def _all_within(estimator: Any) -> Iterator[Any]:
+    """The estimators inside, and the last steps of pipelines."""
+    for one in within(estimator):
+        yield one
+        if isinstance(getattr(one, "steps", None), list):
+            yield from _all_within(one.steps[-1][1])
+
+
+def _cut_offs(thresholds: Sequence[Any]) -> Iterator[float]:
+    """The thresholds of estimators that have one of their own."""
+    for one in thresholds:
+        found = getattr(one, "best_threshold_", getattr(one, "threshold", None))
+        if isinstance(found, float | int | np.floating):
+            yield float(found)
+
+
+def _refuse_free_text(name: str, estimator: Any) -> None:
+    """Refuse a model that reads sentences, of which no change can be advised."""
+    names = [str(one) for one in getattr(estimator, "feature_names_in_", ())]
+    for one in within(estimator):
+        for _, transformer, selected in getattr(first_step(one), "transformers_", ()):
+            reader = next((step for step in steps(transformer) if type(step).__name__.endswith("Vectorizer")), None)
+            if reader is not None:
+                columns = ", ".join(selection(selected, names))
+                raise ModelRefused(
+                    f'{name} reads "{columns}" as free text ({type(reader).__name__}), which is neither a number nor a '
+                    "category. Train it with a number or category of that text, such as a topic, in its place"
+                )
