@@ -11,8 +11,7 @@ import os
 from pathlib import Path
 
 import httpx
-
-from app.client import Client, ProblemError
+from recourse_client import Client, ProblemError
 
 REQUEST = Path(__file__).parent / "consumer_loan" / "request.json"
 

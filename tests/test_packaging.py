@@ -203,8 +203,9 @@ def bare(tmp_path: Path) -> Path:
     """A checkout, and beside it `bin` with a shell and no Python."""
     if MAKE is None:
         pytest.skip("make is not installed")
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "clients" / "python").mkdir(parents=True)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "clients/python/pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "bin").mkdir()
     for program in ("sh", "touch", "make"):
         found = shutil.which(program)

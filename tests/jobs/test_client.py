@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
+from recourse_client import AsyncClient, Client, ProblemError
 
-from app.client import AsyncClient, Client, ProblemError
 from tests.api.asking import APPLICANT, question
 from tests.conftest import NO_TLS
 from tests.jobs.serving import Server

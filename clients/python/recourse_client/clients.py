@@ -11,8 +11,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from app.client.operations import Json, Operation, Operations, Pause, Send
-from app.client.problem import checked
+from .operations import Json, Operation, Operations, Pause, Send
+from .problem import checked
 
 P = ParamSpec("P")
 Value = TypeVar("Value")

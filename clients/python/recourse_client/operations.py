@@ -1,6 +1,6 @@
 """What a client does, without doing it: generators that yield steps and receive their results.
 
-`app.client.clients` takes the steps, blocking or awaiting, so that each operation is written once.
+`clients` takes the steps, blocking or awaiting, so that each operation is written once.
 """
 
 import json
@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
-from app.client.problem import checked
+from .problem import checked
 
 Json: TypeAlias = dict[str, Any]
 
