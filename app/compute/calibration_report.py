@@ -89,7 +89,7 @@ class VersionCalibration(Kept):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationCorrection(AnswerPart):
-    """What `validity.future.corrected` subtracts: linear between these points, constant beyond them."""
+    """What `validity.future.measured` is below the probability: linear between these points, constant beyond them."""
 
     model: str
     """The version whose answers it corrects."""

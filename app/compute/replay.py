@@ -18,7 +18,7 @@ REPLAY_S = 60.0
 def replay(store: Store, record: Record, plan_s: float) -> list[str]:
     """The fields in which the answer to a stored request differs now.
 
-    Ids, times, timings and the correction of what is told about future models are not compared.
+    Ids, times, timings and what later versions kept of what is told about future models are not compared.
 
     An answer that depended on a deadline, or on other versions of the model, may differ.
 
@@ -45,7 +45,8 @@ def replay(store: Store, record: Record, plan_s: float) -> list[str]:
         for part in (*answer["counterfactuals"], *filter(None, [answer["nearest"]])):
             # The correction follows from what later versions keep, and changes with them.
             if future := part.get("validity", part).get("future"):
-                future.pop("corrected", None)
+                future.pop("measured", None)
+                future.pop("corrected", None)  # of earlier releases
         if answer["plan"]:
             # Only direct requests ask a job for tight bounds.
             answer["plan"]["validity"] = {key: answer["plan"]["validity"][key] for key in ("lower", "upper", "exact")}

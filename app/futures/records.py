@@ -127,18 +127,3 @@ def samples(
 ) -> list[Sample]:
     """`sample` for several indices."""
     return [sample(records, drawn, seed, index, weights) for index in indices]
-
-
-PEOPLE_SHARE = 0.1
-"""Share of the records that are in neither half."""
-
-
-def halves(
-    records: Records, seed: int, index: int
-) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"], Int[np.ndarray, "k"]]:
-    """Two disjoint halves of the records, equally large, and some of neither; an odd index exchanges the halves."""
-    order = np.random.default_rng([seed, index // 2, 2]).permutation(len(records.favourable))
-    rest = int(PEOPLE_SHARE * len(order))
-    size = min((len(order) - rest) // 2, MOST_DRAWN)
-    one, two, people = order[:size], order[size : 2 * size], order[-rest:]
-    return (one, two, people) if index % 2 == 0 else (two, one, people)

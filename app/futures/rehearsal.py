@@ -25,17 +25,15 @@ from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, reci
 from app.futures.stacks import Kind, pack
 from app.futures.store import FAILED, RECORD, SPEC, FutureManifest, FuturesRecord, Part, SetName, SetRecord
 from app.futures.stress import weights as stress_weights
-from app.futures.trials import FEWEST, FEWEST_OF_LABEL, MODELS, TRIALS, Trials
 from app.futures.underway import alone, noted
 from app.recourse.models.black_box import BlackBox
-from app.recourse.models.calibration import Calibration, calibrate_trials
 from app.registry.files import digest, flush_directory, inside, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
 from app.registry.performance import auc, auc_deviation
 from app.registry.version import LoadedModel, RegisteredModel
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Receives how many models and trials are done, and of how many."""
+"""Receives how many models are done, and of how many."""
 
 MEMBERS, PACKED = "members", "packed"
 """Directories of a rehearsal: its models, and the sets as they will be installed."""
@@ -156,39 +154,19 @@ class _Rehearsal:
         """Make what is missing, and install everything."""
         total = sum(map(len, self.sets.values()))
         checks = {i: check for i in range(total) if (check := self._made(i)) is not None}
-        trials = range(TRIALS if self._tried else 0)
-        progress(len(checks), total + len(trials))
+        progress(len(checks), total)
         for block in self._blocks():
             if not all(i in checks for i in block):
                 checks.update(self._make(block))
                 self._refuse_chance(checks)
-                progress(len(checks), total + len(trials))
-        retrainings, trial = [], self._trials()
-        for index in trials:
-            retrainings.append(trial.kept(index))
-            progress(total + len(retrainings), total + len(trials))
-        return self._install(checks, calibrate_trials(retrainings, self.spec.held_back))
+                progress(len(checks), total)
+        return self._install(checks)
 
     def _blocks(self) -> Iterator[range]:
         """Models that are made together, always the same ones: their last bits may depend on each other."""
         for indices in self.sets.values():
             for at in range(0, len(indices), self.recipe.block):
                 yield indices[at : at + self.recipe.block]
-
-    def _trials(self) -> Trials:
-        return Trials(
-            loaded=self.loaded, records=self.records, recipe=self.recipe, tuned=self.spec.tuned, kind=self.kind,
-            seed=self.choices.seed, folder=self.partial / MEMBERS,
-        )  # fmt: skip
-
-    @property
-    def _tried(self) -> bool:
-        """Whether there are trials: only a training on other records, whose outcomes are known, is tried."""
-        labels = self.records.favourable
-        few = len(labels) < FEWEST or min(labels.sum(), (~labels).sum()) < FEWEST_OF_LABEL
-        few |= min(self.spec.search, self.spec.held_back) < MODELS
-        known = self.records.labels == "outcomes" and self.spec.source in ("retrained", "stand_in")
-        return self.choices.records == "fresh" and known and not few
 
     def _path(self, index: int) -> Path:
         suffix = PurePosixPath(self.kind.manifest.file.path).suffix
@@ -242,7 +220,7 @@ class _Rehearsal:
 
     # --- the end ---
 
-    def _install(self, checks: dict[int, Check], trials: Calibration | None) -> FuturesRecord:
+    def _install(self, checks: dict[int, Check]) -> FuturesRecord:
         packed = self.partial / PACKED
         shutil.rmtree(packed, ignore_errors=True)
         sets = {name: self._pack(packed, name, indices, checks) for name, indices in self.sets.items()}
@@ -272,7 +250,6 @@ class _Rehearsal:
             stressed=sets.get("stressed"),
             agreement=round(agreement, 4),
             seconds=round(sum(check.seconds for check in checks.values()), 3),
-            trials=trials,
         )
         _replace(self.registered.directory, packed, record)
         shutil.rmtree(self.partial, ignore_errors=True)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError, model_validator
 
 from app.errors import ModelRefused, ModelUnusable, RecourseError
 from app.futures.calibration_file import read_calibration
@@ -22,7 +22,6 @@ from app.futures.stacks import STACKS, Kind
 from app.futures.stress import Stress
 from app.observability import log
 from app.recourse.models.black_box import Input
-from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import Drawn, FutureModels, Futures, StressedModels
 from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
@@ -114,8 +113,12 @@ class FuturesRecord(Part):
     """Share of reference records that a future model has not seen and decides as today's does; mean over the models."""
     seconds: FiniteFloat
     """Time that making the models took."""
-    trials: Calibration | None = None
-    """Correction that trials on halves of the records call for; None where there is none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_releases(cls, found: Any) -> Any:
+        """Rehearsals of earlier releases kept a correction by trials, which is not read any more."""
+        return {key: value for key, value in found.items() if key != "trials"} if isinstance(found, dict) else found
 
     @property
     def sets(self) -> "dict[SetName, SetRecord]":
@@ -260,7 +263,6 @@ def _load(key: _Key) -> Futures | None:
         stressed=stressed,
         source=record.source,
         records=None if record.source == "supplied" else record.records,
-        trials=record.trials,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from app.compute.answers import Frame, Json, Timestamp
 from app.notice.language import Language
@@ -232,7 +232,6 @@ def _way(
 
 
 def _future(future: Json, language: Language) -> str:
-    """The corrected share where there is one."""
-    told: Literal["corrected"] | None = "corrected" if future["corrected"] else None
-    share = future[told] if told else future
-    return language.in_hundred_text(share["probability"], (share.get("interval") or future["interval"])[0])
+    """The share that later versions kept where that is less."""
+    measured = future.get("measured")
+    return language.in_hundred_text(measured["share"] if measured else future["probability"], future["interval"][0])

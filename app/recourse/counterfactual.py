@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -80,25 +80,16 @@ class JointCertificate(AnswerPart):
     """95 % confidence interval of the bound; use its lower end."""
 
 
-Basis: TypeAlias = Literal["versions", "trials"]
-"""What a correction rests on: earlier versions of the model, or trials with models of two halves of the records."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorrectedFuture(AnswerPart):
-    """Share of future models after a correction: earlier versions, or models of other records, broke more than that."""
+class MeasuredFuture(AnswerPart):
+    """What later versions of the model kept of promises like this one, which is less than the future models say."""
 
-    probability: float
-    """In [0, 1]; use it in place of the uncorrected one."""
-    by: float
-    """How much lower it is."""
-    basis: Basis
-    """`versions`: earlier versions and what the next of each kept; `trials`: models of one half of the records and what
-    a model of the other half kept."""
+    share: float
+    """Share kept, in [0, 1]; the letter and the page tell it in place of what the future models say."""
     promises: int
-    """Counterfactuals that a next version, or a model of the other half, has checked."""
+    """Counterfactuals that a next version has checked."""
     retrainings: int
-    """Those next versions or models; few of them determine the correction only roughly."""
+    """Those next versions; few of them determine the share only roughly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +116,7 @@ class FutureCertificate(AnswerPart):
     """In [0, 1]."""
     interval: tuple[float, float]
     """95 % confidence interval of the share of models that accept it: with `records: fresh` of models trained on other
-    records, which is wider; its lower end counts what trials corrected."""
+    records, which is wider."""
     models: int
     """Held-back future models."""
     source: str
@@ -134,15 +125,15 @@ class FutureCertificate(AnswerPart):
     """`fresh`: they vary as models of new records do; `same`: as models of today's; null where it is not known."""
     asked: float | None = field(metadata=EXACT)
     """The `future_validity` of the request; null where it set none."""
-    corrected: CorrectedFuture | None = None
-    """Null where no more was broken than the probability says, or there is too little to compare."""
+    measured: MeasuredFuture | None = None
+    """Null where later versions kept as much as the probability says, or there is too little to compare."""
     stressed: StressedFuture | None = None
     """Null where no stress was rehearsed."""
 
     @property
     def promised(self) -> float:
-        """What can be counted on: the corrected probability where there is one."""
-        return self.probability if self.corrected is None else self.corrected.probability
+        """What can be counted on: what later versions kept, where that is known to be less."""
+        return self.probability if self.measured is None else self.measured.share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

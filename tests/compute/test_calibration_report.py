@@ -267,7 +267,7 @@ def test_where_retraining_broke_more_than_was_told_what_is_told_is_lowered(world
     rehearse(world.register("1"), SETS)
     before = futures_of(promised(world, "1"))
     assert len(before) >= 50
-    assert {one["corrected"] for one in before} == {None}
+    assert {one["measured"] for one in before} == {None}
     second = world.register("2", threshold=0.85)
     rehearse(second, SETS)
     found = world.calibration()
@@ -284,12 +284,11 @@ def test_where_retraining_broke_more_than_was_told_what_is_told_is_lowered(world
     assert futures is not None
     for one in futures_of(promised(world, "2")):
         by = float(np.interp(one["probability"], correction["told"], correction["by"]))
-        assert one["corrected"]["probability"] == pytest.approx(max(0.0, one["probability"] - by), rel=CARRIED)
-        assert one["corrected"]["by"] == pytest.approx(one["probability"] - one["corrected"]["probability"], rel=1e-3)
-        assert (one["corrected"]["promises"], one["corrected"]["retrainings"]) == (len(before), 1)
+        assert one["measured"]["share"] == pytest.approx(max(0.0, one["probability"] - by), rel=CARRIED)
+        assert (one["measured"]["promises"], one["measured"]["retrainings"]) == (len(before), 1)
         assert one["probability"] * 40 == pytest.approx(round(one["probability"] * 40))
     # The older one has none before it, and none is stored for it.
-    assert {one["corrected"] for one in futures_of([answer_again(world, "1")])} == {None}
+    assert {one["measured"] for one in futures_of([answer_again(world, "1")])} == {None}
 
     # A recorded answer is the same when it is computed again, whatever is corrected by then.
     record = world.ledger.find("rec_2_0")
@@ -316,7 +315,7 @@ def test_a_model_that_keeps_its_promises_is_not_corrected(world: Ledgered) -> No
     futures = load_futures(second)
     assert futures is not None
     assert futures.calibration is None
-    assert {one["corrected"] for one in futures_of(promised(world, "2")[:3])} == {None}
+    assert {one["measured"] for one in futures_of(promised(world, "2")[:3])} == {None}
 
 
 def test_the_file_is_written_only_where_it_differs_and_damage_corrects_nothing(world: Ledgered) -> None:

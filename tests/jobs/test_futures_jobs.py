@@ -115,7 +115,6 @@ def stamps(members: Path) -> dict[str, int]:
 
 
 FIFTEEN = {"search": 8, "held_back": 7, "records": "same"}
-"""No trials, which come after the models."""
 
 
 @on_sqlite

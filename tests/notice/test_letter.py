@@ -38,7 +38,7 @@ def change(feature: str, to: Any, *, by_time: bool = False) -> dict[str, Any]:
 
 
 def way(rank: int = 1, months: float = 0.0, share: float | None = None, **values: Any) -> dict[str, Any]:
-    future = {"probability": share, "interval": [0.941, 1.0], "models": 60, "corrected": None}
+    future = {"probability": share, "interval": [0.941, 1.0], "models": 60, "measured": None}
     return {
         "rank": rank, "applicant": {**APPLICANT, **values}, "takes_months": months, "steps": None,
         "changes": [change(name, value) for name, value in values.items()],

@@ -69,20 +69,13 @@ def test_every_method_reaches_the_share_that_is_asked_for(name: str) -> None:
             assert told.records is None
 
 
-def test_the_interval_is_about_models_of_new_records_and_counts_what_trials_corrected() -> None:
+def test_the_interval_is_about_models_of_new_records() -> None:
     futures = replace(FUTURES, records="fresh")
     (told,) = certificates(question(REJECTED[0], 0.8, futures))
     accepted = round(told.probability * MODELS)
     assert told.records == "fresh"
     assert told.interval == share_interval(accepted, MODELS, "fresh")
     assert told.interval[0] < clopper_pearson(accepted, MODELS)[0]
-
-    (lower,) = certificates(question(REJECTED[0], 0.8, replace(futures, trials=FIFTH_BROKEN)))
-    assert lower.corrected is not None
-    assert lower.interval[1] == share_interval(round(lower.probability * MODELS), MODELS, "fresh")[1]
-    kept = math.floor(lower.corrected.probability * MODELS)
-    assert lower.interval[0] == share_interval(kept, MODELS, "fresh")[0]
-    assert lower.interval[0] <= lower.corrected.probability <= lower.interval[1]
 
 
 def certificates(problem: RecourseProblem) -> list[FutureCertificate]:
@@ -151,62 +144,6 @@ def test_a_share_out_of_reach_is_a_verdict_with_how_far_it_got() -> None:
     assert nearest.future is not None
 
 
-FIFTH_BROKEN = Calibration(told=(0.0, 1.0), by=(0.0, 0.2), promises=216, retrainings=6)
-"""Trials that kept four fifths of what was told."""
-
-
-def test_more_than_trials_let_anybody_promise_is_answered_with_what_all_models_accept() -> None:
-    """An answer that says what can be counted on, and the one that all models are asked for: never less for more."""
-    method, tried = METHODS["robust_mpm"], replace(FUTURES, trials=FIFTH_BROKEN)
-    result = solve(question(REJECTED[0], 0.9, tried), method, method.params())
-    assert result.status is Status.FOUND
-    (one,), (all_accept,) = (
-        found.counterfactuals for found in (result, solve(question(REJECTED[0], 1.0), method, method.params()))
-    )
-    np.testing.assert_array_equal(one.row_raw, all_accept.row_raw)
-    assert FUTURES.search.shares(one.row_raw[None])[0] == 1.0
-    assert one.future is not None
-    assert one.future.promised == pytest.approx(0.8 * one.future.probability)
-    assert any("No more than 80% can be promised" in sentence for sentence in result.warnings)
-    less = solve(question(REJECTED[0], 0.7, tried), method, method.params())
-    assert not any("promised" in sentence for sentence in less.warnings)
-
-
-def test_a_promise_that_is_nearly_certain_is_not_called_certain() -> None:
-    """All models accept, and trials broke one promise in 250: what is said is less than everything."""
-    broken = Calibration(told=(0.0, 1.0), by=(0.0, 0.004), promises=500, retrainings=10)
-    method, tried = METHODS["robust_mpm"], replace(FUTURES, trials=broken)
-    warnings = solve(question(REJECTED[0], 1.0, tried), method, method.params()).warnings
-    (sentence,) = [sentence for sentence in warnings if "promised" in sentence]
-    assert "No more than 99.6% can be promised" in sentence
-    assert "accepted by 100% of the future models" in sentence
-
-
-def test_a_share_that_trials_put_out_of_reach_is_answered_with_the_largest_share() -> None:
-    """Of a model whose future models have one that accepts nobody: 0.79 can be promised where all 30 accept."""
-    method, scores = METHODS["robust_mpm"], FUTURES.search.score_all
-    stubborn = replace(FUTURES.search, score_all=lambda X: scores(X) - 100.0 * (np.arange(MODELS) == 3))
-    tried = replace(FUTURES, search=stubborn, trials=FIFTH_BROKEN)
-    costs = []
-    for asked in (0.7, 0.77, 0.79):
-        result = solve(question(REJECTED[0], asked, tried), method, method.params())
-        (one,) = result.counterfactuals
-        costs.append(one.cost)
-        assert stubborn.shares(one.row_raw[None])[0] >= min(asked / 0.8, 29 / 30)
-        assert any("promised" in sentence for sentence in result.warnings) == (asked == 0.79)
-    assert costs == sorted(costs)
-    without = solve(question(REJECTED[0], 0.98, tried), method, method.params())
-    assert without.status is Status.NOT_FOUND  # this share of the models themselves accepts nothing
-
-
-def test_further_ways_are_those_that_as_many_models_accept_where_trials_let_nobody_promise_as_much() -> None:
-    method = METHODS["robust_mpm"]
-    problem = replace(question(REJECTED[0], 0.9, replace(FUTURES, trials=FIFTH_BROKEN)), count=3)
-    ways = solve(problem, method, method.params()).counterfactuals
-    assert len(ways) >= 2
-    assert (FUTURES.search.shares(np.array([way.row_raw for way in ways])) >= 0.9).all()
-
-
 @pytest.mark.parametrize("calibration", [None, Calibration(told=(0.5,), by=(0.3,), promises=60, retrainings=2)])
 def test_held_back_models_and_later_versions_have_no_say_in_which_ways_are_listed(
     calibration: Calibration | None,
@@ -221,16 +158,6 @@ def test_held_back_models_and_later_versions_have_no_say_in_which_ways_are_liste
     assert len(ways) == 3
     np.testing.assert_array_equal([way.row_raw for way in ways], [way.row_raw for way in refused])
     assert (FUTURES.search.shares(np.array([way.row_raw for way in ways])) >= 0.8).all()
-
-
-def test_a_plan_is_answered_where_trials_let_nobody_promise_as_much() -> None:
-    method = METHODS["copa"]
-    problem = question(REJECTED[0], 0.9, replace(FUTURES, trials=FIFTH_BROKEN))
-    result = solve(problem, method, method.params())
-    assert result.status is Status.FOUND
-    rows = np.array([one.row_raw for one in result.counterfactuals])
-    np.testing.assert_array_equal(FUTURES.search.shares(rows), 1.0)
-    assert any("No more than 80% can be promised" in sentence for sentence in result.warnings)
 
 
 def test_a_promise_about_noise_is_kept_as_well() -> None:
@@ -380,7 +307,7 @@ def test_without_noise_the_joint_bound_is_that_of_retraining() -> None:
 
 
 def test_a_plan_promises_no_more_than_each_of_its_members() -> None:
-    futures = replace(FUTURES, records="fresh", trials=FIFTH_BROKEN)
+    futures = replace(FUTURES, records="fresh")
     problem, method = replace(question(REJECTED[1], None, futures), count=2), METHODS["robust_mpm"]
     ways = solve(problem, method, method.params(), RADIUS_0).counterfactuals
     assert len(ways) == 2

@@ -44,6 +44,6 @@ async def calibration(
 
     The next version is the one registered after the version that answered, active or not, with the same columns. Covers
     the newest 5,000 stored answers, expired ones included; remote models are not asked. What follows for later answers
-    is their `validity.future.corrected`, which the service keeps up to date by itself.
+    is their `validity.future.measured`, which the service keeps up to date by itself.
     """
     return JSONResponse(await service.calibrations.of(model_id))

@@ -79,19 +79,7 @@ class Futures:
     """How the models came about: `retrained`, `command`, `supplied` or `stand_in`."""
     records: Drawn | None = None
     """None where it is not known, for supplied models."""
-    trials: Calibration | None = None
-    """Correction of the measured validity, from trials on halves of the records; None where they call for none. It
-    belongs to the models, so searches aim at what is left after it."""
     calibration: Calibration | None = None
-    """The same from earlier versions; it changes with what later versions keep, so no search depends on it."""
+    """What later versions kept of what was told; it changes with them, so no search depends on it."""
     stressed: StressedModels | None = None
     """Take part in no search, and in no share that is about the others."""
-
-    def asked_of_models(self, share: float) -> float:
-        """Share of the models that must accept a record so that `share` can be promised; 1 where none is enough."""
-        return share if self.trials is None else self.trials.needed(share)
-
-    @property
-    def most(self) -> float:
-        """Largest share that can be promised: what is left where all models accept a record."""
-        return 1.0 if self.trials is None else self.trials.corrected(1.0)

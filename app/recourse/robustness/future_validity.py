@@ -1,15 +1,13 @@
 """Validity under retraining, measured: the share of the held-back future models that accept a record."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from app.recourse.counterfactual import Basis, CorrectedFuture, Counterfactual, FutureCertificate, StressedFuture
-from app.recourse.models.calibration import Calibration
-from app.recourse.models.committee import ROUNDING, Futures, models_needed
+from app.recourse.counterfactual import Counterfactual, FutureCertificate, MeasuredFuture, StressedFuture
+from app.recourse.models.committee import Futures, models_needed
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanFutureCertificate
@@ -48,19 +46,14 @@ def _certificate(
         source=futures.source,
         records=futures.records,
         asked=asked,
-        corrected=_corrected(futures, count / models),
+        measured=_measured(futures, count / models),
         stressed=under_stress,
     )
 
 
 def _interval(futures: Futures, count: int) -> tuple[float, float]:
-    """That of the share where so many models accept; its lower end counts what trials leave of them."""
-    models, left = futures.held_back.count, count
-    if futures.trials is not None:
-        left = math.floor(futures.trials.corrected(count / models) * models + ROUNDING)
-    low, _ = share_interval(left, models, futures.records)
-    _, high = share_interval(count, models, futures.records)
-    return low, high
+    """That of the share where so many models accept."""
+    return share_interval(count, futures.held_back.count, futures.records)
 
 
 def _stressed(futures: Futures, rows_raw: Float[np.ndarray, "n p"]) -> list[StressedFuture] | list[None]:
@@ -80,21 +73,12 @@ def _stressed(futures: Futures, rows_raw: Float[np.ndarray, "n p"]) -> list[Stre
     ]
 
 
-def _corrected(futures: Futures, probability: float) -> CorrectedFuture | None:
-    """The lower of the two corrections."""
-    corrections: dict[Basis, Calibration | None] = {"versions": futures.calibration, "trials": futures.trials}
-    found = [
-        CorrectedFuture(
-            probability=corrected,
-            by=probability - corrected,
-            basis=basis,
-            promises=calibration.promises,
-            retrainings=calibration.retrainings,
-        )
-        for basis, calibration in corrections.items()
-        if calibration is not None and (corrected := calibration.corrected(probability)) < probability
-    ]
-    return min(found, key=lambda one: one.probability, default=None)
+def _measured(futures: Futures, probability: float) -> MeasuredFuture | None:
+    """What later versions kept of promises like this one, where that is less."""
+    calibration = futures.calibration
+    if calibration is None or (share := calibration.corrected(probability)) >= probability:
+        return None
+    return MeasuredFuture(share=share, promises=calibration.promises, retrainings=calibration.retrainings)
 
 
 def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) -> list[Counterfactual]:
@@ -117,12 +101,12 @@ def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
 def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:
     """Whether so many models of the search set accept a raw row that this share can be promised.
 
-    Or, where trials let no record promise as much, this share of them. The held-back models have no say: chosen by what
+    The held-back models have no say: chosen by what
     they say, records would be promised more than holds.
     """
     assert problem.futures is not None
     futures = problem.futures
-    needed = models_needed(futures.asked_of_models(share) if futures.most >= share else share, futures.search.count)
+    needed = models_needed(share, futures.search.count)
     return int((futures.search.scores_raw(row_raw[None]) >= 0.0).sum()) >= needed
 
 

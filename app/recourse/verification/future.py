@@ -41,8 +41,7 @@ def verify_committee(
 
     Parameters
     ----------
-    share : what is promised, which takes more of the models where trials broke more than these say; where no record
-        has so many, one with the largest share is found, if that is at least `share` itself
+    share : of the future models of the search set, at least
     known : records of earlier answers to this applicant, as further candidates
     """
     draft.aimed = True
@@ -55,24 +54,6 @@ def verify_committee(
         stage.plan(draft.candidates, proposals)
     else:
         stage.one(proposals)
-    if draft.found and futures.trials is not None:
-        accepting = float(futures.search.shares(np.array([one.row_raw for one in draft.found])).min())
-        if futures.trials.corrected(accepting) < share:
-            draft.warnings.append(_less_promised(share, accepting, futures.most))
-
-
-def _less_promised(share: float, accepting: float, most: float) -> str:
-    """What is told of an answer that as many models accept as were asked for, where trials kept fewer promises."""
-    limit = (
-        f"No more than {_percent(most)} can be promised for this model, whatever the record"
-        if most < share
-        else f"No record that was tried allows {_percent(share)} to be promised"
-    )
-    return (
-        f"{limit}: in trials, models of other records kept fewer promises than future models said. This answer is "
-        f"accepted by {_percent(accepting)} of the future models that the search asks; `validity.future.corrected` "
-        "says what can be counted on."
-    )
 
 
 def _percent(share: float) -> str:
@@ -94,7 +75,7 @@ class _Committee:
     ) -> None:
         candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
         self.draft, self.futures = draft, futures.search
-        self.asked, self.share = share, futures.asked_of_models(share)
+        self.share = share
         self.objective = candidates.objective if candidates else None
         self.shortfall = candidates.shortfall if candidates else None
         defaults = type(params)()
@@ -151,19 +132,11 @@ class _Committee:
         margin: float = LAST_BITS,
     ) -> tuple[CommitteeSearch, Reached | None]:
         """Search; raises DeadlineExceeded where the time ran out before anything was found."""
-        targets = list(dict.fromkeys((self.aimed, self.share)))
-        for target in targets:
+        for target in dict.fromkeys((self.aimed, self.share)):
             search = self._search(target, base_raw, margin)
             if (reached := search.run(starts_raw, base_raw)) is not None:
                 break
             self.draft.meter.check()
-            near = search.nearest
-            if near is None or near.own_score < margin or target != self.share:
-                continue
-            if self.asked <= near.share < self.share:
-                # Trials ask for more models than accept any record: what is left is the largest share.
-                targets.append(near.share)
-                starts_raw = np.concatenate([starts_raw, near.row_raw[None]])
         if reached is not None and self.by_surrogate:
             reached = self._confirmed(search.accepted)
         return search, reached

@@ -15,7 +15,6 @@ from app.recourse.models.calibration import (
     Calibration,
     Retraining,
     calibrate,
-    calibrate_trials,
     rank,
 )
 
@@ -152,53 +151,3 @@ def test_equal_promises_are_corrected_alike() -> None:
     assert first is not None
     assert first == second
     assert (first.corrected(1.0), first.corrected(0.9)) == pytest.approx((0.8, 0.6))
-
-
-def trials(world: World, seed: int, count: int, people: int = 36, models: int = 20) -> list[Retraining]:
-    """As `past`, with fewer models and people."""
-    rng, found = np.random.default_rng(seed), []
-    for _ in range(count):
-        margins = rng.normal(1.0, 1.0, people)
-        accept = world.models(rng, margins, models, 0.0)
-        kept = world.models(rng, margins, 1, world.shift)[:, 0]
-        found.append(Retraining(told=accept.mean(axis=1), kept=kept, rivals=accept.mean(axis=0)))
-    return found
-
-
-def test_trials_whose_promises_are_kept_correct_little() -> None:
-    found = [calibrate_trials(trials(World(), seed, 6), HELD_BACK) for seed in range(200)]
-    lowered = [0.0 if one is None else 0.8 - one.corrected(0.8) for one in found]
-    # The mean of six trials is too low by chance in half of all cases, and is believed beyond one standard error.
-    assert np.mean(lowered) < 0.015
-    assert np.mean([one is None for one in found]) > 0.75
-
-
-def test_trials_correct_what_more_models_tell() -> None:
-    """A world whose next models are stricter: what 60 models say is too high by 0.16 to 0.25, the corrected by 0.07."""
-    world, rng = World(shift=0.7), np.random.default_rng(3)
-    said, told, kept = [], [], []
-    for seed in range(150):
-        found = calibrate_trials(trials(world, seed, 6), HELD_BACK)
-        after = world.retraining(rng, 200)
-        said.append(after.told)
-        told.append([p if found is None else found.corrected(p) for p in after.told.tolist()])
-        kept.append(after.kept)
-    raw, lowered, true = np.concatenate(said), np.concatenate(told), np.concatenate(kept)
-    for low, high in ((0.3, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 1.0)):
-        some = (raw >= low) & (raw < high)
-        assert some.sum() > 1_000
-        assert abs(lowered[some].mean() - true[some].mean()) < 0.07
-        assert raw[some].mean() - true[some].mean() > 0.12
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_what_is_needed_is_the_least_that_leaves_enough(seed: int) -> None:
-    found = calibrate_trials(trials(World(shift=1.0), seed, 6), HELD_BACK)
-    assert found is not None
-    for wanted in (0.0, 0.3, 0.7, 0.9, 0.95):
-        needed = found.needed(wanted)
-        if found.corrected(1.0) < wanted:
-            assert needed == 1.0
-        else:
-            assert found.corrected(needed) >= wanted
-            assert needed == 0.0 or found.corrected(needed - 0.0011) < wanted

@@ -70,7 +70,7 @@ function summary({ promises, mean_told: told, kept }) {
     `Of ${counted(promises, "promise")}, the next version of the model kept ${inHundred(kept)}; `,
     `the answers had promised ${inHundred(told)}. `,
     pending > 0 && `Without a next version so far: ${counted(pending, "promise")}. `,
-    correction && "Fewer were kept than promised, so answers now give a corrected share as well.",
+    correction && "Fewer were kept than promised, so answers now say the share that was kept.",
   ].filter(Boolean);
 }
 

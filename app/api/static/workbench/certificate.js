@@ -3,7 +3,7 @@
 
 import { h } from "./dom.js";
 import { confidence, formatNumber, formatShort, inHundred, lowerBound } from "./format.js";
-import { boundHolds, correctedText, futureSource, futureText, stressedText } from "./future.js";
+import { futureSource, futureText, measuredText, stressedText } from "./future.js";
 
 /** @import { FutureCertificate } from "./types.d.ts" */
 
@@ -58,10 +58,10 @@ const NO_SURROGATE = () =>
 export const futureEntry = (future, agreement) =>
   entry(
     "If the lender trains its model again",
-    future.corrected?.probability ?? future.probability,
+    future.measured?.share ?? future.probability,
     futureText(future, agreement),
-    [correctedText(future), stressedText(future)].filter(Boolean).join(" "),
-    { interval: boundHolds(future.corrected) ? future.interval : undefined, asked: future.asked },
+    [measuredText(future), stressedText(future)].filter(Boolean).join(" "),
+    { interval: future.measured ? undefined : future.interval, asked: future.asked },
   );
 
 /** @param {any} gelbrich @param {string} estimate */

@@ -33,16 +33,13 @@ export const countOf = (share, models) => `${Math.round(share * models)} of ${mo
  * @param {FutureCertificate} future @param {number | null} agreement of stand-in models with the model, if it is known
  * @param {string} [what] they say yes to
  */
-export function futureText({ probability, interval, models, source, records, corrected }, agreement, what = "") {
+export function futureText({ probability, interval, models, source, records, measured }, agreement, what = "") {
   const agreeing = source === "stand_in" && agreement !== null;
   const which = agreeing ? `, which agree with this model on ${percent(agreement)} of records,` : "";
   const say = Math.round(probability * models) === 1 ? "says" : "say";
-  const bound = boundHolds(corrected) ? `; ${boundText(interval, records)}` : "";
+  const bound = !measured ? `; ${boundText(interval, records)}` : "";
   return `${countOf(probability, models)} ${futureNoun(source)}${which} ${say} yes${what}${bound}.`;
 }
-
-/** Whether the interval counts what is corrected; it knows of no other versions. @param {FutureCertificate["corrected"]} corrected */
-export const boundHolds = (corrected) => corrected?.basis !== "versions";
 
 /**
  * The end of a 95% confidence interval that says more, and of which models it says that.
@@ -61,15 +58,9 @@ export function futureSource({ asked, source }) {
   return `None of these models took part in the search${search}.`;
 }
 
-/** Why less is promised than the future models say. @type {Record<"versions" | "trials", string>} */
-const BROKEN = {
-  versions: "Earlier versions kept fewer promises than their answers gave",
-  trials: "In trials, models trained on other records kept fewer promises than such models say",
-};
-
-/** How much less can be promised; empty where the future models are to be believed. @param {FutureCertificate} future */
-export const correctedText = ({ corrected }) =>
-  corrected ? `${BROKEN[corrected.basis]}, so count on ${inHundred(corrected.probability)}.` : "";
+/** What later versions kept, where that is less than the future models say. @param {FutureCertificate} future */
+export const measuredText = ({ measured }) =>
+  measured ? `Of promises like this one, later versions kept ${inHundred(measured.share)}.` : "";
 
 /** What a stress is about. @param {{ column: string, direction: "up" | "down" }} stress */
 export const stressName = ({ column, direction }) => `${direction === "up" ? "high" : "low"} values of ${column}`;

@@ -76,7 +76,7 @@ export interface FutureCertificate {
   records: "fresh" | "same" | null;
   asked: number | null;
   /** Where earlier versions kept fewer promises than their answers said. */
-  corrected?: { probability: number; basis: "versions" | "trials" } | null;
+  measured?: { share: number; promises: number; retrainings: number } | null;
   /** Of models of a population that has moved along a column. */
   stressed?: Stressed | null;
 }
