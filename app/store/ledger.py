@@ -243,13 +243,15 @@ class Ledger:
     # --- prove ---
 
     def prove(self) -> Proof:
-        """Verify every entry, from the first."""
+        """Verify every row that can be served, from the smallest number; the first entry has the number 1."""
         number, erased, head = 0, 0, FIRST
         unexplained: dict[str, Broken] = {}
         broken = None
         for row in self._walk():
             number += 1
-            if row.number != number:
+            if type(row.number) is not int or row.number < 1:
+                broken = Broken(number=row.number, id=row.id, reason="has a number that no entry has: they begin at 1")
+            elif row.number != number:
                 broken = Broken(number=number, id="", reason="is missing")
             elif not is_entry(row, head):
                 broken = Broken(number=number, id=row.id, reason="is not as it was written")
@@ -261,7 +263,12 @@ class Ledger:
             if row.kind == Kind.GIVEN and row.salt is None:
                 reason = "has lost its personal data, and no entry says that it was erased"
                 unexplained[row.id] = Broken(number=number, id=row.id, reason=reason)
-        faults = [*self._unerased(), *self._unexplained(unexplained), *([broken] if broken else [])]
+        faults = [
+            *self._orphans(),
+            *self._unerased(),
+            *self._unexplained(unexplained),
+            *([broken] if broken else []),
+        ]
         return Proof(entries=number, erased=erased, head=head, broken=min(faults, key=lambda b: b.number, default=None))
 
     def holds(self, head: str) -> bool:
@@ -270,15 +277,24 @@ class Ledger:
             return connection.scalar(sa.select(entries.c.number).where(entries.c.hash == head)) is not None
 
     def _walk(self) -> Iterator[sa.Row[Any]]:
-        after = -1
+        after = None
         while True:
-            query = _RECORDS.where(entries.c.number > after).order_by(entries.c.number).limit(AT_ONCE)
+            query = _RECORDS if after is None else _RECORDS.where(entries.c.number > after)
             with self._engine.connect() as connection:
-                rows = connection.execute(query).all()
+                rows = connection.execute(query.order_by(entries.c.number).limit(AT_ONCE)).all()
             if not rows:
                 return
             yield from rows
             after = rows[-1].number
+
+    def _orphans(self) -> list[Broken]:
+        """Personal data that belongs to no entry, so that no erasure reaches it."""
+        entry = sa.select(entries.c.number).where(entries.c.number == personal_data.c.number)
+        query = sa.select(personal_data.c.number).where(~entry.exists()).order_by(personal_data.c.number).limit(1)
+        with self._engine.connect() as connection:
+            found = connection.scalars(query).all()
+        reason = "has personal data, but there is no such entry"
+        return [Broken(number=number, id="", reason=reason) for number in found]
 
     def _unerased(self) -> list[Broken]:
         query = _RECORDS.where(personal_data.c.number.is_not(None), _erasures.c.number.is_not(None))

@@ -1,6 +1,8 @@
 """The ledger on both databases: what is written is found, erased and proven."""
 
 import os
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import UnknownRecourse
-from app.store.chain import FIRST
+from app.store.chain import FIRST, Entry, Kind
 from app.store.engine import open_engine, overwrite_log, writing
 from app.store.ledger import Ledger
 from app.store.migrate import VERSIONS, upgrade
@@ -305,6 +307,107 @@ def test_data_that_is_back_after_it_was_erased_is_found(filled: Ledger) -> None:
     assert found.number == 3
 
 
+# --- forgeries -------------------------------------------------------------------------------------------------------
+
+
+def without_checks(ledger: Ledger) -> None:
+    """Somebody with access to the database can also take away what refuses rows."""
+    if ledger._engine.dialect.name == "postgresql":
+        change(ledger, sa.text("ALTER TABLE ledger_entries DROP CONSTRAINT ledger_entries_number"))
+        change(ledger, sa.text("ALTER TABLE ledger_particulars DROP CONSTRAINT ledger_particulars_number_fkey"))
+    else:
+        for event in ("insert", "update"):
+            change(ledger, sa.text(f"DROP TRIGGER ledger_entries_number_{event}"))
+
+
+def forged(number: int, before: str = FIRST) -> tuple[dict[str, object], dict[str, object]]:
+    """A row for each table, right in itself: what no applicant was ever given."""
+    record, salt = new_record(number + 5_000), b"s" * 32
+    facts = {name: getattr(record, name) for name in ("id", "at", "expires_at", "model", "version", "sha256", "status")}
+    entry = Entry(number=number, kind=Kind.GIVEN, digest=record.personal_data.digest(salt), **facts)
+    row = {name: getattr(entry, name) for name in Entry.__slots__} | {"hash": entry.hash(before), "key": None}
+    data = record.personal_data
+    personal = {"reference": data.reference, "job": data.job, "request": data.request, "answer": data.answer}
+    return row, {"number": number, "salt": salt, **personal}
+
+
+@pytest.mark.parametrize("number", [-(2**40), -3, -1, 0])
+def test_a_row_that_is_served_is_walked_whatever_its_number(filled: Ledger, number: int) -> None:
+    head = filled.prove().head
+    without_checks(filled)
+    row, personal = forged(number)
+    change(filled, sa.insert(entries).values(**row))
+    change(filled, sa.insert(personal_data).values(**personal))
+    assert filled.find(str(row["id"])).personal_data is not None
+    assert filled.holds(head)
+    found = filled.prove().broken
+    assert found
+    assert (found.number, found.id) == (number, row["id"])
+    assert "begin at 1" in found.reason
+
+
+@pytest.mark.parametrize("number", [-1, 0])
+def test_the_database_refuses_a_number_below_one(filled: Ledger, number: int) -> None:
+    row, _ = forged(number)
+    with pytest.raises(sa.exc.IntegrityError):
+        change(filled, sa.insert(entries).values(**row))
+    with pytest.raises(sa.exc.IntegrityError):
+        change(filled, sa.update(entries).where(entries.c.number == 7).values(number=number))
+
+
+def test_rows_below_one_from_before_the_check_survive_the_migration_and_are_reported(url: str) -> None:
+    engine = open_engine(url)
+    upgrade(engine)
+    ledger = Ledger(engine)
+    ledger.append([new_record(1)])
+    without_checks(ledger)
+    row, _ = forged(-1)
+    change(ledger, sa.insert(entries).values(**row))
+    change(ledger, sa.text(f"UPDATE {VERSIONS} SET version_num = '0004'"))
+    assert upgrade(engine) == ("0004", "0005")
+    found = ledger.prove().broken
+    engine.dispose()
+    assert found
+    assert found.number == -1
+
+
+def test_personal_data_without_an_entry_is_reported(filled: Ledger) -> None:
+    without_checks(filled)
+    _, personal = forged(99)
+    if filled._engine.dialect.name == "sqlite":
+        with closing(sqlite3.connect(str(filled._engine.url.database))) as connection:  # which checks no foreign keys
+            names = ", ".join(personal)
+            connection.execute(
+                f"INSERT INTO ledger_particulars ({names}) VALUES ({', '.join('?' * len(personal))})",
+                tuple(personal.values()),
+            )
+            connection.commit()
+    else:
+        change(filled, sa.insert(personal_data).values(**personal))
+    found = filled.prove().broken
+    assert found
+    assert found.number == 99
+    assert "no such entry" in found.reason
+
+
+def test_an_entry_made_anew_in_the_middle_breaks_the_next_one(filled: Ledger) -> None:
+    """Its own hash is right; that of the next one covers the hash that was there before."""
+    with filled._engine.connect() as connection:
+        before = connection.scalar(sa.select(entries.c.hash).where(entries.c.number == 4))
+        assert before
+    row, personal = forged(5, before)
+    change(filled, sa.update(entries).where(entries.c.number == 5).values(**row))
+    change(filled, sa.update(personal_data).where(personal_data.c.number == 5).values(**personal))
+    found = filled.prove().broken
+    assert found
+    assert (found.number, found.id) == (6, "rec_0006")
+
+
+def test_two_entries_with_the_same_facts_have_other_hashes_after_other_entries() -> None:
+    entry = Entry(number=2, kind=Kind.ERASED, id="rec_1", at="2030-01-01T00:00:00.000Z")
+    assert entry.hash(FIRST) != entry.hash("1" * 64)
+
+
 # --- several writers -------------------------------------------------------------------------------------------------
 
 
@@ -343,8 +446,8 @@ def test_the_migrations_make_the_tables_of_the_code(url: str) -> None:
     from alembic.runtime.migration import MigrationContext
 
     engine = open_engine(url)
-    assert upgrade(engine) == (None, "0004")
-    assert upgrade(engine) == ("0004", "0004")
+    assert upgrade(engine) == (None, "0005")
+    assert upgrade(engine) == ("0005", "0005")
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSIONS, "compare_type": True})
         assert compare_metadata(context, metadata) == []

@@ -1,0 +1,28 @@
+"""Entries are numbered from 1: a row with another number is refused."""
+
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+
+RULE = "ledger_entries_number"
+
+TRIGGER = """
+CREATE TRIGGER ledger_entries_number_EVENT BEFORE EVENT ON ledger_entries
+WHEN typeof(NEW.number) <> 'integer' OR NEW.number < 1
+BEGIN SELECT RAISE(ABORT, 'entries of the ledger are numbered from 1'); END
+"""
+
+
+def upgrade() -> None:
+    """Refuse such rows from now on; those that are there stay, for `Ledger.prove` to report.
+
+    SQLite adds no CHECK to a table without copying it, and a ledger may be large: triggers refuse the same rows.
+    """
+    if op.get_context().dialect.name == "postgresql":
+        op.execute(f"ALTER TABLE ledger_entries ADD CONSTRAINT {RULE} CHECK (number >= 1) NOT VALID")
+        if not op.get_bind().exec_driver_sql("SELECT 1 FROM ledger_entries WHERE number < 1").first():
+            op.execute(f"ALTER TABLE ledger_entries VALIDATE CONSTRAINT {RULE}")
+        return
+    for event in ("insert", "update"):
+        op.execute(TRIGGER.replace("EVENT", event))
