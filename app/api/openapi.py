@@ -54,6 +54,9 @@ the request, if it is 1 to 128 visible ASCII characters without spaces, double q
 SERVER = {"url": "http://127.0.0.1:8000", "description": "The service as `make run` starts it."}
 """In the file, where generators take the default address of a client from; a running service names its own."""
 
+COLUMNS = 120
+"""Of `openapi.json`."""
+
 CORS: dict[str, Any] = {
     "allow_methods": ["GET", "POST", "DELETE"],
     "allow_headers": ["Authorization", "Content-Type", "Idempotency-Key", "Prefer", "X-Request-ID", "traceparent"],
@@ -122,7 +125,21 @@ def _api(service: Service | None, lifespan: Lifespan[FastAPI] | None, modules: S
 
 def render() -> str:
     """The text of `openapi.json`."""
-    return json.dumps(http_api().openapi(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return _wrapped(http_api().openapi()) + "\n"
+
+
+def _wrapped(value: Any, depth: int = 0) -> str:
+    """JSON with sorted keys; what fits into a line of 120 columns stands in one."""
+    line = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    if not value or not isinstance(value, dict | list) or depth + len(line) <= COLUMNS:
+        return line
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(name)}: {_wrapped(value[name], depth + 1)}" for name in sorted(value)]
+    else:
+        parts = [_wrapped(one, depth + 1) for one in value]
+    between = "\n" + " " * (depth + 1)
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}{between}{f',{between}'.join(parts)}\n{' ' * depth}{last}"
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -141,6 +158,8 @@ def _description(app: FastAPI) -> dict[str, Any]:
         description["components"]["securitySchemes"] = SECURITY_SCHEMES
         _describe_streams(description)
         _add_examples(description)
+        _share_refusals(description)
+        _leave_titles_out(description)
         app.openapi_schema = description
     return app.openapi_schema
 
@@ -155,6 +174,34 @@ def _add_examples(description: dict[str, Any]) -> None:
             content = operation["responses"][status].get("content", {})
             if "application/json" in content:
                 content["application/json"]["example"] = examples[status]
+
+
+def _share_refusals(description: dict[str, Any]) -> None:
+    """Write each refusal once, among the components: operations that refuse alike refer to the same one."""
+    responses: dict[str, Any] = {}
+    examples: dict[str, Any] = {}
+    for operation in (operation for item in description["paths"].values() for operation in item.values()):
+        for status, response in operation["responses"].items():
+            if (content := response.get("content", {}).get(errors.PROBLEM_JSON)) is None:
+                continue
+            codes = sorted(content["examples"])
+            examples |= {code: content["examples"][code] for code in codes if code not in examples}
+            content["examples"] = {code: {"$ref": f"#/components/examples/{code}"} for code in codes}
+            name = "_".join([status, *codes])
+            responses[name] = response
+            operation["responses"][status] = {"$ref": f"#/components/responses/{name}"}
+    description["components"] |= {"responses": responses, "examples": examples}
+
+
+def _leave_titles_out(part: Any) -> None:
+    """Leave out titles of properties and parameters, which the framework makes of their names."""
+    if isinstance(part, dict):
+        titled = [*part.get("properties", {}).values(), part.get("schema"), part.get("items")]
+        for schema in titled:
+            if isinstance(schema, dict) and isinstance(schema.get("title"), str):
+                del schema["title"]
+    for one in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _leave_titles_out(one)
 
 
 def _describe_streams(description: dict[str, Any]) -> None:

@@ -152,15 +152,18 @@ def test_every_operation_declares_its_errors_as_problems(description: Any) -> No
                 assert {"400", "413", "415"} <= statuses
             for status, response in operation["responses"].items():
                 if status not in ("200", "202", "204", "304"):
-                    assert list(response["content"]) == [PROBLEM_JSON]
-                    assert response["description"]
+                    shared = description["components"]["responses"][response["$ref"].rpartition("/")[2]]
+                    assert list(shared["content"]) == [PROBLEM_JSON]
+                    assert shared["description"]
     assert "HTTPValidationError" not in description["components"]["schemas"]
 
 
 def test_every_reference_leads_somewhere(description: Any) -> None:
     text = json.dumps(description)
-    names = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
-    assert names <= set(description["components"]["schemas"])
+    for kind in ("schemas", "responses", "examples"):
+        names = {part.split('"')[0] for part in text.split(f'"#/components/{kind}/')[1:]}
+        assert names <= set(description["components"][kind])
+        assert kind == "schemas" or names == set(description["components"][kind])
 
 
 @pytest.fixture(scope="module")
