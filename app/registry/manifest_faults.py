@@ -204,7 +204,8 @@ def _sklearn_faults(manifest: Manifest) -> list[Fault]:
 
 
 def _boosting_faults(manifest: Manifest) -> list[Fault]:
-    return _no_architecture(manifest) + _numeric_output(manifest) + _favourable_index(manifest)
+    faults = _no_architecture(manifest) + _numeric_output(manifest, points=True)
+    return faults + ([] if manifest.output is Output.POINTS else _favourable_index(manifest))
 
 
 def _xgboost_faults(manifest: Manifest) -> list[Fault]:

@@ -34,8 +34,11 @@ def own_faults(feature: Feature) -> list[str]:
     else:
         if feature.type is FeatureType.BINARY and len(feature.categories) not in (0, 2):
             found.append("a binary feature has two categories, or none for false and true")
+        elif feature.is_group and len(feature.categories) == 1 and feature.is_fixed:
+            pass  # the same for everybody
         elif feature.type is not FeatureType.BINARY and len(feature.categories) < 2:
-            found.append(f"a {feature.type} feature needs at least two categories")
+            same = "; of one that is the same for all, write change: none" if feature.is_group else ""
+            found.append(f"a {feature.type} feature needs at least two categories{same}")
         if len(set(feature.categories)) < len(feature.categories):
             found.append("categories must differ from each other")
         for key in ("min", "max"):

@@ -3,6 +3,7 @@
 import hashlib
 import lzma
 import pickle
+import re
 import struct
 import tokenize
 import zipfile
@@ -82,8 +83,22 @@ UNREADABLE = (
 files with changed bytes, or is raised by a decompressor."""
 
 
+OWN_NAME = re.compile(
+    r"Can't get attribute '(?P<name>[^']+)' on <module '(?P<module>[^']+)'"
+    r"|module '(?P<other_module>[^']+)' has no attribute '(?P<other_name>[^']+)'"
+)
+"""What pickle says of a function or class that is not where it was."""
+
+
 def unreadable(error: Exception) -> ModelRefused:
     """The refusal of a file that a library cannot read."""
     if isinstance(error, ImportError) and error.name:
         return refused(f"cannot be read: it needs the module {error.name}, which is not installed here")
+    if isinstance(error, AttributeError) and (own := OWN_NAME.search(str(error))):
+        return refused(
+            f"cannot be read: it needs {own['name'] or own['other_name']} of the program that trained it "
+            f"({own['module'] or own['other_module']}), which a file does not hold. "
+            "Put that into a module that is installed here and train again; or give what it computes as columns of the "
+            "records; or serve the model and say --url"
+        )
     return refused("cannot be read: it is damaged, cut off, or another kind of file than its name says; save it again")

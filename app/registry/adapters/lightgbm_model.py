@@ -35,6 +35,10 @@ VERSIONS = ("v3", "v4")
 
 END = "end of trees"
 
+REGRESSORS = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+"""Objectives whose output is the sum of the trees."""
+
+
 MOST_WORDS = 400
 """Words of a set of categories, of 32 bits each."""
 
@@ -82,7 +86,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     booster = _booster(_text(file, slope, taken.count))
     black_box = BlackBox(
         space=space, predict=_predict(booster, slope, manifest, taken), input=manifest.input,
-        output=manifest.output, threshold=manifest.threshold, rowwise=True,
+        output=manifest.output, threshold=manifest.threshold, points=manifest.points, rowwise=True,
     )  # fmt: skip
     if any((part.decisions & MISSING_ZERO).any() for part in file.parts):
         return black_box  # trained with zero_as_missing: 0 is routed separately, which boxes cannot describe
@@ -99,7 +103,7 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
     ModelRefused : they are no sound ensemble over these columns
     """
     file = _parse(content)
-    slope, faults = _header_faults(file.header)
+    slope, faults = _header_faults(file.header, points=manifest.output is Output.POINTS)
     names, count = _columns(file.header)
     taken, differing = tree_input(manifest, space, names, count)
     faults += differing + _tree_faults(file, count)
@@ -230,8 +234,8 @@ def _part(block: Mapping[str, str], pointer: str) -> _Part:
     return _Part(tree=tree, decisions=decision, sets=bitsets)
 
 
-def _header_faults(header: Mapping[str, str]) -> tuple[float, list[Fault]]:
-    """Slope of the sigmoid, and the faults if this is not a binary classifier."""
+def _header_faults(header: Mapping[str, str], *, points: bool = False) -> tuple[float, list[Fault]]:
+    """Slope of the sigmoid, and the faults if this is not a binary classifier, or with `points` a regressor."""
     faults: list[Fault] = []
     if header.get("version") not in VERSIONS:
         faults.append(Fault("/artifact/version", f"must be one of {', '.join(VERSIONS)}"))
@@ -240,13 +244,18 @@ def _header_faults(header: Mapping[str, str]) -> tuple[float, list[Fault]]:
         for key in ("num_class", "num_tree_per_iteration")
         if header.get(key) != "1"
     ]
-    found = re.fullmatch(r"binary sigmoid:([0-9.eE+-]{1,30})", header.get("objective", ""))
+    objective = header.get("objective", "")
+    if points and objective.split(" ")[0] in REGRESSORS and "sqrt" not in objective:
+        return 1.0, faults
+    found = re.fullmatch(r"binary sigmoid:([0-9.eE+-]{1,30})", objective)
     try:
         slope = float(found[1]) if found else 0.0
     except ValueError:
         slope = 0.0
     if not 0.0 < slope < float("inf"):
         faults.append(Fault("/artifact/objective", 'must be binary, as in "binary sigmoid:1"'))
+    elif points:
+        faults.append(Fault("/output", "must be probability or logit: the model is a classifier"))
     return slope, faults
 
 
@@ -351,7 +360,10 @@ def _predict(booster: Any, slope: float, manifest: Manifest, taken: TreeInput) -
         value = ask(X, raw_score=False)
         return value if manifest.favourable else 1.0 - value
 
-    return probability if manifest.output is Output.PROBABILITY else logit
+    def points(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        return ask(X, raw_score=True)
+
+    return {Output.PROBABILITY: probability, Output.LOGIT: logit, Output.POINTS: points}[manifest.output]
 
 
 # --- inside an estimator ---------------------------------------------------------------------------------------------

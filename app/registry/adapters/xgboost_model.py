@@ -15,7 +15,16 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace
@@ -41,6 +50,12 @@ from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
 LARGEST = float(np.finfo(np.float32).max)
+
+OTHER_OBJECTIVE = (
+    "must be 'binary:logistic' or 'binary:logitraw': train a classifier of two classes; of binary:hinge and "
+    "multi:softprob with two classes by binary:logistic, of more classes export it as ONNX"
+)
+REGRESSOR = "must be 'binary:logistic' or 'binary:logitraw': train a classifier of two classes, or say output: points"
 
 ROOT = 2**31 - 1
 """XGBoost's parent of a node without one."""
@@ -83,6 +98,11 @@ class _Booster(_Part):
     name: Literal["gbtree"]
     model: _Trees
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_drops(cls, stated: Any) -> Any:
+        return without_drops(stated)
+
 
 def _single(value: Any) -> Any:
     """XGBoost 3 writes the base score of one target as an array in a text."""
@@ -97,7 +117,34 @@ class _LearnerParam(_Part):
 
 
 class _Objective(_Part):
-    name: Literal["binary:logistic", "binary:logitraw"]
+    name: Literal["binary:logistic", "binary:logitraw", "reg:squarederror", "reg:pseudohubererror", "reg:absoluteerror"]
+    """`reg:logistic` is `binary:logistic` with other metrics."""
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _classifier(cls, name: Any) -> Any:
+        return "binary:logistic" if name == "reg:logistic" else name
+
+
+def without_drops(stated: Any) -> Any:
+    """The booster of DART as one of plain trees: the leaves of each tree times its weight; others as they are.
+
+    Raises `ValueError` for one without a weight for each of its trees.
+    """
+    if not isinstance(stated, dict) or stated.get("name") != "dart":
+        return stated
+    try:
+        inner, weights = stated["gbtree"], stated["weight_drop"]
+        trees = [
+            {**tree, "split_conditions": [
+                float(np.float32(number) * np.float32(weight)) if int(left) < 0 else number
+                for number, left in zip(tree["split_conditions"], tree["left_children"], strict=True)
+            ]}
+            for tree, weight in zip(inner["model"]["trees"], weights, strict=True)
+        ]  # fmt: skip
+        return {**inner, "name": "gbtree", "model": {**inner["model"], "trees": trees}}
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError("is dart, without a weight for each of its trees") from error
 
 
 class _Attributes(_Part):
@@ -128,7 +175,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     booster = _booster(_document(learner, trees, parts))
     black_box = BlackBox(
         space=space, predict=_predict(booster, learner.objective.name, manifest, taken), input=manifest.input,
-        output=manifest.output, threshold=manifest.threshold, rowwise=True,
+        output=manifest.output, threshold=manifest.threshold, points=manifest.points, rowwise=True,
     )  # fmt: skip
     if taken.missing is not None:
         return black_box  # a number that is read as missing goes its own way, which boxes cannot describe
@@ -158,6 +205,11 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
         faults += differing or [Fault(_pointer(i), outside) for i in wrong]
         taken = replace(taken, notes=note_on_unnamed(space, sorted(asked), named, manifest.file.codes))
     faults += _learner_faults(learner)
+    regressor = learner.objective.name.startswith("reg:")
+    if regressor and manifest.output is not Output.POINTS:
+        faults = [Fault("/artifact/learner/objective/name", REGRESSOR)]
+    elif manifest.output is Output.POINTS and not regressor:
+        faults.append(Fault("/output", "must be probability or logit: the model is a classifier"))
     if faults:
         raise ModelRefused(faults=faults[:FAULTS])
     return learner, trees, taken
@@ -204,8 +256,7 @@ def _validated(document: Any) -> _File:
     except ValidationError as error:
         refusal = form_refusal(error)
         if other := [one for one in refusal.faults if "/objective/" in one.pointer]:  # explains all others
-            detail = f"{other[0].detail}: train a classifier of two classes"
-            raise ModelRefused(faults=[Fault(other[0].pointer, detail)]) from error
+            raise ModelRefused(faults=[Fault(other[0].pointer, OTHER_OBJECTIVE)]) from error
         raise refusal from error
 
 
@@ -284,9 +335,15 @@ def _document(learner: _Learner, trees: Sequence[Tree], parts: Sequence[_TreePar
                 "num_feature": columns,
                 "num_target": "1",
             },
-            "objective": {"name": learner.objective.name, "reg_loss_param": {"scale_pos_weight": "1"}},
+            "objective": _objective_document(learner.objective.name),
         },
     }
+
+
+def _objective_document(name: str) -> dict[str, Any]:
+    if name == "reg:pseudohubererror":
+        return {"name": name, "pseudo_huber_param": {"huber_slope": "1"}}
+    return {"name": name} | ({} if name == "reg:absoluteerror" else {"reg_loss_param": {"scale_pos_weight": "1"}})
 
 
 def _tree_document(i: int, tree: Tree, part: _TreePart, columns: str) -> dict[str, Any]:
@@ -364,7 +421,10 @@ def _predict(booster: Any, objective: str, manifest: Manifest, taken: TreeInput)
         # The complement in single precision too, as `predict_proba` has it.
         return (values if manifest.favourable else np.float32(1.0) - values).astype(float)
 
-    return probability if manifest.output is Output.PROBABILITY else margin
+    def points(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        return ask(X, "value").astype(float)
+
+    return {Output.PROBABILITY: probability, Output.LOGIT: margin, Output.POINTS: points}[manifest.output]
 
 
 # --- inside an estimator ---------------------------------------------------------------------------------------------

@@ -34,6 +34,18 @@ SUFFIXES: dict[str, Read] = {
     ".bst": boosted_files.read_xgboost,
 }
 
+CATBOOST = (
+    'is a model of CatBoost, which is not read here: export it, as model.save_model("model.onnx", format="onnx") where '
+    "it takes numbers only, or serve it and say --url"
+)
+PMML = (
+    "is PMML, which is not read here: give a scorecard as CSV with the columns feature, from, to, category, points, "
+    "save another model as ONNX, or serve it and say --url"
+)
+OLD_XGBOOST = (
+    'is in XGBoost\'s old binary form: load it with XGBoost 1 or 2, and save it as booster.save_model("model.json")'
+)
+
 FLAVOURS: dict[str, Read] = {
     "xgboost": boosted_files.read_xgboost,
     "lightgbm": boosted_files.read_lightgbm,
@@ -74,16 +86,31 @@ def _facts(path: Path, trust: Trust) -> ModelFacts:
 
 def _read(path: Path, content: bytes, trust: Trust) -> ModelFacts:
     suffix = path.suffix.lower()
+    starts = {b"CBM1": CATBOOST, b"binf": OLD_XGBOOST}
+    way_out = next((way for start, way in starts.items() if content.startswith(start)), None)
+    if way_out is not None or b"<PMML" in content[:1_000]:
+        raise ModelRefused(f"{path} {way_out or PMML}")
     if suffix in ESTIMATORS:
         return sklearn_file.read(path.name, content, trust)
     if suffix == ".json":
-        # The weights of a linear model, or boosted trees.
+        # The weights of a linear model, boosted trees, or a scorecard of toad.
         read = boosted_files.read_xgboost if b'"learner"' in content else linear_file.read
-        return read(path.name, content)
-    if suffix not in SUFFIXES:
-        known = ", ".join([*ESTIMATORS, ".json", *SUFFIXES])
-        raise ModelRefused(f"{path} is of no known format; the names of models end in {known}")
-    return SUFFIXES[suffix](path.name, content)
+        return (scorecard_file.read_json if scorecard_file.is_json(content) else read)(path.name, content)
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix](path.name, content)
+    # Other names say nothing of the content: .pickle, .sav, .bin, .model.
+    if content[:1] == b"\x80" or content[:2] in (b"\x1f\x8b", b"\x78\x9c", b"BZ"):
+        return sklearn_file.read(f"{path.stem}.pkl", content, trust)
+    if content[:4] == b"PK\x03\x04" and b"schema.json" in content:
+        return sklearn_file.read(f"{path.stem}.skops", content, trust)
+    if content[:4] == b"PK\x03\x04":
+        return torch_file.read(f"{path.stem}.pt", content)
+    if b"learner" in content[:1_000]:
+        return boosted_files.read_xgboost(path.name, content)
+    if content.startswith(b"tree\n"):
+        return boosted_files.read_lightgbm(path.name, content)
+    known = ", ".join([*ESTIMATORS, ".json", *SUFFIXES])
+    raise ModelRefused(f"{path} is of no known format; the names of models end in {known}")
 
 
 def _bytes(path: Path) -> bytes:

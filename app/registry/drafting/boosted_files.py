@@ -10,8 +10,10 @@ from pydantic import ValidationError
 
 from app.errors import ModelRefused
 from app.recourse.models.black_box import Input
+from app.recourse.models.score import Output
 from app.registry.adapters import ubjson
 from app.registry.adapters.lightgbm_categories import pandas_categories
+from app.registry.adapters.lightgbm_model import REGRESSORS as NUMBERS
 from app.registry.adapters.tree_input import code_text
 from app.registry.adapters.xgboost_categories import (
     EncodedCategories,
@@ -19,6 +21,7 @@ from app.registry.adapters.xgboost_categories import (
     named_categories,
     splits_of,
 )
+from app.registry.adapters.xgboost_model import without_drops
 from app.registry.artifact import Format
 from app.registry.drafting.facts import ModelFacts, unreadable
 
@@ -41,19 +44,49 @@ def read_xgboost(name: str, content: bytes) -> ModelFacts:
         width = int(learner["learner_model_param"]["num_feature"])
         names = tuple(str(one) for one in learner.get("feature_names") or ())
         kinds = [str(one) for one in learner.get("feature_types") or ()]
-        encoded = learner["gradient_booster"]["model"].get("cats", {}).get("enc", [])
+        linear = learner["gradient_booster"]["name"] == "gblinear"
+        booster = without_drops(learner["gradient_booster"])["model"]
+        objective = str(learner["objective"]["name"])
+        encoded = booster.get("cats", {}).get("enc", [])
         stored = named_categories([EncodedCategories.model_validate(one) for one in encoded])
-        codes = _codes_of(learner["gradient_booster"]["model"].get("trees", []), names)
-        missing = _missing_of_xgboost(learner["gradient_booster"]["model"].get("trees", []), names)
+        codes = _codes_of(booster.get("trees", []), names)
+        missing = _missing_of_xgboost(booster.get("trees", []), names)
     except (ValueError, LookupError, TypeError, AttributeError, ValidationError) as error:
         raise unreadable(name, "a model of XGBoost") from error
+    if linear:
+        raise ModelRefused(
+            f"{name} is gblinear, which has weights and no trees: give them as a linear model ({LINEAR})"
+        )
+    _refuse_objective(name, objective)
     by_level = {names[j] for j, kind in enumerate(kinds) if kind == "c" and j < len(names)}
     by_level |= {names[j] for j in stored if j < len(names)}
     levels = {names[j]: tuple(texts) for j, texts in stored.items() if j < len(names)}
     return ModelFacts(
         format=Format.XGBOOST, file="model.ubj" if binary else "model.json", content=content, names=names or None,
-        width=width, all_codes=False, **missing, **_input(names, {**dict.fromkeys(by_level, ()), **levels}, codes),
+        width=width, all_codes=False,
+        output=Output.POINTS if objective in REGRESSORS else Output.PROBABILITY, **missing,
+        **_input(names, {**dict.fromkeys(by_level, ()), **levels}, codes),
     )  # fmt: skip
+
+
+REGRESSORS = ("reg:squarederror", "reg:pseudohubererror", "reg:absoluteerror")
+"""Objectives of XGBoost whose output is a number, such as points."""
+
+LINEAR = '{"space": "raw", "intercept": …, "weights": {…}}, in the order of its columns'
+
+WAYS_OUT = {
+    "binary:hinge": "gives decisions and no probability: train it with binary:logistic",
+    "multi:": "tells several classes apart: of two, train it with binary:logistic; of more, export it as ONNX "
+    "(onnxmltools), and say with --favourable which of them is good",
+    "": "has an output that is no probability and no number of points: train it with binary:logistic",
+}
+"""What to do with other objectives, by how their names begin."""
+
+
+def _refuse_objective(name: str, objective: str) -> None:
+    if objective not in ("binary:logistic", "binary:logitraw", "reg:logistic", *REGRESSORS):
+        way = next(way for start, way in WAYS_OUT.items() if objective.startswith(start))
+        raise ModelRefused(f"{name} has the objective {objective}, so it {way}")
 
 
 def _codes_of(trees: Sequence[Any], names: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
@@ -117,6 +150,12 @@ def read_lightgbm(name: str, content: bytes) -> ModelFacts:
         width = int(header["max_feature_idx"]) + 1
     except (ValueError, KeyError) as error:
         raise unreadable(name, "a model of LightGBM as save_model writes it") from error
+    objective = header.get("objective", "").split(" ")[0]
+    if objective.startswith("multiclass") or objective == "softmax":
+        raise ModelRefused(
+            f"{name} tells several classes apart: of two, train it with the objective binary; of more, export it as "
+            "ONNX (onnxmltools), and say with --favourable which of them is good"
+        )
     names = tuple(header.get("feature_names", "").split(" "))
     if len(names) != width:
         raise ModelRefused(f"{name} names {len(names)} columns but has {width}: save the model again")
@@ -141,7 +180,9 @@ def read_lightgbm(name: str, content: bytes) -> ModelFacts:
         raise unreadable(name, "a model of LightGBM as save_model writes it") from error
     numbered = all(re.fullmatch(r"Column_\d+", one) for one in names)
     return ModelFacts(
-        format=Format.LIGHTGBM, file="model.txt", content=content, names=None if numbered else names, width=width,
+        format=Format.LIGHTGBM, file="model.txt", content=content,
+        output=Output.POINTS if objective in NUMBERS else Output.PROBABILITY,
+        names=None if numbered else names, width=width,
         **({} if numbered else missing), **_input(names, {} if numbered else levels, codes),
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """The draft of a model directory, from a lender's records and model."""
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import numpy as np
 from app.errors import ModelRefused
 from app.recourse.features import ABSENT, Feature, written
 from app.recourse.models.black_box import Input
-from app.recourse.models.score import Output
+from app.recourse.models.score import LOGIT_LIMIT, Output
 from app.registry.artifact import Format
 from app.registry.drafting import served_model
 from app.registry.drafting.artifacts import read_facts
@@ -69,6 +70,9 @@ DECIMAL = Question(
     key="decimal", sentence="Have the numbers of the records a decimal point or a decimal comma?",
     allowed=("point", "comma"),
 )  # fmt: skip
+
+USUAL_PDO = 20.0
+"""Points that double the odds, as scorecards have them."""
 
 PERCENT = "percent"
 """Key of the questions about percentages."""
@@ -448,6 +452,8 @@ class _Drafting:
         """The same choice with the model's own threshold; asks for it where its decisions show another one."""
         if known.facts.remote:
             return chosen
+        if chosen.manifest["output"] == Output.POINTS.value:
+            return replace(chosen, manifest=self._with_odds(chosen.manifest, rows_raw, own))
         found = own_cut_off(
             chosen.manifest, known.facts, lambda one: outputs_by(one, self.directory, rows_raw, own, self.trust)
         )
@@ -469,6 +475,13 @@ class _Drafting:
         why = (f"{differs} than a threshold of {chosen.manifest['threshold']:g} does: {shown}",)
         self.questions.ask(replace(CUT_OFF, required=True, why=why))
         return chosen
+
+    def _with_odds(self, manifest: dict[str, Any], rows_raw: np.ndarray, own: Sequence[Feature]) -> dict[str, Any]:
+        """The manifest with as many points that double the odds as suit its numbers, where 20 are far too few."""
+        found = outputs_by(manifest, self.directory, rows_raw, own, self.trust)
+        if found is None or np.abs(found - manifest["threshold"]).max() * math.log(2.0) / USUAL_PDO <= LOGIT_LIMIT / 2:
+            return manifest
+        return {**manifest, "odds": {"pdo": float(f"{np.std(found) / 2.0:.1g}")}}
 
     def _coded(self, possible: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Those of the candidates that take codes of levels as the lender says; scores may show it."""

@@ -81,11 +81,19 @@ def _words(name: str) -> dict[str, str]:
 
 def _categorical(found: FeatureDraft, column: Column, levels: tuple[str | None, ...]) -> None:
     known = [level for level in levels if level is not None]
-    if len(known) < 2:
-        raise ModelRefused(f'"{column.name}" has one level only ({listed(known)}): train the model without it')
+    if not known:
+        raise ModelRefused(f'"{column.name}" has no value in any record: leave it out with --drop, or fill it')
     if len(known) > MOST_LEVELS:
-        raise ModelRefused(f'"{column.name}" has {len(known)} different texts, which are no categories of a feature')
-    found.keys |= {"type": "categorical", "categories": known}
+        raise ModelRefused(too_many(column.name, len(known)))
+    found.keys |= {"type": "categorical", "categories": known} | ({"change": "none"} if len(known) < 2 else {})
+
+
+def too_many(name: str, count: int) -> str:
+    """The refusal of a column with more levels than a feature has, and the way out."""
+    return (
+        f'"{name}" has {count:,} different texts, and a feature has at most {MOST_LEVELS} categories. Train the model '
+        f"with the rare ones as one level, or with a number in its place, such as the share of each {name} that repaid"
+    )
 
 
 def order(feature: FeatureDraft, levels: Sequence[str], facts: ModelFacts) -> None:
@@ -159,7 +167,7 @@ def _number(found: FeatureDraft, column: Column) -> None:
 
 
 def _missing(found: FeatureDraft, source: Source, column: Column, facts: ModelFacts) -> None:
-    of_model = None in (source.levels or facts.levels.get(column.name, ()))
+    of_model = None in (source.levels or facts.levels.get(column.name, ())) or column.name in facts.knows_missing
     if source.indicator:
         found.keys |= {"missing": "indicator", "fill": 0}
     elif column.missing or of_model:

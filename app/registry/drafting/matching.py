@@ -93,7 +93,7 @@ def _source_of(column: Column, pairs: bool) -> Source:
 
 def _simple(text: str) -> str:
     """A text without what libraries replace in names."""
-    return re.sub(r"\W+", "_", text.strip().lower()).strip("_")
+    return re.sub(r"[\W_]+", "_", text.strip().lower()).strip("_")
 
 
 def _known(name: str, columns: Mapping[str, Column]) -> bool:

@@ -29,11 +29,10 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
     ModelRefused : it cannot be read, is not trusted, or is no fitted classifier
     """
     estimator = read_content(name, content, trust)
-    classes = getattr(estimator, "classes_", None)
-    if not isinstance(classes, np.ndarray) or classes.ndim != 1:
-        raise ModelRefused(f"{name} holds no fitted classifier but {type(estimator).__name__}: fit it, then save it")
+    classes, points = _classes(name, estimator)
     _refuse_free_text(name, estimator)
     output = next((kind for method, kind in METHODS.items() if hasattr(estimator, method)), Output.LABEL)
+    output = Output.POINTS if points else output
     thresholds = [one for one in _all_within(estimator) if hasattr(one, "threshold") or hasattr(one, "best_threshold_")]
     if any(one.response_method == "decision_function" for one in thresholds):
         output = Output.LOGIT
@@ -68,6 +67,27 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
         classes=tuple(plain(one) for one in classes), numbered=False,
         encodings=("none",) if levels or _scales(estimator) else ("none", "standard", "minmax"),
     )  # fmt: skip
+
+
+def _classes(name: str, estimator: Any) -> tuple[np.ndarray, bool]:
+    """The classes of a fitted classifier; and whether it is a regressor, whose numbers are points."""
+    from sklearn.base import BaseEstimator, is_regressor
+
+    classes = getattr(estimator, "classes_", None)
+    if isinstance(classes, np.ndarray) and classes.ndim == 1:
+        return classes, False
+    kind = type(estimator).__name__
+    if isinstance(estimator, BaseEstimator) and is_regressor(estimator) and hasattr(estimator, "n_features_in_"):
+        return np.array([0, 1]), True
+    if isinstance(estimator, BaseEstimator):
+        raise ModelRefused(f"{name} holds no fitted classifier but {kind}: fit it, then save it")
+    inside = {str(key) for key, value in estimator.items() if hasattr(value, "predict")} if kind == "dict" else set()
+    way = (
+        f'save the estimator alone, as joblib.dump(bundle["{min(inside)}"], …)'
+        if inside
+        else "save the estimator alone"
+    )
+    raise ModelRefused(f"{name} holds no fitted classifier but {kind}: {way}")
 
 
 def _without_code(name: str, content: bytes, estimator: Any) -> tuple[str, bytes, tuple[str, ...]]:

@@ -167,7 +167,6 @@ LEARNER = "/artifact/learner"
             {"objective": "multi:softprob", "num_class": 3, "labels": np.arange(600) % 3},
             f"{LEARNER}/objective/name", "'binary:logistic' or 'binary:logitraw': train a classifier of two classes",
         ),
-        ({"booster": "dart"}, f"{LEARNER}/gradient_booster/name", "'gbtree'"),
         ({"booster": "gblinear", "max_depth": None}, f"{LEARNER}/gradient_booster/name", "'gbtree'"),
         ({"names": COLUMNS[::-1]}, "/features", 'another order than the columns of the model: "housing=free"'),
         (
