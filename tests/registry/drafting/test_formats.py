@@ -71,7 +71,7 @@ def test_trees_of_xgboost_are_read(tmp_path: Path, params: dict[str, Any]) -> No
     [
         (
             {"booster": "gblinear", "max_depth": None, "objective": "binary:logistic"},
-            "gblinear.* give them as a linear model",
+            "is gblinear, .* a linear model",
         ),
         ({"objective": "binary:hinge"}, "objective binary:hinge.* train it with binary:logistic"),
         ({"objective": "multi:softprob", "num_class": 2}, "multi:softprob.* of two, train it with binary:logistic"),
