@@ -108,7 +108,9 @@ class ModelVersion(AnswerPart):
     """Exactly which model was asked."""
 
     id: str
+    """Id of the model."""
     version: str
+    """Its version."""
     sha256: str
     """Digest of the artifact."""
 
@@ -125,6 +127,7 @@ class Decision(AnswerPart):
     points: float | None = field(metadata=EXACT)
     """Of a model whose output is points, as a scorecard's; null for others, and as `score`."""
     favourable: bool
+    """Whether the model accepts the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +137,9 @@ class ChangeCost(AnswerPart):
     total: float
     """Weighted sum of the changes in standardised units; a change of category counts 1."""
     norm: Literal["l1"]
+    """Norm of the weighted changes."""
     changed_features: int
+    """Number of features that change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,12 +191,19 @@ class Nearest(AnswerPart):
     """The best record that was tried: the model refuses it, or it misses what the method's parameters ask for."""
 
     applicant: Mapping[str, RawValue]
+    """The record."""
     changes: tuple[FeatureChange, ...]
+    """What differs from the applicant's record."""
     takes_months: float
+    """Months until the changes are made."""
     probability: float | None = field(metadata=EXACT)
+    """Its probability of the favourable outcome; null where the model states none."""
     score: float
+    """Its score in logit units, favourable from 0 on."""
     points: float | None = field(metadata=EXACT)
+    """Its points; null for models without points."""
     favourable: bool
+    """Whether the model accepts it."""
     future: FutureCertificate | None
     """What future models say; null where the model has none."""
     report: MethodReport | None = field(metadata=FULL)
@@ -202,7 +214,9 @@ class PlanValidity(AnswerPart):
     """Bounds on the probability that a linear model accepts every member, over the ball of `shift.gelbrich`."""
 
     lower: float
+    """Lower bound."""
     upper: float
+    """Upper bound."""
     exact: bool
     """Whether the bounds are tight; false where `future.all_interval` widened them."""
     status: Literal["complete", "pending", "bracket"]
@@ -231,12 +245,15 @@ class Point(AnswerPart):
     """The answer at one value."""
 
     value: float = field(metadata=EXACT)
+    """Value of the parameter."""
     status: Status
+    """What was found at this value."""
     cost: float | None
     """Null unless something was found."""
     dominated: bool
     """Whether another point is at least as robust and costs no more, and is better in one of the two."""
     counterfactual: CounterfactualAnswer | None
+    """The cheapest record at this value; null where nothing was found."""
     reason: Reason | None
     """Why nothing was found."""
     detail: str | None

@@ -56,7 +56,9 @@ class CalibrationBin(AnswerPart):
     told: tuple[float, float]
     """The upper end belongs to the next bin, except for 1."""
     promises: int
+    """Number of promises in this bin."""
     mean_told: float
+    """Mean of the shares that were promised."""
     kept: float
     """Share that the next version accepts."""
     interval: tuple[float, float]
@@ -68,7 +70,9 @@ class MethodCalibration(Kept):
     """The promises of one method."""
 
     method: str
+    """Name of the method."""
     bins: tuple[CalibrationBin, ...]
+    """Its promises, by the share that was promised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,7 @@ class VersionCalibration(Kept):
     """The promises of one version."""
 
     version: str
+    """The later version that was asked."""
     next: str | None
     """The version that checked them; null where there is none yet."""
     pending: int
@@ -94,10 +99,13 @@ class CalibrationCorrection(AnswerPart):
     model: str
     """The version whose answers it corrects."""
     told: tuple[float, ...]
+    """Range of the shares that it is taken off."""
     by: tuple[float, ...]
+    """How much is taken off shares that are told in this range."""
     promises: int
     """Checked promises of earlier versions behind it."""
     retrainings: int
+    """Number of later versions that this rests on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +113,11 @@ class CalibrationAnswer(Kept):
     """What was told about future models against what the next version did; one promise is one counterfactual."""
 
     model: str
+    """The model whose promises were checked."""
     bins: tuple[CalibrationBin, ...]
     """Ascending, without those that are empty."""
     methods: tuple[MethodCalibration, ...]
+    """The same for each method."""
     versions: tuple[VersionCalibration, ...]
     """In the order of registration, those with promises."""
     pending: int

@@ -42,6 +42,7 @@ class CorrectedMember(CounterfactualAnswer):
     """A record of the plan: corrected, which the model accepts, or as in the request."""
 
     correction: MemberCorrection
+    """Whether the record moved, and if not, why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,22 +64,31 @@ class CorrectAnswer(AnswerPart):
     """The plan with those members corrected whose correction raises its validity; never less valid than before."""
 
     id: str
+    """Id of the answer."""
     status: CorrectionStatus
     """`corrected`: at least one member; `unchanged`: no correction raises the validity; `not_found`: see `reason`."""
     model: ModelVersion
+    """The version that was asked."""
     reason: Reason | None
+    """Why nothing was corrected."""
     detail: str | None
     """The reason as a sentence."""
     relax: Relaxation | None
+    """The constraint whose relaxation helps most."""
     factual: Decision
+    """The model's decision on the applicant's record."""
     counterfactuals: tuple[CorrectedMember, ...]
     """In the order of the request."""
     plan: CorrectedPlan | None
     """Null where there is no certificate; `warnings` says why."""
     diagnostics: Diagnostics
+    """What the answer took to compute."""
     warnings: tuple[str, ...]
+    """What a reader has to know besides."""
     seed: int
+    """Seed of all random numbers."""
     created_at: Timestamp
+    """When the answer was computed."""
 
 
 LIMITED = {

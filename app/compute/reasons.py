@@ -51,6 +51,7 @@ class ReasonAnswer(AnswerPart):
     """A feature that lowered the score."""
 
     feature: str
+    """Name of the feature."""
     code: str | None
     """The lender's own code, from the manifest."""
     text: str
@@ -76,6 +77,7 @@ class Reasons(AnswerPart):
     """The principal reasons for a refusal; features that nobody can change are among them."""
 
     status: ReasonsStatus
+    """Whether there are reasons."""
     against: ComparedWith | None
     """Null where nothing was compared."""
     reasons: tuple[ReasonAnswer, ...]
@@ -96,10 +98,13 @@ class ReasonsAnswer(Reasons):
     reference: str | None
     """Your own name for this case."""
     model: ModelVersion
+    """The version that was asked."""
     factual: Decision | None
     """The model's decision on the applicant's record; null where the time ran out before the model was asked."""
     diagnostics: Diagnostics
+    """What the answer took to compute."""
     seed: int
+    """Seed of all random numbers."""
 
 
 def reasons_of(asked: RecourseProblem, question: ReasonsQuestion, _plan_s: float) -> Explanation:

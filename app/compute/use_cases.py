@@ -177,9 +177,13 @@ class RecourseAnswer(AnswerPart):
     """The answer; the model itself accepted every record in `counterfactuals`."""
 
     id: str
+    """Id of the answer, under which the ledger has it."""
     status: Status
+    """Whether recourse was found."""
     reference: str | None
+    """The caller's own name for the case."""
     model: ModelVersion
+    """The version that was asked."""
     threshold: float | None = field(metadata=EXACT)
     """Smallest favourable probability; null for a model whose output states none."""
     factual: Decision | None
@@ -193,14 +197,18 @@ class RecourseAnswer(AnswerPart):
     reasons: Reasons | None
     """Why the model refuses the applicant's record, where the request asked for it; another question than recourse."""
     nearest: Nearest | None
+    """The record that came nearest where nothing was found."""
     relax: Relaxation | None
+    """The constraint whose relaxation helps most, where constraints are the reason."""
     plan: Plan | None
     """All counterfactuals together, where there are several or the method returns a plan; null where there is no
     certificate."""
     warnings: tuple[str, ...]
+    """What a reader has to know besides."""
     stored: bool
     """Whether the answer is in the ledger, under its `id`."""
     created_at: Timestamp
+    """When the answer was given."""
     expires_at: Timestamp
     """The answer is intended to hold until then, for this version of the model."""
     method: Json = field(metadata=FULL)
@@ -281,14 +289,19 @@ class FrontierAnswer(AnswerPart):
     """The cost-robustness curve; the model itself accepted every record in it."""
 
     reference: str | None
+    """The caller's own name for the case."""
     model: ModelVersion
+    """The version that was asked."""
     threshold: float | None = field(metadata=EXACT)
     """Smallest favourable probability; null for a model whose output states none."""
     parameter: str
+    """The parameter that varies."""
     factual: Decision
+    """The model's decision on the applicant's record."""
     points: tuple[Point, ...]
     """In the order of the values. The cost of points that are not dominated grows with robustness."""
     warnings: tuple[str, ...]
+    """What a reader has to know besides."""
     method: Json = field(metadata=FULL)
     """The method with every parameter, as in the request; each point has its own value of `parameter`."""
     diagnostics: Diagnostics = field(metadata=FULL)
@@ -335,14 +348,19 @@ class ValidityAnswer(AnswerPart):
     """The certificates of exactly the records given, favourable or not."""
 
     model: ModelVersion
+    """The version that was asked."""
     factual: Decision
+    """The model's decision on the applicant's record."""
     counterfactuals: tuple[CounterfactualAnswer, ...]
     """In the order of the request."""
     plan: Plan | None
     """Null where there is no certificate; `warnings` says why."""
     diagnostics: Diagnostics
+    """What the answer took to compute."""
     warnings: tuple[str, ...]
+    """What a reader has to know besides."""
     seed: int
+    """Seed of all random numbers."""
 
 
 def _validity(asked: RecourseProblem, question: ValidityQuestion, plan_s: float) -> Assessment:

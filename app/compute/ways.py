@@ -25,12 +25,17 @@ class ChangeStep(AnswerPart):
     """One change, made after those of the steps before it, and the model's decision then."""
 
     feature: str
+    """The feature that changes."""
     text: str
     """What to do, as a sentence."""
     probability: float | None = field(metadata=EXACT)
+    """Probability after this step; null where the model states none."""
     score: float | None
+    """Score after this step, in logit units."""
     points: float | None = field(metadata=EXACT)
+    """Points after this step; null for models without points."""
     favourable: bool
+    """Whether the model accepts the record after this step."""
 
 
 def points_of(score: float | None, scale: PointScale | None) -> float | None:

@@ -18,6 +18,7 @@ class Lender(AnswerPart):
     """Who sends the letter; from the operator's settings, empty where they say nothing."""
 
     name: str
+    """Its name."""
     address: tuple[str, ...]
     """Its lines."""
     contact: str
@@ -31,7 +32,9 @@ class NoticeReason(AnswerPart):
     """A principal reason."""
 
     code: str | None
+    """Code of the reason in the letter's regime; null where it has none."""
     text: str
+    """The reason as a sentence or phrase."""
     value: str | None
     """The applicant's value; null where `text` says it, or where it has no order."""
     usual: str | None
@@ -65,18 +68,23 @@ class Notice(AnswerPart):
     id: str
     """Of the recourse."""
     reference: str | None
+    """The caller's own name for the case."""
     language: str
+    """Language of the letter."""
     regime: str
     """Which of the lender's letters."""
     date: str
     """Of the answer."""
     created_at: Timestamp
+    """When the answer was given."""
     title: str
     """What the application is for: the title of the model."""
     model: str
     """`id@version`."""
     lender: Lender
+    """Who sends it."""
     refused: bool
+    """Whether the model refuses the application."""
     accepted: bool
     """Neither of both where the model was not asked in time."""
     probability: str | None
@@ -90,9 +98,11 @@ class Notice(AnswerPart):
     most_points: str | None
     """The most points that it accepts, where fewer are better."""
     reasons: tuple[NoticeReason, ...]
+    """The principal reasons, the most important one first."""
     compared_with: str | None
     """Whom the reasons compare the applicant with; null where there are none."""
     ways: tuple[NoticeWay, ...]
+    """What the applicant can change, a way each."""
     found: bool
     """Whether there is a way."""
     several: bool
@@ -102,6 +112,7 @@ class Notice(AnswerPart):
     aged: bool
     """Whether time itself changes something in the application until a way ends that is not late."""
     valid_until: str
+    """Date until which the answer is intended to hold."""
 
 
 def _names(record: Any) -> set[str]:

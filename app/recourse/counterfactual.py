@@ -59,6 +59,7 @@ class ShiftCertificate(AnswerPart):
     """How far the model may change before it refuses the record."""
 
     gelbrich: GelbrichCertificate
+    """Bounds over a Gelbrich ball of distributions of linear models."""
     linf_radius: float
     """The record stays favourable for every linear model whose weights each differ from the local model's, scaled to
     length 1, by at most this."""
@@ -97,6 +98,7 @@ class StressedFuture(AnswerPart):
     """Share of future models that accept a counterfactual if the population moves along a column."""
 
     column: str
+    """The column along which the population moves."""
     direction: Literal["up", "down"]
     """`up`: among the records that the models were trained on, those with high values of the column are more frequent;
     `down`: those with low values."""

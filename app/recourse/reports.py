@@ -11,6 +11,7 @@ class InvalidationReport(AnswerPart):
     """How often noise makes the decision unfavourable, against the target of the request (method `probe`)."""
 
     kind: Literal["invalidation"] = "invalidation"
+    """Tells the reports of methods apart."""
     estimator: str
     """What the search used: `closed_form`, `monte_carlo` or `tree`."""
     target: float = field(metadata=EXACT)
@@ -30,6 +31,7 @@ class TradeOffReport(AnswerPart):
     """Loss plus cost under the worst model and under the predicted one (methods that weigh both)."""
 
     kind: Literal["trade_off"] = "trade_off"
+    """Tells the reports of methods apart."""
     cost_weight: float
     """Weight of the cost, given or chosen automatically."""
     theta_scale: float

@@ -32,10 +32,13 @@ class PlanFutureCertificate(AnswerPart):
     any_interval: tuple[float, float]
     """95 % confidence interval, as that of one counterfactual."""
     models: int
+    """Number of future models that were asked."""
     source: str
+    """Where they come from."""
     records: Drawn | None
     """As those of one counterfactual."""
     asked: float | None = field(metadata=EXACT)
+    """Share that the request asked for; null where it asked for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

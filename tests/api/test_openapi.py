@@ -233,3 +233,14 @@ def test_parameters_have_examples_that_work(description: Any, demo_client: httpx
             query = {parameter["name"]: example["value"]} if parameter["in"] == "query" else {}
             response = demo_client.get(path.replace(f"{{{parameter['name']}}}", str(example["value"])), params=query)
             assert response.status_code == 200
+
+
+def test_every_property_is_described(description: Any) -> None:
+    """By itself, or by the schema that it refers to."""
+    bare = [
+        f"{name}.{key}"
+        for name, schema in description["components"]["schemas"].items()
+        for key, one in schema.get("properties", {}).items()
+        if not one.keys() & {"description", "$ref"}
+    ]
+    assert bare == []

@@ -47,6 +47,7 @@ class BatchRequest(BatchCommon):
     """What each of many applicants could change."""
 
     applicants: Annotated[list[AnyRow], Field(min_length=1)]
+    """The applicants, answered in this order."""
 
 
 class BatchProblem(Problem):

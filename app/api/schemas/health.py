@@ -9,6 +9,7 @@ class Live(Described):
     """The process answers."""
 
     status: Literal["live"]
+    """Always `live`: the process answers."""
 
 
 class Ready(Described):

@@ -17,11 +17,17 @@ class GivenOutline(Described):
     """A recourse that was given."""
 
     id: str
+    """Id of the answer."""
     status: Status
+    """`found`, `already_favourable` or `not_found`; `erased` where its personal data is gone."""
     reference: str | None
+    """The caller's own name for the case."""
     model: ModelVersion
+    """The version that answered."""
     created_at: datetime
+    """When the answer was given."""
     expires_at: datetime
+    """It is intended to hold until then."""
 
 
 class GivenList(Described):
@@ -37,11 +43,17 @@ class Tombstone(Described):
     """Recourse whose personal data was erased."""
 
     id: str
+    """Id of the answer."""
     status: Literal["erased"]
+    """Always `erased`."""
     model: ModelVersion
+    """The version that answered."""
     created_at: datetime
+    """When the answer was given."""
     expires_at: datetime
+    """It was intended to hold until then."""
     erased_at: datetime
+    """When its personal data was erased."""
 
 
 class VerifyRequest(Strict):
@@ -57,9 +69,13 @@ class Check(Described):
     rank: int
     """As in the answer."""
     favourable: bool
+    """Whether this version accepts the record."""
     probability: float | None
+    """Probability of the favourable outcome; null where the model states none."""
     score: float | None
+    """Score in logit units, favourable from 0 on."""
     points: float | None
+    """Points of the record; null for models without points."""
     reason: Literal["refused", "does_not_fit"] | None
     """`refused`: the model refuses the record; `does_not_fit`: the record does not fit its schema; null where it is
     favourable."""
@@ -69,13 +85,17 @@ class VerifyAnswer(Described):
     """Whether recourse is still valid."""
 
     id: str
+    """Id of the answer."""
     model: ModelVersion
     """The version that decided."""
     still_valid: bool | None
     """Whether it accepts every counterfactual; null where the answer has none."""
     expires_at: datetime
+    """The answer is intended to hold until then."""
     verified_at: datetime
+    """When the version was asked."""
     counterfactuals: list[Check]
+    """What the version decides about each record, in the order of the answer."""
 
 
 class AuditRequest(Strict):
@@ -97,26 +117,33 @@ class Reissue(Described):
     status: str
     """Status of the answer, or the code of the error."""
     cost: float | None
+    """Cost of the cheapest counterfactual; null where nothing was found."""
 
 
 class BrokenPromise(Described):
     """A promise that the candidate breaks."""
 
     id: str
+    """Id of the answer in the ledger."""
     expires_at: datetime
+    """The promise was intended to hold until then."""
     reason: Literal["refused", "does_not_fit"]
+    """Why it is broken."""
     score: float | None
     """Score of the first counterfactual that it refuses."""
     promised_cost: float
     """Cost of the first counterfactual of the promise."""
     reissue: Reissue | None
+    """The candidate's own answer in its place, where the request asked for that."""
 
 
 class ReissueSummary(Described):
     """The candidate's answers in place of broken promises."""
 
     found: int
+    """Number of broken promises for which the candidate has another answer."""
     not_found: int
+    """Number of broken promises for which it has none."""
     mean_cost: float | None
     """Mean cost of those found."""
 
@@ -129,18 +156,23 @@ class AuditAnswer(Described):
     as_of: datetime
     """Promises that had not expired at this time."""
     since: datetime | None
+    """Promises from this time on were checked; null for all."""
     until: datetime | None
+    """Promises up to this time were checked; null for all."""
     promises: int
     """Promises that were checked."""
     unchecked: int
     """Promises that were not checked in the time; no other number here counts them."""
     still_valid: int
+    """Number of promises that the candidate keeps."""
     broken: int
+    """Number of promises that the candidate does not keep."""
     kept_share: float | None
     """`still_valid / promises`; null without promises."""
     promised_lower: float | None
     """Mean lower bound of the certificates of the promises; null where none had one."""
     reissue: ReissueSummary | None
+    """What became of the broken promises that were asked again; null where the request did not ask for that."""
     broken_promises: list[BrokenPromise]
     """A page of them, oldest first."""
     next_cursor: str | None

@@ -31,6 +31,7 @@ class MethodDescription(Described):
     """One recourse method."""
 
     name: str
+    """Name of the method, for `method.name`."""
     summary: str
     """What the method does."""
     reference: str
@@ -51,3 +52,4 @@ class Methods(Described):
     default: str
     """The method of a request that names none."""
     methods: list[MethodDescription]
+    """Every method."""

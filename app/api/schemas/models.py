@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from app.api.schemas.described import Described, describe
 from app.api.schemas.strict import FEW, MOST_ENTRIES, Strict
@@ -62,6 +62,7 @@ class FuturesStatus(Described):
     dropped: int | None
     """Number of models that were made and dropped as no better than chance."""
     created_at: datetime | None
+    """When they were made."""
     detail: str | None
     """Why they could not be made."""
 
@@ -70,9 +71,13 @@ class FuturesRequest(Strict):
     """Which future models to make; the manifest decides what is absent."""
 
     source: Literal["auto", "retrained", "stand_in"] | None = None
+    """Where they come from; as the manifest says when absent."""
     records: Drawn | None = None
+    """Which records they stand for; as the manifest says when absent."""
     search: Annotated[int, Field(ge=2, le=1_000)] | None = None
+    """Number of future models that help to find answers; the manifest says how many when absent."""
     held_back: Annotated[int, Field(ge=2, le=1_000)] | None = None
+    """Number of future models that judge answers; the manifest says how many when absent."""
     stress: Stress | None = None
     """Makes a further set of as many models as are held back, under this stress."""
 
@@ -81,17 +86,24 @@ class FuturesAnswer(Described):
     """The result of a job that made future models."""
 
     model: ModelVersion
+    """The version."""
     futures: FuturesStatus
+    """Its future models."""
 
 
 class ModelSummary(ModelVersion):  # type: ignore[misc]
     """A registered version of a model."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     title: str
+    """Name for people."""
     description: str | None
+    """What the lender says about it."""
     active: bool
     """False before the operator has activated the version, and once it is retired."""
     registered_at: datetime
+    """When it was registered."""
     features: int
     """Number of features."""
     threshold: float | None
@@ -102,12 +114,14 @@ class ModelSummary(ModelVersion):  # type: ignore[misc]
     output: str
     """`probability`, `logit` or `label` of the favourable class, or `points`."""
     futures: FuturesStatus
+    """Its future models."""
 
 
 class Models(Described):
     """All registered models."""
 
     models: list[ModelSummary]
+    """Every registered version."""
 
 
 class FeatureDescription(Described):
@@ -116,9 +130,11 @@ class FeatureDescription(Described):
     name: str
     """Its key in a record."""
     type: FeatureType
+    """Kind of the feature."""
     label: str
     """Its name for people."""
     unit: str | None
+    """Unit of its values."""
     min: float | None
     """Smallest legal number."""
     max: float | None
@@ -161,7 +177,9 @@ class ModelSchema(Described):
     """The features of a model, and how each may change."""
 
     model: ModelVersion
+    """The version."""
     features: list[FeatureDescription]
+    """The features, in the order of the manifest."""
     rules: list[str]
     """Relations between features that every counterfactual satisfies."""
     sample: dict[str, RawValue] | None
@@ -181,6 +199,8 @@ class Predictions(Described):
     """The model's decisions in the order of the records."""
 
     model: ModelVersion
+    """The version that was asked."""
     predictions: list[Decision]
+    """Its decisions, in the order of the records."""
     derived: list[dict[str, RawValue]]
     """The values of each record's derived features."""

@@ -10,6 +10,7 @@ class Fault(Described):
     """JSON pointer into the request body, or into the row of a table; empty for all of it, and where `detail` names a
     query parameter."""
     detail: str
+    """What is wrong, as a sentence without its subject."""
 
 
 class Problem(Described):
@@ -18,8 +19,11 @@ class Problem(Described):
     type: str
     """A page that explains the problem."""
     title: str
+    """Short name of the error."""
     status: int
+    """HTTP status."""
     detail: str
+    """What is wrong in this case."""
     instance: str
     """The address of the request."""
     request_id: str
@@ -34,8 +38,12 @@ class ProblemPage(Described):
     """The meaning of an error code."""
 
     code: str
+    """The error code."""
     status: int
+    """Its HTTP status."""
     title: str
+    """Its short name."""
     meaning: str
+    """What it means."""
     remedy: str
     """What to do about it."""

@@ -33,11 +33,15 @@ class FeatureChange:
     __pydantic_config__: ClassVar[dict[str, object]] = {"use_attribute_docstrings": True}
 
     feature: str
+    """Name of the feature."""
     from_: RawValue
+    """The applicant's value."""
     to: RawValue
+    """The value to reach."""
     delta: float | int | None
     """`to - from` without rounding noise; null where the values are not numbers."""
     unit: str | None
+    """Unit of both values; null where they have none."""
     takes_months: float
     """How long the change takes; 0 where the model says nothing of it."""
     by_time: bool
