@@ -99,9 +99,9 @@ class CalibrationCorrection(AnswerPart):
     model: str
     """The version whose answers it corrects."""
     told: tuple[float, ...]
-    """Range of the shares that it is taken off."""
+    """Promised shares at which it is known, ascending."""
     by: tuple[float, ...]
-    """How much is taken off shares that are told in this range."""
+    """How much is taken off each of these shares."""
     promises: int
     """Checked promises of earlier versions behind it."""
     retrainings: int
