@@ -91,6 +91,23 @@ def test_a_table_out_has_a_row_for_each_applicant_and_says_what_is_wrong(run: Ru
     assert "/applicant/guarantor" in broken["detail"]
 
 
+@pytest.mark.parametrize("more", [[], ["--verbatim"]])
+def test_a_spreadsheet_computes_nothing_of_a_table(run: Run, folder: Path, more: list[str]) -> None:
+    references = ["=cmd|' /C calc'!A0", "@SUM(1)", "+1", "-1", "\t=1", " =1", "plain"]
+    with (folder / "odd.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["reference", *RECORDS[0]])
+        writer.writeheader()
+        writer.writerows({"reference": r, **RECORDS[0]} for r in references)
+    run(*command(folder, "odd.csv", "out.csv", *more))
+    with (folder / "out.csv").open(newline="") as file:
+        found = [row["reference"] for row in csv.DictReader(file)]
+    computed = [text for text in found if text.strip()[:1] in ("=", "+", "-", "@")]
+    assert len(found) == len(references)
+    assert found[-1] == "plain"
+    assert bool(computed) == bool(more)
+    assert found[:4] == (references[:4] if more else [f"'{text}" for text in references[:4]])
+
+
 @pytest.mark.slow
 def test_a_table_is_judged_by_its_columns_once(run: Run, folder: Path) -> None:
     heading, *lines = (folder / "in.csv").read_text().splitlines()

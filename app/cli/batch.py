@@ -29,6 +29,9 @@ def batch(
         Path | None, typer.Option("--question", help="JSON file: method, constraints, cost, count, exclude, ….")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the first row; each row adds 1.")] = 0,
+    verbatim: Annotated[
+        bool, typer.Option("--verbatim", help="Write texts of a .csv as they are, for programs: =1+1 not as '=1+1.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an earlier run that was stopped.")] = False,
 ) -> None:
     """Answer many applicants without a server."""
@@ -46,6 +49,7 @@ def batch(
         output=output,
         model=open_registry().find(model),
         payload=service.batch_payload(*_batch_question(model, question, seed)),
+        verbatim=verbatim,
     )
     try:
         with files.begun(resume=resume) as (done, total):

@@ -57,6 +57,8 @@ class Batch:
     model: RegisteredModel
     payload: Json
     """What the applicants have in common, from `Service.batch_payload`."""
+    verbatim: bool = False
+    """Whether texts of a CSV are written as they are, for programs; a spreadsheet would compute some of them."""
 
     @property
     def part(self) -> Path:
@@ -161,7 +163,9 @@ class Batch:
                 for result in self._results(counts):
                     file.write(line_of(result) + "\n")
         else:
-            unfinished = _write_table(self.output, self.model.space.schema, self._results(counts))
+            unfinished = _write_table(
+                self.output, self.model.space.schema, self._results(counts), verbatim=self.verbatim
+            )
         os.replace(unfinished, self.output)
         self.part.unlink()
         self.asked.unlink()
@@ -317,7 +321,16 @@ def _cells(result: Json) -> Json:
     return cells
 
 
-def _write_table(output: Path, features: Iterable[Feature], result: Iterator[Json]) -> Path:
+def _as_texts(cells: Json) -> Json:
+    """The row with an apostrophe before texts that a spreadsheet would compute; numbers stay as they are."""
+    computed = ("=", "+", "-", "@", "\t", "\r")
+    return {
+        name: f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(computed) else cell
+        for name, cell in cells.items()
+    }
+
+
+def _write_table(output: Path, features: Iterable[Feature], result: Iterator[Json], *, verbatim: bool) -> Path:
     """Write the table to a temporary file beside the output."""
     unfinished = output.with_name(f"{output.name}.tmp")
     columns = {**FACTS, **{f"to.{feature.name}": _kind(feature) for feature in features}}
@@ -326,7 +339,7 @@ def _write_table(output: Path, features: Iterable[Feature], result: Iterator[Jso
         with unfinished.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows(rows if verbatim else map(_as_texts, rows))
         return unfinished
     parquet = _parquet()
     import pyarrow as pa

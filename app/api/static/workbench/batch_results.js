@@ -152,6 +152,6 @@ function csvOf(answers, place) {
 /** A cell; one that a spreadsheet would compute is text. @param {string | number} value */
 function quoted(value) {
   if (typeof value === "number") return String(value);
-  const text = /^[=+\-@\t]/.test(value) ? `'${value}` : value;
+  const text = /^ *[=+\-@\t\r]/.test(value) ? `'${value}` : value;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
