@@ -51,7 +51,7 @@ def policy(css: str) -> str:
 def _blocks(filled: str) -> list[_Block]:
     blocks: list[_Block] = []
     for paragraph in filled.split("\n\n"):
-        lines = [_marked(line) for line in paragraph.splitlines() if line.strip()]
+        lines = [_marked(line) for line in paragraph.split("\n") if line.strip()]
         for kind, group in groupby(lines, key=lambda line: line[0]):
             entries = tuple(text for _, text in group)
             if kind == "text":

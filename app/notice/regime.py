@@ -19,6 +19,7 @@ from app.notice.letter import NAMES, Notice
 from app.notice.markup import to_html, to_text
 from app.notice.template import Template
 from app.registry.form_sentences import sentence_of
+from app.registry.printable import unprintable_faults
 from app.registry.safe_yaml import read_yaml
 from app.settings import Settings
 
@@ -123,6 +124,8 @@ def _language(tag: str, text: str) -> Language:
         data = read_yaml(text.encode())
         if not isinstance(data, dict):
             raise TemplateFaulty(f"{name} must be a mapping of names to values.")
+        if hidden := unprintable_faults(data):
+            raise TemplateFaulty(f"{name}: {hidden[0].pointer} {hidden[0].detail}.")
         return TypeAdapter(Language).validate_python({**data, "tag": tag})
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))} {sentence_of(fault)}" for fault in error.errors()]

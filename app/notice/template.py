@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from app.registry.printable import one_line
+
 _TAG = re.compile(r"\{\{\s*([#^/]?)\s*(\w+|\.)\s*\}\}")
 _ALONE = re.compile(r"^[ \t]*(\{\{\s*[#^/]\s*\w+\s*\}\})[ \t]*\n", re.MULTILINE)
 
@@ -45,7 +47,7 @@ class Template:
         self._parts = _parsed(text, names)
 
     def fill(self, values: Mapping[str, Any]) -> str:
-        """The text with these values; line breaks in a value become spaces."""
+        """The text with these values; line breaks in a value become spaces, what cannot be printed U+FFFD."""
         return _filled(self._parts, [values])
 
 
@@ -89,7 +91,7 @@ def _shown(part: _Part, around: list[Any]) -> str:
         return part
     value = _found(part.name, around)
     if isinstance(part, _Place):
-        return "" if value is None else re.sub(r"[ \t\r\n]+", " ", str(value)).strip()
+        return "" if value is None else one_line(str(value))
     nothing = value is None or value is False or (isinstance(value, str | list | tuple | dict) and not value)
     if part.inverted or nothing:
         return _filled(part.parts, around) if part.inverted and nothing else ""

@@ -19,6 +19,7 @@ from app.registry.manifest_faults import (
     rule_faults,
     semantic_faults,
 )
+from app.registry.printable import unprintable_faults
 from app.registry.safe_yaml import read_yaml
 
 
@@ -39,6 +40,8 @@ class ParsedManifest:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:
         """A manifest that has been read from YAML."""
+        if hidden := unprintable_faults(data):
+            return cls(faults=tuple(hidden), names=_names(data))
         try:
             manifest = Manifest.model_validate(data)
         except ValidationError as error:

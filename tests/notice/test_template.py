@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.notice.markup import to_html
 from app.notice.template import Template
 
 NAMES = {"name", "list", "other", "flag"}
@@ -41,3 +42,15 @@ def test_fills(text: str, values: dict[str, object], expected: str) -> None:
 def test_faults_name_their_line(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Template(text, NAMES)
+
+
+@pytest.mark.parametrize("mark", ["\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_a_value_begins_no_line_of_its_own(mark: str) -> None:
+    filled = Template("# {{name}}", ["name"]).fill({"name": f"Save{mark}## YOU ARE ACCEPTED"})
+    assert filled == "# Save ## YOU ARE ACCEPTED"
+    assert "<h2>" not in to_html(filled, language="en", css="")
+    assert "<h2>" not in to_html(f"Save{mark.replace(chr(10), '')}## NO", language="en", css="")
+
+
+def test_a_value_hides_and_turns_nothing() -> None:
+    assert Template("{{name}}", ["name"]).fill({"name": "a\u202eb\0c"}) == "a\ufffdb\ufffdc"

@@ -1,0 +1,56 @@
+"""Texts that people read: letters show what a manifest says, so it has nothing that hides, turns or breaks a line."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+from app.errors import Fault
+from app.recourse.features import escape
+
+JOINERS = "\u00ad\u200c\u200d"
+"""Invisible characters that words of some languages are written with."""
+
+UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+"""Categories of Unicode: controls, marks of direction, halves of characters, private ones, ends of lines."""
+
+_BREAK = re.compile("[ \t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
+
+
+def unprintable(text: str) -> int | None:
+    """The place of the first character that cannot be printed, from 0; a line feed and a tab can."""
+    if text.isprintable():
+        return None
+    return next((k for k, one in enumerate(text) if one not in "\n\t" and not _is_printable(one)), None)
+
+
+def one_line(text: str) -> str:
+    """A text as part of one line: breaks are spaces, and what cannot be printed is U+FFFD."""
+    spaced = _BREAK.sub(" ", text).strip()
+    return spaced if spaced.isprintable() else "".join(c if _is_printable(c) else "\ufffd" for c in spaced)
+
+
+def unprintable_faults(document: Any) -> list[Fault]:
+    """A fault for each text of a document, key or value, that has an unprintable character; it names the first."""
+    return [
+        Fault(pointer, f"has U+{ord(text[at]):04X} at character {at + 1}, which cannot be printed; leave it out")
+        for pointer, text in _texts(document, "")
+        if (at := unprintable(text)) is not None
+    ]
+
+
+def _is_printable(one: str) -> bool:
+    return one in JOINERS or unicodedata.category(one) not in UNPRINTABLE
+
+
+def _texts(part: Any, pointer: str) -> Iterator[tuple[str, str]]:
+    if isinstance(part, str):
+        yield pointer, part
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if isinstance(key, str):
+                yield pointer, key
+            yield from _texts(value, f"{pointer}/{escape(one_line(str(key)))}")
+    elif isinstance(part, list | tuple):
+        for i, value in enumerate(part):
+            yield from _texts(value, f"{pointer}/{i}")
