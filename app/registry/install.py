@@ -32,7 +32,7 @@ from app.registry.parsed_manifest import ParsedManifest, read_manifest
 from app.registry.performance import performance
 from app.registry.profile import Outcomes, Profile, pack
 from app.registry.readable_faults import readable
-from app.registry.reference import read_reference
+from app.registry.reference import read_reference, size_fault
 from app.registry.safe_yaml import LARGEST as LARGEST_YAML
 from app.registry.trust import Trust
 from app.registry.version import Registration, noted_warnings
@@ -184,6 +184,9 @@ class _Examination:
         return True
 
     def _read_reference(self, given: Float[np.ndarray, "n"] | None) -> _Records | None:
+        if self.parsed.reference and (fault := size_fault(self.source / self.parsed.reference)):
+            self.faults.append(fault)
+            return None
         path = self._copy(self.parsed.reference, "/reference") if self.parsed.reference else None
         if path is None or self.parsed.features is None:
             return None
@@ -289,6 +292,8 @@ class _Examination:
 
 def _manifest_bytes(source: Path) -> bytes:
     try:
+        if not (source / MANIFEST).resolve().is_relative_to(source.resolve()):
+            raise ModelRefused(f"{source / MANIFEST} is a link that leaves the directory of the model")
         return read_regular(source / MANIFEST, LARGEST_YAML)
     except FileNotFoundError as error:
         raise ModelRefused(f"{source} has no {MANIFEST}, the manifest; recourse models draft writes one") from error

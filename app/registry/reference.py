@@ -12,11 +12,17 @@ from jaxtyping import Float
 
 from app.errors import Fault
 from app.recourse.features import DecimalMark, Feature, FeatureType, escape, lines_and_delimiter, parse_column
-from app.registry.files import require_regular
+from app.registry.files import CHUNK, require_regular
 
 MAX_CELL_FAULTS = 20
 """Largest number of invalid cells listed; the others are only counted."""
 
+
+LARGEST = 500_000_000
+"""Bytes of a file."""
+
+MOST_ROWS = 2_000_000
+"""Lines of a file."""
 
 MAX_LINES = 5
 """Largest number of lines listed in which a column has the same fault."""
@@ -90,6 +96,21 @@ def read_reference(
     bad = sorted((cell for _, found in columns for cell in _folded(found)), key=lambda cell: cell[0])
     faults += [*(fault for _, fault in bad[:MAX_CELL_FAULTS]), *_count(bad)]
     return (None, faults) if faults else (np.column_stack([values for values, _ in columns]), [])
+
+
+def size_fault(path: Path) -> Fault | None:
+    """What is wrong with the size of a file that is still to be read; None also where there is no such file."""
+    try:
+        size = require_regular(path).st_size
+        if size <= LARGEST:
+            with path.open("rb") as file:
+                lines = sum(part.count(b"\n") for part in iter(lambda: file.read(CHUNK), b""))
+            if lines <= MOST_ROWS:
+                return None
+            return Fault("/reference", f"has {lines:,} lines; {MOST_ROWS:,} are the most, and a random part is enough")
+    except OSError:
+        return None
+    return Fault("/reference", f"has {size:,} bytes; {LARGEST:,} are the most, and a random part of it is enough")
 
 
 def read_table(path: Path) -> Table:

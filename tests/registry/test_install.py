@@ -16,6 +16,7 @@ import pytest
 from app.errors import ModelExists, ModelRefused, ModelUnusable
 from app.recourse.models.score import sigmoid
 from app.recourse.surrogate.refits import refit_moments
+from app.registry import reference
 from app.registry.install import STALE_S
 from app.registry.registry import Registry
 from tests.registry.loan import WEIGHTS, ModelDirectory, loan_records
@@ -215,6 +216,29 @@ def test_a_path_cannot_leave_the_directory(model: ModelDirectory, refusal: Refus
     text = (model.path / "model.yaml").read_text()
     (model.path / "model.yaml").write_text(text.replace("path: model.json", f"path: {path}"))
     assert "relative path inside" in refusal(model.path)["/artifact/path"]
+
+
+def test_the_manifest_is_no_link_out_of_the_directory(model: ModelDirectory, store: Registry, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("root: secret-of-another-file")
+    directory = model.write()
+    (directory / "model.yaml").unlink()
+    (directory / "model.yaml").symlink_to(secret)
+    with pytest.raises(ModelRefused, match="is a link that leaves the directory of the model") as refusal:
+        store.register(directory)
+    assert "secret-of" not in str(refusal.value.detail)
+    assert not refusal.value.faults
+
+
+@pytest.mark.parametrize(("name", "limit"), [("LARGEST", "bytes"), ("MOST_ROWS", "lines")])
+def test_a_reference_that_is_too_large_is_not_read(
+    model: ModelDirectory, refusal: Refusal, monkeypatch: pytest.MonkeyPatch, name: str, limit: str
+) -> None:
+    monkeypatch.setattr(reference, name, 100)
+    monkeypatch.setattr(reference, "read_table", None)
+    faults = refusal(model.write())
+    assert list(faults) == ["/reference"]
+    assert f" {limit}; 100 are the most" in faults["/reference"]
 
 
 @pytest.mark.parametrize(("name", "pointer"), [("model.json", "/artifact/path"), ("reference.csv", "/reference")])

@@ -1,6 +1,7 @@
 """Every fault of a manifest, with its pointer, all at once."""
 
 import re
+import time
 from collections.abc import Iterator
 from copy import deepcopy
 from datetime import date
@@ -213,15 +214,74 @@ MERGE_BOMB = "a0: &a0 {k0: 1, k1: 1}\n" + "".join(
 )
 
 
-def test_one_mapping_can_be_merged_and_values_used_again() -> None:
-    assert read_yaml(b"a: &a {k: 1, l: 2}\nb: {<<: *a, l: 3}\nc: *a\nd: 2026-02-03\ne: 0x10\nf: on\n") == {
-        "a": {"k": 1, "l": 2},
-        "b": {"k": 1, "l": 3},
-        "c": {"k": 1, "l": 2},
-        "d": date(2026, 2, 3),
-        "e": 16,
-        "f": True,
+MERGE_CHAIN = "a0: &a0 {k0: 1}\n" + "".join(f"a{i}: &a{i} {{<<: *a{i - 1}, k{i}: 1}}\n" for i in range(1, 9_000))
+MANY_KEYS = "a:\n" + "".join(f" k{i}: 1\n" for i in range(700_000))
+
+
+def test_values_are_read_as_they_are_written() -> None:
+    assert read_yaml(b"d: 2026-02-03\ne: 0x10\nf: on\ng: 1e5\nh: -1.5e-3\ni: 12\n") == {
+        "d": date(2026, 2, 3), "e": 16, "f": True, "g": 1e5, "h": -1.5e-3, "i": 12,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (MERGE_CHAIN, "line 2: has an alias, *a0; write the value out"),
+        ("a: {<<: {b: 1}}", "line 1: << merges mappings; write the keys out"),
+        (MANY_KEYS, "there are more than 250,000 keys and values"),
+        ("a: &a [1]\nb: [*a, *a]", "line 2: has an alias, *a"),
+    ],
+)
+def test_what_would_take_long_is_refused_in_two_seconds(text: str, sentence: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        read_yaml(text.encode())
+    assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize("text", ["1_000", "1_000.5", "1:30", "010"])
+def test_numbers_that_are_read_two_ways_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=f'"{text}" is no number or date'):
+        read_yaml(f"a: {text}".encode())
+
+
+HIDDEN = {
+    "\u2028": "U+2028",
+    "\u202e": "U+202E",
+    "\0": "U+0000",
+    "\x85": "U+0085",
+    "\u200b": "U+200B",
+    "\x1b": "U+001B",
+}
+
+
+@pytest.mark.parametrize(("character", "code"), HIDDEN.items())
+@pytest.mark.parametrize(
+    ("place", "pointer"),
+    [
+        (("title",), "/title"),
+        (("features", 0, "label"), "/features/0/label"),
+        (("features", 0, "sentence", "any"), "/features/0/sentence/any"),
+        (("features", 0, "words", "de", "label"), "/features/0/words/de/label"),
+    ],
+)
+def test_words_that_cannot_be_printed_are_refused(
+    model: ModelDirectory, character: str, code: str, place: tuple[Any, ...], pointer: str
+) -> None:
+    document: Any = deepcopy(model.manifest)
+    part = document
+    for key in place[:-1]:
+        part = part[key] if isinstance(part, list) else part.setdefault(key, {})
+    part[place[-1]] = f"Save{character}## YOU ARE ACCEPTED"
+    assert faults_of(yaml.safe_dump(document)) == {
+        pointer: f"has {code} at character 5, which cannot be printed; leave it out"
     }
+
+
+def test_words_of_other_languages_are_printable(model: ModelDirectory) -> None:
+    words = "Pr\u00eat\u00a0: 10\u202f%, \u0645\u06cc\u200c\u062e\u0648, \u0928\u094d\u200d\u092f, Ein\u00adkommen"
+    assert read(model.manifest | {"title": words, "description": "One.\n\tTwo."}).title == words
 
 
 @pytest.mark.parametrize("version", [f"0x{'f' * 9_000}", "2026-02-03", ".nan", "[]"])
@@ -251,7 +311,7 @@ def test_odd_values_are_faults_of_their_place(model: ModelDirectory, version: st
         ("threshold: !!float x", '"x" is no number or date'),
         ("threshold: !!timestamp x", '"x" is no number or date'),
         ("threshold: !!bool x", '"x" is no number or date'),
-        (MERGE_BOMB, "only one mapping can be merged into another"),
+        (MERGE_BOMB, "has an alias"),
         ("#" * 10_000_001, "has more than 10,000,000 bytes"),
     ],
 )

@@ -5,6 +5,7 @@ import pytest
 
 from app.recourse.actions.rules import LinearRule, LogicRule
 from app.recourse.features import MISSING, Feature, FeatureType, Missing, Table
+from app.recourse.features.expression import parse_expression
 from app.registry.rules import RuleParser
 
 FEATURES = [
@@ -184,3 +185,9 @@ def test_a_name_without_a_usable_formula_is_named() -> None:
     with pytest.raises(ValueError, match=r"names broken \(column 1\), whose own formula cannot be used"):
         RuleParser(features).parse("broken <= 3")
     assert RuleParser(features).parse("a <= 3").holds(np.array([[2.0], [4.0]])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("number", ["1_000", "\u0661\u0662", "1\u0661"])
+def test_numbers_have_plain_digits(number: str) -> None:
+    with pytest.raises(ValueError, match="cannot be read at column"):
+        parse_expression(f"income + {number}")

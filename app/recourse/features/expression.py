@@ -31,7 +31,7 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r'|`(?P<backquoted>[^`]+)`|"(?P<quoted>[^"]+)"|(?P<word>[^\W\d]\w*)'
     r"|(?P<symbol>=>|<=|>=|==|!=|[<>=+*/(){},-])|(?P<bad>\S))"
 )

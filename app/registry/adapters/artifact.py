@@ -9,14 +9,33 @@ import tokenize
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import BeforeValidator, FiniteFloat, ValidationError
+from pydantic_core import PydanticKnownError
 
 from app.errors import Fault, ModelRefused
-from app.recourse.features import escape
+from app.recourse.features import escape, number_of_text
 from app.registry.files import inside
 from app.registry.form_sentences import sentence_of
 from app.registry.manifest import Manifest
+
+
+def plain_number(value: Any) -> Any:
+    """A number of JSON or YAML, or one in a text; 1_000, true and digits of other scripts are none."""
+    if isinstance(value, bool):
+        raise PydanticKnownError("float_type")
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            return number_of_text(text)
+        except ValueError:
+            if text.lower().lstrip("+-") not in ("nan", "inf", "infinity"):
+                raise PydanticKnownError("float_type") from None
+    return value
+
+
+Number: TypeAlias = Annotated[FiniteFloat, BeforeValidator(plain_number)]
 
 FAULTS = 20
 """Largest number of faults listed; a damaged array has one for each of its numbers."""

@@ -51,6 +51,9 @@ CATEGORICAL, MISSING_ZERO = 1, 4
 DECISIONS = 11
 """Largest `decision_type`."""
 
+UNWRITTEN = re.compile(r"[^0-9eE.+\-\sinfaINFA]")
+"""What no number of a file has; NumPy takes 1_000 and digits of other scripts."""
+
 LIMIT = 2**31 - 1
 """Largest whole number of a file."""
 
@@ -184,6 +187,8 @@ def _part(block: Mapping[str, str], pointer: str) -> _Part:
 
     def numbers(key: str, count: int, kind: type, limit: int = LIMIT) -> np.ndarray:
         try:
+            if UNWRITTEN.search(block[key]):
+                raise ValueError
             values: np.ndarray = np.array(block[key].split(), dtype=kind)
         except KeyError as error:
             raise refused("is missing", f"{pointer}/{key}") from error

@@ -22,13 +22,13 @@ from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, FiniteFloat, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
 from app.recourse.models.black_box import BlackBox, Predict
 from app.recourse.models.score import Output, sigmoid
-from app.registry.adapters.artifact import form_refusal, read_artifact
+from app.registry.adapters.artifact import Number, form_refusal, read_artifact
 from app.registry.adapters.column_names import listed, owners_of
 from app.registry.adapters.unique_keys import refuse_repeated_keys
 from app.registry.manifest import Manifest
@@ -41,8 +41,8 @@ class LinearFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     space: Literal["encoded", "raw"] = "encoded"
-    intercept: FiniteFloat = 0.0
-    weights: dict[Annotated[str, StringConstraints(min_length=1)], FiniteFloat]
+    intercept: Number = 0.0
+    weights: dict[Annotated[str, StringConstraints(min_length=1)], Number]
     link: Literal["logit", "identity"] = "logit"
 
 

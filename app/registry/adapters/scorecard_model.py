@@ -26,12 +26,12 @@ from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import Fault, ModelRefused
 from app.recourse.features import Feature, FeatureSpace
 from app.recourse.models.black_box import BlackBox
-from app.registry.adapters.artifact import FAULTS, form_refusal, read_artifact, refused
+from app.registry.adapters.artifact import FAULTS, Number, form_refusal, read_artifact, refused
 from app.registry.adapters.column_names import level_texts, listed
 from app.registry.manifest import Manifest
 from app.registry.safe_yaml import read_yaml
@@ -49,12 +49,12 @@ class Attribute(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     feature: Annotated[str, Field(min_length=1)]
-    from_: Annotated[FiniteFloat | None, Field(alias="from")] = None
-    to: FiniteFloat | None = None
+    from_: Annotated[Number | None, Field(alias="from")] = None
+    to: Number | None = None
     categories: list[str | bool] | None = None
     missing: bool = False
-    special: FiniteFloat | None = None
-    points: FiniteFloat
+    special: Number | None = None
+    points: Number
 
 
 class Scorecard(BaseModel):
@@ -62,7 +62,7 @@ class Scorecard(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base: FiniteFloat = 0.0
+    base: Number = 0.0
     attributes: Annotated[list[Attribute], Field(min_length=1)]
 
 
@@ -84,7 +84,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 
 def _of_yaml(content: bytes) -> Scorecard:
     try:
-        data = read_yaml(content, aliases=False)
+        data = read_yaml(content)
     except ValueError as error:
         raise refused(str(error)) from error
     return _valid(data)

@@ -31,7 +31,15 @@ from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, Input, Predict
 from app.recourse.models.score import Output, logit, sigmoid
 from app.recourse.models.tree_boxes import single_precision_edge
-from app.registry.adapters.artifact import FAULTS, UNREADABLE, form_refusal, read_artifact, refused, unreadable
+from app.registry.adapters.artifact import (
+    FAULTS,
+    UNREADABLE,
+    form_refusal,
+    plain_number,
+    read_artifact,
+    refused,
+    unreadable,
+)
 from app.registry.adapters.estimator_members import MEMBERS, Member
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.tree_input import TreeInput, note_on_unnamed, tree_input, with_codes
@@ -60,10 +68,15 @@ REGRESSOR = "must be 'binary:logistic' or 'binary:logitraw': train a classifier 
 ROOT = 2**31 - 1
 """XGBoost's parent of a node without one."""
 
-Index = Annotated[int, Field(ge=-1, lt=2**32)]
+Index = Annotated[int, Field(strict=True, ge=-1, lt=2**32)]
 """Index of a node or column; the column of a pruned node is a marker near 2**32."""
 
-Single = Annotated[FiniteFloat, Field(ge=-LARGEST, le=LARGEST)]
+Single = Annotated[FiniteFloat, Field(strict=True, ge=-LARGEST, le=LARGEST)]
+
+
+def _written(value: Any) -> Any:
+    """XGBoost writes parameters as texts, since version 3 the base score of one target as an array in one."""
+    return plain_number(value.removeprefix("[").removesuffix("]") if isinstance(value, str) else value)
 
 
 class _Part(BaseModel):
@@ -84,7 +97,7 @@ class _Container(_Part):
 
 
 class _ModelParam(_Part):
-    num_parallel_tree: Annotated[int, Field(ge=1)] = 1
+    num_parallel_tree: Annotated[int, Field(ge=1), BeforeValidator(_written)] = 1
 
 
 class _Trees(_Part):
@@ -104,16 +117,11 @@ class _Booster(_Part):
         return without_drops(stated)
 
 
-def _single(value: Any) -> Any:
-    """XGBoost 3 writes the base score of one target as an array in a text."""
-    return value.removeprefix("[").removesuffix("]") if isinstance(value, str) else value
-
-
 class _LearnerParam(_Part):
-    base_score: Annotated[Single, BeforeValidator(_single)]
-    num_class: Annotated[int, Field(ge=0, le=1)]
-    num_feature: int
-    num_target: Annotated[int, Field(ge=1, le=1)] = 1
+    base_score: Annotated[Single, BeforeValidator(_written)]
+    num_class: Annotated[int, Field(ge=0, le=1), BeforeValidator(_written)]
+    num_feature: Annotated[int, BeforeValidator(_written)]
+    num_target: Annotated[int, Field(ge=1, le=1), BeforeValidator(_written)] = 1
 
 
 class _Objective(_Part):
@@ -148,7 +156,7 @@ def without_drops(stated: Any) -> Any:
 
 
 class _Attributes(_Part):
-    best_iteration: int | None = None
+    best_iteration: Annotated[int | None, BeforeValidator(_written)] = None
 
 
 class _Learner(_Part):

@@ -136,6 +136,14 @@ def test_what_is_no_card_is_refused(path: Path, refusal: Refusal, content: str, 
     assert all(pointer.startswith("/artifact") for pointer in refusal(carded(path, content, suffix).write()))
 
 
+@pytest.mark.parametrize("points", ["'1_000'", "true", "\u0661\u0662"])
+def test_points_are_plain_numbers(path: Path, refusal: Refusal, points: str) -> None:
+    content = f"base: 1\nattributes:\n- {{feature: age, points: {points}}}"
+    assert refusal(carded(path, content, "yaml").write())["/artifact/attributes/0/points"] == "must be a number"
+    table = f"feature,points\nage,{points.strip(chr(39))}"
+    assert refusal(carded(path, table, "csv").write())["/artifact/attributes/0/points"] == "must be a number"
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

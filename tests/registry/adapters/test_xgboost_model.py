@@ -301,7 +301,7 @@ def test_arrays_of_one_tree_have_one_length(model: ModelDirectory, refusal: Refu
     assert refusal(use(model, saved)) == {pointer: "has arrays of different lengths"}
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e39, "x", None])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e39, "x", None, "1_0", True, "\u0661"])
 def test_numbers_are_finite(model: ModelDirectory, refusal: Refusal, value: Any) -> None:
     saved = broken(lambda tree: tree["split_conditions"].__setitem__(3, value))
     assert list(refusal(use(model, saved))) == [f"{LEARNER}/gradient_booster/model/trees/1/split_conditions/3"]
@@ -311,6 +311,13 @@ def test_the_number_of_trees_is_what_the_file_says(model: ModelDirectory, refusa
     saved = document(trained())
     saved["learner"]["gradient_booster"]["model"]["trees"].pop()
     assert "are not as many" in refusal(use(model, saved))[f"{LEARNER}/gradient_booster/model/trees"]
+
+
+@pytest.mark.parametrize("value", ["0.1_5", "\u0660.5", True])
+def test_parameters_are_plain_numbers(model: ModelDirectory, refusal: Refusal, value: Any) -> None:
+    saved = document(trained())
+    saved["learner"]["learner_model_param"]["base_score"] = value
+    assert refusal(use(model, saved)) == {f"{LEARNER}/learner_model_param/base_score": "must be a number"}
 
 
 def test_the_base_score_is_a_probability(model: ModelDirectory, refusal: Refusal) -> None:
