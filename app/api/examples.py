@@ -130,7 +130,7 @@ FUTURES_EXAMPLES: Any = {
     "manifest": {"summary": "As the manifest says", "value": {}},
     "stress": {
         "summary": "With a stress along a column",
-        "value": {"stress": {"column": "monthly_income", "direction": "down"}},
+        "value": {"stress": [{"column": "monthly_income", "direction": "down"}]},
     },
     "few": {"summary": "Few, of any family", "value": {"source": "auto", "search": 20, "held_back": 20}},
 }

@@ -162,9 +162,8 @@ def _futures(model: "RegisteredModel") -> str:
 
     found = status(model)
     if found["status"] == "ready":
-        stress = (
-            "" if found["stress"] is None else ", and under the stress {column}={direction}".format(**found["stress"])
-        )
+        stresses = ", ".join("{column}={direction}".format(**one) for one in found["stress"])
+        stress = f", and under the stress {stresses}" if stresses else ""
         return f"{found['search']} for searches and {found['held_back']} held back, {found['source']}{stress}"
     return found["status"] + (f": {found['detail']}" if found["detail"] else "")
 

@@ -39,10 +39,11 @@ def rehearse(
         Path | None, typer.Option("--from", help="Directory of existing models of the same format.")
     ] = None,
     stress: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="COLUMN=up|down",
-            help="Further models of records among which high or low values of a column are more frequent.",
+            help="Further models of records among which high or low values of a column are more frequent; auto or "
+            "none. May be given several times; the manifest decides when absent.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides the bootstraps and the training.")] = 0,
@@ -60,18 +61,23 @@ def rehearse(
         records = "same"  # today's model has not seen them, so they vary from it as they are
     changes = {
         "source": source, "records": records, "search": search, "held_back": held_back, "seed": seed,
-        "stress": None if stress is None else stress_of(stress),
+        "stress": stress_of(stress) if stress else None,
     }  # fmt: skip
     material = Material(command=command, timeout_s=timeout, data=data, folder=folder)
     run(model, choices_of(model, **changes), material)
 
 
-def stress_of(text: str) -> dict[str, str]:
-    """What ``COLUMN=up`` or ``COLUMN=down`` means."""
-    column, _, direction = text.rpartition("=")
-    if not column or direction not in ("up", "down"):
-        raise typer.BadParameter("--stress must be COLUMN=up or COLUMN=down")
-    return {"column": column, "direction": direction}
+def stress_of(texts: list[str]) -> str | list[dict[str, str]]:
+    """What ``auto``, ``none``, or ``COLUMN=up`` and ``COLUMN=down`` mean."""
+    if texts in (["auto"], ["none"]):
+        return texts[0]
+    found = []
+    for text in texts:
+        column, _, direction = text.rpartition("=")
+        if not column or direction not in ("up", "down"):
+            raise typer.BadParameter("--stress must be COLUMN=up or COLUMN=down, or auto or none alone")
+        found.append({"column": column, "direction": direction})
+    return found
 
 
 def one_thread() -> None:
@@ -92,11 +98,10 @@ def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> N
         f"{model.name} has {record.search.models} future models for searches and {record.held_back.models} held back "
         f"({record.source}, {record.recipe}); they agree with it on {record.agreement:.0%} of unseen reference records."
     )
-    if record.stress and record.stressed:
-        typer.echo(
-            f"{record.stressed.models} more are for the stress {record.stress.column}={record.stress.direction}; what "
-            "they say is stated beside the plain share."
-        )
+    if record.stressed_search and record.stressed:
+        stresses = ", ".join(f"{one.column}={one.direction}" for one in record.stresses)
+        more = record.stressed_search.models + record.stressed.models
+        typer.echo(f"{more} more are for the stress {stresses}; they say how far answers hold if applicants change.")
     if dropped:
         typer.echo(f"Dropped {dropped} that are no better than chance.", err=True)
     if record.labels == "own_decisions":

@@ -129,6 +129,7 @@ def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem
         others={name: tasks.load(_named(ref.store, name)).black_box for name in others},
         futures=load_futures(model.registered),
         future_validity=question.robustness.future_validity if isinstance(question, Question) else None,
+        under=question.robustness.under if isinstance(question, Question) else None,
         count=question.count if isinstance(question, Question) else 1,
         seed=question.seed,
         deadline=deadline,

@@ -20,11 +20,11 @@ from pydantic import ValidationError
 
 from app.errors import ModelRefused, RecourseError, RehearsalFailed
 from app.futures.recipe import Recipe
-from app.futures.records import Records, Sample, newer_records, reference_records, samples
+from app.futures.records import Records, Sample, newer_records, reference_records, sample
 from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, recipe_of, specified
 from app.futures.stacks import Kind, pack
 from app.futures.store import FAILED, RECORD, SPEC, FutureManifest, FuturesRecord, Part, SetName, SetRecord
-from app.futures.stress import weights as stress_weights
+from app.futures.stress import STRENGTHS, Stressed, stressed_records
 from app.futures.underway import alone, noted
 from app.recourse.models.black_box import BlackBox
 from app.registry.files import digest, flush_directory, inside, write, write_atomic
@@ -95,8 +95,8 @@ class _Rehearsal:
     recipe: Recipe
     spec: Spec
     data_sha256: str | None
-    weights: Float[np.ndarray, "n"] | None
-    """Of the records under the stress; None without one."""
+    stresses: list[Stressed]
+    """Each is rehearsed in all strengths, in a search set and a held-back set."""
 
     @property
     def registered(self) -> RegisteredModel:
@@ -119,8 +119,6 @@ class _Rehearsal:
         data, registered = material.data, loaded.registered
         records = reference_records(loaded) if data is None else newer_records(loaded, data)
         path = data or inside(registered.directory, registered.manifest.reference)
-        stress = choices.stress
-        tilted = None if stress is None else stress_weights(loaded, records, path, stress)
         data_sha256 = None if data is None else digest(data)
         asked = asked_for(loaded, choices, material, data_sha256)
         partial = registered.directory / PARTIAL
@@ -132,21 +130,38 @@ class _Rehearsal:
             (partial / MEMBERS).mkdir(parents=True)
             spec, recipe = specified(loaded, records, choices, material, asked)
             write_atomic(partial / SPEC, spec.model_dump_json(indent=2).encode())
+        # Twice as many models as without, at most.
+        most = int(2 * min(spec.search, spec.held_back)) // len(STRENGTHS)
+        chosen = "none" if spec.source == "supplied" or not most else choices.stress
         return cls(
             loaded=loaded, choices=choices, records=records, recipe=recipe, spec=spec, data_sha256=data_sha256,
-            weights=tilted,
+            stresses=stressed_records(loaded, records, path, chosen, most),
         )  # fmt: skip
 
     @property
     def sets(self) -> dict[SetName, range]:
         """The numbers of the models of each set."""
         first, plain = self.spec.search, self.spec.search + self.spec.held_back
-        stressed: dict[SetName, range] = {"stressed": range(plain, plain + self.spec.held_back)}
-        return {
-            "search": range(first),
-            "held_back": range(first, plain),
-            **({} if self.weights is None else stressed),
-        }
+        found: dict[SetName, range] = {"search": range(first), "held_back": range(first, plain)}
+        if self.stresses:
+            sets = len(self.stresses) * len(STRENGTHS)
+            middle = plain + sets * self._each(self.spec.search)
+            found["stressed_search"] = range(plain, middle)
+            found["stressed"] = range(middle, middle + sets * self._each(self.spec.held_back))
+        return found
+
+    def _each(self, models: int) -> int:
+        """Models of one stress in one strength, where so many are plain."""
+        return max(1, min(models, 2 * models // len(self.stresses)) // len(STRENGTHS))
+
+    def _weights(self, index: int) -> Float[np.ndarray, "n"] | None:
+        """How likely each record is to be drawn for a model; None where all are alike."""
+        for name in ("stressed_search", "stressed"):
+            if index in (indices := self.sets.get(name, range(0))):
+                sets = len(self.stresses) * len(STRENGTHS)
+                which, strength = divmod((index - indices.start) * sets // len(indices), len(STRENGTHS))
+                return self.stresses[which].weights[strength]
+        return None
 
     # --- the models ---
 
@@ -180,17 +195,17 @@ class _Rehearsal:
 
     def _make(self, indices: Sequence[int]) -> Iterator[tuple[int, Check]]:
         began = time.monotonic()
-        weights = self.weights if indices[0] in self.sets.get("stressed", ()) else None
-        drawn = samples(self.records, self.choices.records, self.choices.seed, indices, weights)
+        choices = self.choices
+        drawn = [sample(self.records, choices.records, choices.seed, i, self._weights(i)) for i in indices]
         contents = self.recipe.make(self.records, drawn, self.spec.tuned)
         seconds = (time.monotonic() - began) / len(indices)
-        for sample, content in zip(drawn, contents, strict=True):
-            path = self._path(sample.index)
+        for one, content in zip(drawn, contents, strict=True):
+            path = self._path(one.index)
             write_atomic(path, content)
-            check = self._checked(path, content, sample, seconds)
+            check = self._checked(path, content, one, seconds)
             # Last: a model without it is made again.
-            write_atomic(path.with_name(f"{sample.index:05d}.check"), check.model_dump_json().encode())
-            yield sample.index, check
+            write_atomic(path.with_name(f"{one.index:05d}.check"), check.model_dump_json().encode())
+            yield one.index, check
 
     def _checked(self, path: Path, content: bytes, sample: Sample, seconds: float) -> Check:
         try:
@@ -198,6 +213,9 @@ class _Rehearsal:
         except ModelRefused as error:
             detail = f"Future model {sample.index} cannot be used as {self.registered.name} is"
             raise RehearsalFailed(detail, faults=error.faults) from error
+        if sample.index >= self.spec.search + self.spec.held_back:
+            # Under stress a model may disagree with today's, and is not dropped.
+            return Check(auc=CHANCE, agreement=0.0, dropped=False, seconds=seconds)
         own, reference = self.records, self.loaded.reference
         unseen = _unseen(len(own.favourable), [] if self.spec.source == "supplied" else sample.chosen)
         scores = _member_scores(member, own.rows_raw[unseen])
@@ -211,6 +229,8 @@ class _Rehearsal:
         return Check(auc=auc, agreement=float(alike.mean()), dropped=dropped, seconds=seconds)
 
     def _refuse_chance(self, checks: dict[int, Check]) -> None:
+        plain = self.spec.search + self.spec.held_back
+        checks = {i: check for i, check in checks.items() if i < plain}
         dropped = sum(check.dropped for check in checks.values())
         if len(checks) >= min(ENOUGH, self.spec.search + self.spec.held_back) and 2 * dropped > len(checks):
             raise RehearsalFailed(
@@ -246,7 +266,9 @@ class _Rehearsal:
             described=FutureManifest.of(self.kind.manifest),
             search=sets["search"],
             held_back=sets["held_back"],
-            stress=self.choices.stress,
+            stress=tuple(one.stress for one in self.stresses) or None,
+            strengths=STRENGTHS if self.stresses else (),
+            stressed_search=sets.get("stressed_search"),
             stressed=sets.get("stressed"),
             agreement=round(agreement, 4),
             seconds=round(sum(check.seconds for check in checks.values()), 3),
@@ -256,7 +278,9 @@ class _Rehearsal:
         return record
 
     def _pack(self, packed: Path, name: SetName, indices: Sequence[int], checks: dict[int, Check]) -> SetRecord:
-        kept = [i for i in indices if not checks[i].dropped]
+        # A model under stress is known by its place, so none is dropped: one that is no better than chance decides as
+        # the lender's would.
+        kept = [i for i in indices if name in ("stressed_search", "stressed") or not checks[i].dropped]
         if 2 * len(kept) < len(indices):
             raise RehearsalFailed(
                 f"Of {len(indices)} future models {len(indices) - len(kept)} are no better than chance."

@@ -1,7 +1,7 @@
 """The specification of a rehearsal: what was asked for, the source that can make it, and its tuned recipe."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -20,11 +20,10 @@ from app.futures.records import Records, samples
 from app.futures.stacks import Kind
 from app.futures.stand_in import StandInRecipe
 from app.futures.store import SPEC, Json, Part, Source
-from app.futures.stress import Stress
 from app.futures.supplied import SuppliedRecipe
 from app.observability import log
 from app.recourse.models.black_box import BlackBox
-from app.recourse.models.committee import Drawn
+from app.recourse.models.committee import Drawn, Stress
 from app.recourse.models.score import Output
 from app.registry.artifact import Format
 from app.registry.files import inside, write_atomic
@@ -43,8 +42,8 @@ class Choices:
     records: Drawn = "fresh"
     search: int = 60
     held_back: int = 60
-    stress: Stress | None = None
-    """As many models as are held back are made under this stress as well."""
+    stress: Literal["auto", "none"] | tuple[Stress, ...] = "auto"
+    """As in the manifest."""
     seed: int = 0
 
 
@@ -78,7 +77,11 @@ class Spec(Part):
 def choices_of(model: RegisteredModel, **changes: Any) -> Choices:
     """The manifest's choices, with those changed that are not None."""
     own = Choices(**model.manifest.futures.model_dump())
-    return replace(own, **{name: value for name, value in changes.items() if value is not None})
+    # Read, as a change of `stress` may come as plain data.
+    changed = {name: value for name, value in changes.items() if value is not None}
+    if "stress" in changed and not isinstance(changed["stress"], str | list | tuple):
+        changed["stress"] = (changed["stress"],)
+    return Choices(**{**asdict(own), **changed})
 
 
 def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sha256: str | None) -> Json:
@@ -89,7 +92,7 @@ def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sh
         "records": choices.records,
         "search": choices.search,
         "held_back": choices.held_back,
-        "stress": None if choices.stress is None else asdict(choices.stress),
+        "stress": choices.stress if isinstance(choices.stress, str) else [asdict(one) for one in choices.stress],
         "seed": choices.seed,
         "command": material.command,
         "folder": None if material.folder is None else str(material.folder.resolve()),
@@ -138,7 +141,7 @@ def possible_sources(manifest: Manifest, choices: Choices, material: Material) -
     if material.command is not None:
         return ["command"]
     if material.folder is not None:
-        if choices.stress is not None:
+        if not isinstance(choices.stress, str):
             raise RehearsalFailed("Models that are there already cannot be trained under a stress.")
         return ["supplied"]
     if choices.source == "none":

@@ -3,7 +3,8 @@
 In the directory of a version:
 
 * ``futures/futures.json`` says what there is; it is replaced in one step, and names
-* ``futures/{name}/search/``, ``held_back/`` and, of a stress, ``stressed/``: packed models of each set (`stacks`);
+* ``futures/{name}/search/``, ``held_back/`` and, of stresses, ``stressed_search/`` and ``stressed/``: packed models of
+  each set (`stacks`);
 * ``futures.partial/`` is a rehearsal on its way: its specification, each model that is made, and, where it failed, why.
 """
 
@@ -19,10 +20,9 @@ from app.errors import ModelRefused, ModelUnusable, RecourseError
 from app.futures.calibration_file import read_calibration
 from app.futures.records import Labels
 from app.futures.stacks import STACKS, Kind
-from app.futures.stress import Stress
 from app.observability import log
 from app.recourse.models.black_box import Input
-from app.recourse.models.committee import Drawn, FutureModels, Futures, StressedModels
+from app.recourse.models.committee import Drawn, FutureModels, Futures, Stress, StressedModels
 from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
 from app.registry.files import Stamp, digest, read_regular, stamp
@@ -31,7 +31,7 @@ from app.registry.version import RegisteredModel
 
 RECORD, SPEC, FAILED = "futures.json", "spec.json", "failed.json"
 
-SetName: TypeAlias = Literal["search", "held_back", "stressed"]
+SetName: TypeAlias = Literal["search", "held_back", "stressed_search", "stressed"]
 
 Source: TypeAlias = Literal["retrained", "command", "supplied", "stand_in"]
 Json: TypeAlias = dict[str, Any]
@@ -106,9 +106,14 @@ class FuturesRecord(Part):
     described: FutureManifest
     search: SetRecord
     held_back: SetRecord
-    stress: Stress | None = None
+    stress: Stress | tuple[Stress, ...] | None = None
+    """The stresses. A single one is of an earlier release, which had no models of it for searches; it is not used."""
+    strengths: tuple[float, ...] = ()
+    """Of each stress, ascending."""
+    stressed_search: SetRecord | None = None
+    """Models of the stresses for searches, stress by stress and strength by strength; None without any."""
     stressed: SetRecord | None = None
-    """The models of the stress; None without one."""
+    """Those of them that are held back."""
     agreement: FiniteFloat
     """Share of reference records that a future model has not seen and decides as today's does; mean over the models."""
     seconds: FiniteFloat
@@ -123,8 +128,15 @@ class FuturesRecord(Part):
     @property
     def sets(self) -> "dict[SetName, SetRecord]":
         """What is kept, by the names of the directories."""
-        always: dict[SetName, SetRecord] = {"search": self.search, "held_back": self.held_back}
-        return always if self.stressed is None else {**always, "stressed": self.stressed}
+        found: dict[SetName, SetRecord] = {"search": self.search, "held_back": self.held_back}
+        if self.stressed_search is not None and self.stressed is not None:
+            found |= {"stressed_search": self.stressed_search, "stressed": self.stressed}
+        return found
+
+    @property
+    def stresses(self) -> tuple[Stress, ...]:
+        """What was rehearsed beside the plain models."""
+        return self.stress if isinstance(self.stress, tuple) else ()
 
 
 def status(model: RegisteredModel) -> Json:
@@ -143,13 +155,25 @@ def status(model: RegisteredModel) -> Json:
             "agreement": found.agreement,
             "records": found.records,
             "labels": found.labels,
-            "stress": None if found.stress is None else asdict(found.stress),
+            "stress": [asdict(one) for one in found.stresses],
+            "strengths": list(found.strengths),
             "dropped": sum(one.dropped for one in found.sets.values()),
             "created_at": found.created_at.isoformat(),
             "detail": None,
         }
     nothing = dict.fromkeys(
-        ("source", "search", "held_back", "agreement", "records", "labels", "stress", "dropped", "created_at")
+        (
+            "source",
+            "search",
+            "held_back",
+            "agreement",
+            "records",
+            "labels",
+            "stress",
+            "strengths",
+            "dropped",
+            "created_at",
+        )
     )
     partial = model.directory / PARTIAL
     failed = failure(model)
@@ -254,13 +278,16 @@ def _load(key: _Key) -> Futures | None:
         detail = error.sentence if isinstance(error, RecourseError) else f"{type(error).__name__}: {error}"
         log.error("futures-unusable", model=model.name, detail=detail)
         return None
-    stress, stressed = record.stress, None
-    if stress is not None:
-        stressed = StressedModels(column=stress.column, direction=stress.direction, models=sets["stressed"])
+    stressed: dict[str, StressedModels] = {
+        name: StressedModels(stresses=record.stresses, strengths=record.strengths, models=models)
+        for name, models in sets.items()
+        if name in ("stressed_search", "stressed")
+    }
     return Futures(
         search=sets["search"],
         held_back=sets["held_back"],
-        stressed=stressed,
+        stressed_search=stressed.get("stressed_search"),
+        stressed=stressed.get("stressed"),
         source=record.source,
         records=None if record.source == "supplied" else record.records,
     )

@@ -1,42 +1,115 @@
-"""A stress: future models of records that are drawn with weights tilted along one column.
+"""Stresses: future models of records that are drawn as if applicants had changed.
 
 No resampling of old records knows how the population will move. A stress says what answers are worth if it moves in a
-stated direction: the record of the highest value is drawn `STRESS` times as often as that of the lowest one, or the
-other way round. The weight of a record is ``STRESS^u``, or ``STRESS^-u``, where `u` in (0, 1) is the share of records
-below it, equal ones counted half. So units and outliers do not matter. Where few records have the same value, the mean
-of `u` moves from 0.5 to 0.75, or to 0.25: as far as if half of the records were left out, but no kind is missing.
+stated direction, and how far it may move. Along a column, or along today's model's own score, the record of the highest
+value is drawn more often than that of the lowest one, or the other way round. With `u` in (0, 1) the share of records
+below one, equal ones counted half, the weight of a record is ``exp(t u)`` or ``exp(-t u)``, so units and outliers do
+not matter; the strength `s` sets `t` so that the mean of `u` moves from 0.5 to ``0.5 + s / 2``. At strength 1, instead,
+one half of the records is left out: the mean of `u` is 0.75 as at 0.5, but models know nothing of the other half. Along
+the base rate, the odds of the favourable outcome are multiplied by ``2^s`` or ``2^-s``.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import brentq
 
 from app.errors import RehearsalFailed
-from app.futures.records import Records
+from app.futures.records import LEAST, MOST_DRAWN, Records
 from app.recourse.features import Feature, FeatureType
+from app.recourse.models.committee import BASE_RATE, OWN_SCORE, Stress
 from app.registry.reference import read_header, read_table
 from app.registry.version import LoadedModel
 
-Direction: TypeAlias = Literal["up", "down"]
+__all__ = ["Stress", "Stressed", "along", "columns", "ranks", "stressed_records", "weights"]
+
+STRENGTHS = (0.25, 0.5, 1.0)
+"""Of each stress; the mean of `u` is 0.625 and 0.75, and then half of the records are left out."""
 
 STRESS = 36.4
-"""How many times as often the last record is drawn as the first one: then the mean of `u` is 0.75."""
+"""How many times as often the last record is drawn as the first one at strength 0.5: then the mean of `u` is 0.75."""
+
+COLUMNS = 3
+"""Columns that matter most to today's model, along which there is a stress by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stress:
-    """Along which column, and towards high values or low ones."""
+class Stressed:
+    """A stress with what it draws."""
 
-    column: str
-    """A number, an ordered category or a yes and no of the schema, or another column of the CSV, of numbers or dates
-    (``2026-03-31``)."""
-    direction: Direction
+    stress: Stress
+    weights: Float[np.ndarray, "t n"]
+    """How likely each record is to be drawn, at each strength; rows sum to 1."""
+
+
+def stressed_records(
+    model: LoadedModel, records: Records, path: Path, chosen: str | Sequence[Stress], most: int
+) -> list[Stressed]:
+    """The stresses that are rehearsed, each in all `STRENGTHS`.
+
+    Parameters
+    ----------
+    path : CSV that the records come from
+    chosen : `auto`, `none`, or the stresses
+    most : stresses at most, the first ones; of `auto` those that leave too few records of a label are left out
+
+    Raises
+    ------
+    RehearsalFailed : as `along`, and where a stress that was chosen leaves too few records of a label
+    """
+    found: list[Stressed] = []
+    if chosen == "none":
+        return found
+    automatic = isinstance(chosen, str)
+    for stress in _usual(model) if isinstance(chosen, str) else chosen:
+        drawn = np.array([weights(model, records, path, stress, strength) for strength in STRENGTHS])
+        size = min((len(records.favourable) + 1) // 2, MOST_DRAWN)
+        rates = drawn @ records.favourable
+        if size * min(rates.min(), 1.0 - rates.max()) >= LEAST / 2.0:
+            found.append(Stressed(stress=stress, weights=drawn))
+        elif not automatic:
+            raise RehearsalFailed(
+                f"Under the stress {stress.column}={stress.direction} too few records have one of the outcomes."
+            )
+        if len(found) == most:
+            break
+    return found
+
+
+def _usual(model: LoadedModel) -> Iterator[Stress]:
+    """What applicants may do: weaker before stronger, then fewer favourable outcomes, then columns by weight."""
+    own = (OWN_SCORE, BASE_RATE)
+    for column, direction in ((OWN_SCORE, "down"), (BASE_RATE, "down"), (OWN_SCORE, "up"), (BASE_RATE, "up")):
+        yield Stress(column=column, direction=direction)  # type: ignore[arg-type]
+    for column in _leading(model):
+        if column not in own:
+            yield Stress(column=column, direction="down")
+            yield Stress(column=column, direction="up")
+
+
+def _leading(model: LoadedModel) -> list[str]:
+    """The columns that matter most: those with the largest weights in a linear fit of the model's score by ranks.
+
+    No model is asked: the reference has the scores.
+    """
+    space, reference = model.registered.space, model.reference
+    at = [j for j, one in enumerate(space.features) if one.type is not FeatureType.CATEGORICAL]
+    values = [_of_feature(space.features[j], reference.rows_raw[:, j]) for j in at]
+    varied = [(j, v) for j, v in zip(at, values, strict=True) if len(np.unique(v[~np.isnan(v)])) > 1]
+    if not varied:
+        return []
+    U = np.column_stack([ranks(v) for _, v in varied])
+    finite = np.isfinite(reference.scores)
+    fitted, *_ = np.linalg.lstsq(
+        np.column_stack([U, np.ones(len(U))])[finite], ranks(reference.scores)[finite], rcond=None
+    )
+    order = np.argsort(-np.abs(fitted[:-1]) * U.std(axis=0), kind="stable")[:COLUMNS]
+    return [space.features[varied[i][0]].name for i in order]
 
 
 def columns(features: Sequence[Feature], header: Sequence[str]) -> list[str]:
@@ -49,23 +122,55 @@ def columns(features: Sequence[Feature], header: Sequence[str]) -> list[str]:
     return ordered + [name for name in header if name not in names and header.count(name) == 1]
 
 
-def weights(model: LoadedModel, records: Records, path: Path, stress: Stress) -> Float[np.ndarray, "n"]:
+def weights(
+    model: LoadedModel, records: Records, path: Path, stress: Stress, strength: float = 0.5
+) -> Float[np.ndarray, "n"]:
     """How likely each record is to be drawn; sums to 1. Missing values and special codes count as the middle.
 
     Parameters
     ----------
     path : CSV that the records come from
+    strength : in (0, 1]
 
     Errors as `along`.
     """
-    values = along(model.registered.space.features, records.rows_raw, path, stress.column)
+    sign = 1.0 if stress.direction == "up" else -1.0
+    if stress.column == BASE_RATE:
+        drawn = np.where(records.favourable, 2.0 ** (sign * strength), 1.0)
+    else:
+        if stress.column == OWN_SCORE:
+            values = model.reference.scores if records.of_reference else model.black_box.score_raw(records.rows_raw)
+        else:
+            values = along(model.registered.space.features, records.rows_raw, path, stress.column)
+        drawn = _half(sign * values) if strength == 1.0 else np.exp(_tilt(strength) * sign * ranks(values))
+    return np.asarray(drawn / drawn.sum())
+
+
+def _tilt(strength: float) -> float:
+    """The `t` at which the mean of `u` under ``exp(t u)`` is ``0.5 + strength / 2``."""
+    return float(brentq(lambda t: 1.0 / -math.expm1(-t) - 1.0 / t - 0.5 - strength / 2.0, 1e-6, 600.0))
+
+
+def ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Share of records below each, equal ones counted half; 0.5 for NaN."""
+    low, high = _places(values)
+    return np.asarray((low + high) / 2.0)
+
+
+def _half(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """The part of each record that is in the half of larger values; equal ones have equal parts."""
+    low, high = _places(values)
+    return np.asarray((high - np.clip(0.5, low, high)) / (high - low))
+
+
+def _places(values: Float[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+    """The shares of records that are smaller than each, and that are not larger; from 0 to 1 for NaN."""
     known = ~np.isnan(values)
-    # Ranks of the middle of equal values, as shares.
     _, at, counts = np.unique(values[known], return_inverse=True, return_counts=True)
-    u = np.full(len(values), 0.5)
-    u[known] = (np.cumsum(counts) - counts / 2)[at] / known.sum()
-    tilted = np.exp(math.log(STRESS) * (u if stress.direction == "up" else -u))
-    return np.asarray(tilted / tilted.sum())
+    low, high = np.zeros(len(values)), np.ones(len(values))
+    above = np.cumsum(counts)
+    low[known], high[known] = ((above - counts) / known.sum())[at], (above / known.sum())[at]
+    return low, high
 
 
 def along(

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.answer_part import EXACT, AnswerPart
-from app.recourse.models.committee import Drawn
+from app.recourse.models.committee import Direction, Drawn
 from app.recourse.reports import MethodReport
 
 
@@ -94,20 +94,40 @@ class MeasuredFuture(AnswerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StressedFuture(AnswerPart):
-    """Share of future models that accept a counterfactual if the population moves along a column."""
+class CurvePoint(AnswerPart):
+    """A point of the curve of strength."""
 
-    column: str
-    """The column along which the population moves."""
-    direction: Literal["up", "down"]
-    """`up`: among the records that the models were trained on, those with high values of the column are more frequent;
-    `down`: those with low values."""
-    probability: float
-    """In [0, 1]."""
+    strength: float = field(metadata=EXACT)
+    """How far applicants change, from 0: not at all."""
+    share: float
+    """The smallest share of models that accept it, over all stresses up to this strength."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StressedFuture(AnswerPart):
+    """How far applicants may change until future models refuse a counterfactual; not how likely that is."""
+
+    lowest: float
+    """Smallest share of models that accept it, over all stresses that were rehearsed, each up to its full strength; in
+    [0, 1]."""
     interval: tuple[float, float]
-    """95 % confidence interval, as that of all future models."""
+    """95 % confidence interval of this share, as that of `future`."""
+    column: str
+    """The stress with the smallest share: a column of the records; `@score` for the model's own score, `@label` for the
+    odds of the favourable outcome."""
+    direction: Direction
+    """`up`: records with high values are more frequent among those that the models were trained on; `down`: those with
+    low values, so weaker applicants, or fewer favourable outcomes."""
+    strength: float
+    """Up to which its models were counted, in (0, 1]: at 0.25 and 0.5 the mean rank of records moves from 0.5 to 0.625
+    and 0.75; at 1 one half of them is left out, or the odds of `@label` are doubled or halved."""
+    holds_up_to: float | None
+    """Largest strength up to which the share that was asked for accepts it under every stress, or 0.9 where none was
+    asked for; null where that is not so even at the smallest."""
+    curve: tuple[CurvePoint, ...]
+    """The smallest share over all stresses, by strength; that at 0 is `probability` of `future`."""
     models: int
-    """Models of this stress; no search has seen them, and no other share counts them."""
+    """Models behind `lowest`; no search has seen them, and no other share counts them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +149,8 @@ class FutureCertificate(AnswerPart):
     """The `future_validity` of the request; null where it set none."""
     measured: MeasuredFuture | None = None
     """Null where later versions kept as much as the probability says, or there is too little to compare."""
+    under: Literal["stress", "same"] | None = None
+    """What was asked for; null where nothing was, or no stress was rehearsed."""
     stressed: StressedFuture | None = None
     """Null where no stress was rehearsed."""
 

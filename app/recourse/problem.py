@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from annotated_types import Interval
@@ -107,6 +107,10 @@ class Reference:
         return float(np.median(distance.min(axis=1))), float(np.median(pairs))
 
 
+Under: TypeAlias = Literal["stress", "same"]
+"""What a share of future models is about: also applicants that change, or applicants as they are."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Robustness(InputPart):
     """What the answer must withstand, with any method."""
@@ -114,6 +118,10 @@ class Robustness(InputPart):
     future_validity: Annotated[float, Interval(gt=0, le=1)] | None = None
     """Share of the model's future models that must accept the answer; the search asks one half of them, and
     `validity.future` reports the other half. Needs a model with future models; null asks for none."""
+    under: Under | None = None
+    """`stress`: as many must accept it if applicants change in a way that was rehearsed, and it keeps the margin that
+    the method's own answer has. `same`: if they stay as they are, which is cheaper, as it guards less. Null is `stress`
+    where stresses were rehearsed."""
 
 
 class AskedOnce:
@@ -152,6 +160,8 @@ class RecourseProblem:
     """Models that the lender might have after its next training; None where there are none."""
     future_validity: float | None = None
     """Share of the future models that must accept the answer, in (0, 1); None where none is requested."""
+    under: Under | None = None
+    """As in `Robustness`."""
     count: int = 1
     """How many alternatives are asked for that differ in what is changed; of a plan, 1 leaves the method's own."""
     on_curve: bool = False
@@ -165,6 +175,18 @@ class RecourseProblem:
         """The held-back future models; needs `futures`."""
         assert self.futures is not None
         return AskedOnce(self.futures.held_back)
+
+    @property
+    def under_stress(self) -> bool:
+        """Whether what is asked for is asked under stress as well."""
+        return self.futures is not None and self.futures.stressed_search is not None and self.under != "same"
+
+    @cached_property
+    def stressed(self) -> "AskedOnce":
+        """The held-back models under stress; needs `futures.stressed`."""
+        assert self.futures is not None
+        assert self.futures.stressed is not None
+        return AskedOnce(self.futures.stressed.models)
 
     @cached_property
     def noise_seed(self) -> int:

@@ -31,6 +31,10 @@ class PlanFutureCertificate(AnswerPart):
     """Share that accepts at least one member."""
     any_interval: tuple[float, float]
     """95 % confidence interval, as that of one counterfactual."""
+    stressed_all: float | None
+    """Smallest share over all stresses, each up to its full strength, that accepts every member; null without any."""
+    stressed_any: float | None
+    """The same for at least one member."""
     models: int
     """Number of future models that were asked."""
     source: str

@@ -32,7 +32,7 @@ from pydantic import Field, StringConstraints
 from app.recourse.actions.rules import Rule
 from app.recourse.features import Encoding, Feature, Spread
 from app.recourse.models.black_box import Input
-from app.recourse.models.committee import Drawn
+from app.recourse.models.committee import Drawn, Stress
 from app.recourse.models.score import Output, PointScale
 from app.registry.artifact import AnyArtifact, Artifact, ManifestPart, Name
 from app.registry.rules import RuleParser
@@ -98,6 +98,10 @@ class FuturesChoice(ManifestPart):
     """Number of models that take part in searches."""
     held_back: Annotated[int, Field(ge=2, le=1_000)] = 60
     """Number of models that take part in no search and measure the validity of answers."""
+    stress: Literal["auto", "none"] | tuple[Stress, ...] = "auto"
+    """Directions in which applicants may change, each rehearsed in three strengths. `auto`: weaker and stronger
+    applicants by the model's own score, fewer and more favourable outcomes, and fewer and more high values of the
+    columns that matter most to the model. Twice as many models as without, at most."""
 
 
 def _default_threshold(data: dict[str, Any]) -> float:

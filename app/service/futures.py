@@ -17,6 +17,7 @@ from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import FUTURES
 from app.observability import log
+from app.recourse.models.committee import BASE_RATE, OWN_SCORE
 from app.registry.files import inside
 from app.registry.reference import read_reference
 from app.registry.version import RegisteredModel
@@ -58,8 +59,10 @@ class Rehearsals:
         model = self._models.find(name, include_inactive=True)
         choices = choices_of(model, **changes)
         possible_sources(model.manifest, choices, Material())
-        if choices.stress is not None:
-            await asyncio.to_thread(_require_column, model, choices.stress.column)
+        for i, stress in enumerate(() if isinstance(choices.stress, str) else choices.stress):
+            if stress.column not in (OWN_SCORE, BASE_RATE):
+                place = f"/stress/{i}" if isinstance(changes.get("stress"), list | tuple) else "/stress"
+                await asyncio.to_thread(_require_column, model, stress.column, f"{place}/column")
         await self._models.admit(model)
         return await self._submit(model, asdict(choices))
 
@@ -124,7 +127,7 @@ class Rehearsals:
             log.info("rehearsal-postponed", model=model.name, detail=error.detail)
 
 
-def _require_column(model: RegisteredModel, column: str) -> None:
+def _require_column(model: RegisteredModel, column: str, pointer: str) -> None:
     try:
         path = inside(model.directory, model.manifest.reference)
         rows_raw, faults = read_reference(path, model.space.features)
@@ -132,7 +135,7 @@ def _require_column(model: RegisteredModel, column: str) -> None:
             raise ValueError(faults)
         along(model.space.features, rows_raw, path, column)
     except RehearsalFailed as error:
-        raise InvalidRequest(faults=[Fault("/stress/column", error.detail)]) from error
+        raise InvalidRequest(faults=[Fault(pointer, error.detail)]) from error
     except (OSError, ValueError, csv.Error) as error:
         raise ModelUnusable(f"The reference records of {model.name} cannot be read.") from error
 

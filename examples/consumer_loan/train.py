@@ -2,7 +2,7 @@
 
     python examples/consumer_loan/train.py --output var/consumer-loan --records var/records.csv
     recourse models register var/consumer-loan
-    recourse models rehearse consumer-loan --data var/records.csv
+    recourse models rehearse consumer-loan --data var/records.csv --records fresh
 
 The result of exactly this is what `models_store/consumer-loan/1` holds. The future models are trained on all records
 that the model itself was trained on; the reference has only the first thousand of them. With `--model-version 2 --year

@@ -419,7 +419,7 @@ def test_what_a_stress_says_is_told_beside_the_share(desk: Open, lender: Running
     def answer(route: Any) -> None:
         found = httpx.post(f"{lender.url}/recourse", json=json.loads(route.request.post_data), timeout=30).json()
         future = found["counterfactuals"][0]["validity"]["future"]
-        stressed = {"column": "age", "direction": "down", "probability": 0.7, "interval": [0.568, 0.812], "models": 60}
+        stressed = {"column": "age", "direction": "down", "lowest": 0.7, "interval": [0.568, 0.812], "models": 60}
         future["stressed"] = stressed
         route.fulfill(json=found)
 
@@ -518,7 +518,7 @@ def test_future_models_are_trained_from_the_page(desk: Open, lender: Running) ->
     ready = {
         **FUTURES, "status": "ready", "source": "retrained", "search": 60, "held_back": 58, "agreement": 0.93,
         "records": "fresh", "labels": "own_decisions", "dropped": 2, "created_at": "2026-11-22T10:00:00Z",
-        "stress": {"column": "age", "direction": "down"},
+        "stress": [{"column": "age", "direction": "down"}],
     }  # fmt: skip
     pending = {**FUTURES, "status": "pending"}
     states = [pending]

@@ -235,7 +235,7 @@ def test_a_ledger_that_cannot_be_read_is_an_error(world: Ledgered) -> None:
 
 # --- the correction --------------------------------------------------------------------------------------------------
 
-SETS = Choices(search=4, held_back=40)
+SETS = Choices(stress="none", search=4, held_back=40)
 PEOPLE = 60
 
 

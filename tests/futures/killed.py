@@ -25,7 +25,7 @@ def main() -> None:
         return make(self, records, samples, tuned)
 
     LinearRecipe.make = noted  # type: ignore[method-assign]
-    rehearse(Registry(store).find("loan"), Choices(records="same", search=30, held_back=20))
+    rehearse(Registry(store).find("loan"), Choices(stress="none", records="same", search=30, held_back=20))
 
 
 if __name__ == "__main__":

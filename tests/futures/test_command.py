@@ -16,7 +16,7 @@ from app.futures.store import load_futures, status
 from app.registry.version import RegisteredModel
 from tests.futures.models import registered
 
-FEW = Choices(search=3, held_back=2)
+FEW = Choices(stress="none", search=3, held_back=2)
 
 TRAIN = """
 import csv, json, pathlib, random, sys

@@ -11,7 +11,7 @@ from app.futures.store import load_futures
 from tests.futures.models import registered
 from tests.optional import library
 
-FEW = Choices(search=6, held_back=4)
+FEW = Choices(stress="none", search=6, held_back=4)
 
 
 def test_few_records_are_scored_as_many_are(tmp_path: Path) -> None:

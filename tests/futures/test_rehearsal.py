@@ -17,7 +17,7 @@ from app.registry.version import RegisteredModel
 from tests.futures.models import estimator, registered
 from tests.optional import library
 
-FEW = Choices(search=6, held_back=4)
+FEW = Choices(stress="none", search=6, held_back=4)
 
 
 def forest() -> Any:
@@ -161,7 +161,7 @@ def test_bootstraps_have_both_labels(tmp_path: Path) -> None:
 def test_models_no_better_than_chance_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = registered(tmp_path, "linear")
     monkeypatch.setattr(rehearsal, "area", _every_fourth_by_chance(rehearsal.area))
-    record = rehearse(model, Choices(search=8, held_back=8))
+    record = rehearse(model, Choices(stress="none", search=8, held_back=8))
     assert (record.search.models, record.search.dropped) == (6, 2)
     assert (record.held_back.models, record.held_back.dropped) == (6, 2)
     assert status(model)["dropped"] == 4
@@ -183,7 +183,7 @@ def test_labels_that_say_nothing_are_refused(tmp_path: Path) -> None:
 
     model = registered(tmp_path, noise)
     with pytest.raises(RehearsalFailed, match="no better than chance"):
-        rehearse(model, Choices(search=20, held_back=20, source="retrained"))
+        rehearse(model, Choices(stress="none", search=20, held_back=20, source="retrained"))
     found = status(model)
     assert found["status"] == "failed"
     assert "no better than chance" in found["detail"]
@@ -197,7 +197,7 @@ def test_a_label_that_is_turned_around_is_refused(tmp_path: Path) -> None:
 
     model = registered(tmp_path, turned)
     with pytest.raises(RehearsalFailed, match="1 for the favourable outcome"):
-        rehearse(model, Choices(search=6, held_back=6, source="retrained"))
+        rehearse(model, Choices(stress="none", search=6, held_back=6, source="retrained"))
 
 
 def test_area_is_that_of_scikit_learn() -> None:
@@ -231,13 +231,13 @@ def test_new_futures_replace_old_ones(tmp_path: Path) -> None:
     first = rehearse(model, FEW)
     before = load_futures(model)
     assert load_futures(model) is before
-    second = rehearse(model, Choices(search=5, held_back=5, seed=1, records="same"))
+    second = rehearse(model, Choices(stress="none", search=5, held_back=5, seed=1, records="same"))
     assert second.name != first.name
     after = load_futures(model)
     assert after is not None
     assert after.search.count == 5
     assert [path.name for path in (model.directory / "futures").iterdir() if path.is_dir()] == [second.name]
-    assert rehearse(model, Choices(search=5, held_back=5, seed=1, records="same")).name == second.name
+    assert rehearse(model, Choices(stress="none", search=5, held_back=5, seed=1, records="same")).name == second.name
 
 
 def test_choices_come_from_the_manifest(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_retraining_needs_outcomes(tmp_path: Path) -> None:
     model = registered(tmp_path, "linear", label=False)
     assert status(model)["status"] == "none"
     with pytest.raises(RehearsalFailed, match="label"):
-        rehearse(model, Choices(source="retrained"))
+        rehearse(model, Choices(stress="none", source="retrained"))
     assert rehearse(model, FEW).labels == "own_decisions"
 
 

@@ -22,7 +22,7 @@ from app.registry.version import RegisteredModel
 from tests.futures.models import FITS, registered
 from tests.optional import library
 
-FEW = Choices(search=6, held_back=20, records="same")
+FEW = Choices(stress="none", search=6, held_back=20, records="same")
 
 
 def dated(directory: Any, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
@@ -120,12 +120,13 @@ def test_models_of_a_stress_are_those_of_weighted_records(loans: RegisteredModel
     assert {"search": stressed.search.digests, "held_back": stressed.held_back.digests} == before
     assert stressed.agreement == plain.agreement
     assert stressed.name != plain.name
-    assert status(loans)["stress"] == {"column": "day", "direction": "up"}
+    assert status(loans)["stress"] == [{"column": "day", "direction": "up"}]
 
     futures = load_futures(loans)
     assert futures is not None
     assert futures.stressed is not None
-    assert (futures.stressed.column, futures.stressed.direction) == ("day", "up")
+    assert futures.stressed.stresses == (Stress(column="day", direction="up"),)
+    assert futures.stressed.strengths == (0.25, 0.5, 1.0)
     loaded = loans.load()
     X = loaded.reference.X
     lines = [line.split(",") for line in reference(loans).read_text().splitlines()]
@@ -137,10 +138,19 @@ def test_models_of_a_stress_are_those_of_weighted_records(loans: RegisteredModel
     C = 1.0 / stressed.tuned["ridge"] if "ridge" in stressed.tuned else 0.1
     fitted = library("sklearn.linear_model").LogisticRegression(C=C, max_iter=5_000).fit(X, y, sample_weight=weight)
     expected = fitted.decision_function(X)
-    found = futures.stressed.models.scores(X).mean(axis=1)
+    each = futures.stressed.each
+    found = futures.stressed.models.scores(X)[:, each : 2 * each].mean(axis=1)
     unstressed = futures.held_back.scores(X).mean(axis=1)
     assert np.abs(found - expected).mean() < 0.15
     assert (unstressed - expected).mean() > 0.5, "loans of late days are riskier"
+    by_strength = futures.stressed.models.scores(X).reshape(len(X), 3, each).mean(axis=(0, 2))
+    assert by_strength[0] > by_strength[1] > by_strength[2], "the stronger the stress, the riskier"
+    # At full strength the model knows nothing of the earlier half of the records.
+    late = np.argsort(np.argsort(day)) >= len(day) / 2
+    half = library("sklearn.linear_model").LogisticRegression(C=C, max_iter=5_000).fit(X[late], y[late])
+    assert (
+        np.abs(futures.stressed.models.scores(X)[:, 2 * each :].mean(axis=1) - half.decision_function(X)).mean() < 0.2
+    )
 
 
 STATED = {"search": 6, "held_back": 20, "records": "same"}
@@ -166,15 +176,20 @@ def test_an_answer_says_what_a_stress_takes_from_it(loans: RegisteredModel) -> N
     up, down = told["up"], told["down"]
     assert len(up) == len(down) > 4
     assert [one.probability for one in up] == [one.probability for one in down], "the plain share knows no stress"
-    worse = np.array([one.stressed.probability for one in up])
-    better = np.array([one.stressed.probability for one in down])
+    worse = np.array([one.stressed.lowest for one in up])
+    better = np.array([one.stressed.lowest for one in down])
     plain = np.array([one.probability for one in up])
     assert worse.mean() < plain.mean() - 0.2
     assert better.mean() > worse.mean() + 0.3
     for one in up:
         low, high = one.stressed.interval
-        assert low <= one.stressed.probability <= high
-        assert one.stressed.models == 20
+        assert low <= one.stressed.lowest <= high
+        assert one.stressed.models in (6, 12, 18)
+        assert (one.stressed.column, one.stressed.direction) == ("day", "up")
+        curve = [point.share for point in one.stressed.curve]
+        assert curve[0] == one.probability
+        assert curve == sorted(curve, reverse=True)
+        assert curve[-1] <= one.stressed.lowest
 
 
 @pytest.mark.parametrize(
@@ -214,5 +229,5 @@ def test_choices_survive_a_job(tmp_path: Path) -> None:
     import json
     from dataclasses import asdict
 
-    choices = Choices(stress=Stress(column="age", direction="down"))
+    choices = Choices(stress=(Stress(column="age", direction="down"),))
     assert Choices(**json.loads(json.dumps(asdict(choices)))) == choices

@@ -34,7 +34,7 @@ class Stress(Strict):
 
     column: Annotated[str, Field(min_length=1, max_length=200)]
     """A number, an ordered category or a yes and no of the schema, or another column of the reference records, of
-    numbers or dates."""
+    numbers or dates; `@score` for the model's own score, `@label` for the odds of the favourable outcome."""
     direction: Literal["up", "down"]
     """`up`: high values become more frequent; `down`: low ones."""
 
@@ -57,8 +57,10 @@ class FuturesStatus(Described):
     """Bootstraps of half the records, or of the full size."""
     labels: Literal["outcomes", "own_decisions"] | None
     """What they were trained to predict; the model's own decisions understate the effect of retraining."""
-    stress: Stress | None
-    """What `validity.future.stressed` of answers is about; null where no stress was rehearsed."""
+    stress: list[Stress] | None
+    """What `validity.future.stressed` of answers is about; empty where no stress was rehearsed."""
+    strengths: list[float] | None
+    """How far applicants change under each stress; 1: half of the records are left out, or odds doubled or halved."""
     dropped: int | None
     """Number of models that were made and dropped as no better than chance."""
     created_at: datetime | None
@@ -78,8 +80,9 @@ class FuturesRequest(Strict):
     """Number of future models that help to find answers; the manifest says how many when absent."""
     held_back: Annotated[int, Field(ge=2, le=1_000)] | None = None
     """Number of future models that judge answers; the manifest says how many when absent."""
-    stress: Stress | None = None
-    """Makes a further set of as many models as are held back, under this stress."""
+    stress: Literal["auto", "none"] | Stress | Annotated[list[Stress], Field(max_length=20)] | None = None
+    """Makes further models of records as they are if applicants change, at most twice as many as without: in the
+    directions that matter most (`auto`), in none, or in these."""
 
 
 class FuturesAnswer(Described):

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from app.recourse.features import FeatureSpace, ModelColumns
+from app.recourse.input_part import InputPart
 from app.recourse.models.black_box import Input, input_of_points, input_of_rows
 from app.recourse.models.calibration import Calibration
 
@@ -58,13 +59,51 @@ def models_needed(share: float, models: int) -> int:
     return max(1, math.ceil(share * models - ROUNDING))
 
 
+Direction: TypeAlias = Literal["up", "down"]
+
+OWN_SCORE, BASE_RATE = "@score", "@label"
+"""In place of a column: along today's model's own score, weaker applicants or stronger ones; and the odds of the
+favourable outcome."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StressedModels:
-    """Future models of records among which high values of a column are more frequent, or low ones."""
+class Stress(InputPart):
+    """A direction in which applicants may change."""
 
     column: str
-    direction: Literal["up", "down"]
+    """A number, an ordered category or a yes and no of the schema, or another column of the reference records, of
+    numbers or dates; `@score` for the model's own score, `@label` for how many outcomes are favourable."""
+    direction: Direction
+    """`up`: high values become more frequent; `down`: low ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StressedModels:
+    """Future models of records that are drawn under several stresses, each in several strengths.
+
+    They are scored together. Models come stress by stress, and of each stress strength by strength, the weakest first.
+    Few models have one strength, so the share of a stress up to a strength counts those of all weaker ones as well.
+    """
+
+    stresses: tuple[Stress, ...]
+    strengths: tuple[float, ...]
+    """Ascending, in (0, 1]; at 1 half of the records are left out, or odds are doubled or halved."""
     models: FutureModels
+
+    @property
+    def each(self) -> int:
+        """Models of one stress in one strength."""
+        return self.models.count // (len(self.stresses) * len(self.strengths))
+
+    def accepted(self, scores: Float[np.ndarray, "n k"]) -> Int[np.ndarray, "n s t"]:
+        """How many models accept each row, of each stress, up to each strength."""
+        yes = (scores >= 0.0).reshape(len(scores), len(self.stresses), len(self.strengths), self.each)
+        return np.asarray(yes.sum(axis=3).cumsum(axis=2))
+
+    @property
+    def counted(self) -> Int[np.ndarray, "t"]:
+        """How many models of a stress there are up to each strength."""
+        return self.each * np.arange(1, len(self.strengths) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,5 +120,7 @@ class Futures:
     """None where it is not known, for supplied models."""
     calibration: Calibration | None = None
     """What later versions kept of what was told; it changes with them, so no search depends on it."""
+    stressed_search: StressedModels | None = None
+    """Take part in searches for what withstands stress; None where no stress was rehearsed."""
     stressed: StressedModels | None = None
-    """Take part in no search, and in no share that is about the others."""
+    """Of the same stresses; take part in no search, and in no share that is about the others."""

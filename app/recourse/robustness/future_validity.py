@@ -1,22 +1,36 @@
 """Validity under retraining, measured: the share of the held-back future models that accept a record."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from app.recourse.counterfactual import Counterfactual, FutureCertificate, MeasuredFuture, StressedFuture
-from app.recourse.models.committee import Futures, models_needed
+from app.recourse.counterfactual import (
+    Counterfactual,
+    CurvePoint,
+    FutureCertificate,
+    MeasuredFuture,
+    StressedFuture,
+)
+from app.recourse.models.committee import ROUNDING, Futures, StressedModels, models_needed
 from app.recourse.models.linear import WeightMoments, homogeneous
-from app.recourse.problem import RecourseProblem
+from app.recourse.problem import RecourseProblem, Under
 from app.recourse.result import PlanFutureCertificate
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.robustness.validity import bounds_of
 
+HOLDS = 0.9
+"""Share of models up to which a record is said to hold where the request asks for none."""
+
 FEWER_WARNING = (
-    "{} of {} future models that the search did not ask accept {}: this shows a share below the {:g}% that were asked "
-    "for. `validity.future` says what can be counted on."
+    "{} of {} future models that the search did not ask accept {}: fewer than the {:g}% that were asked for. "
+    "`validity.future` says what can be counted on."
+)
+STRESS_WARNING = (
+    "If applicants change, {:g}% of future models accept {} under every stress {}, not up to the full strength; the "
+    "smallest share is {:.0f}%. `validity.future.stressed` says how far it holds."
 )
 
 
@@ -27,18 +41,16 @@ def future_certificates(
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
     counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
-    stressed = _stressed(problem.futures, rows_raw)
-    return [
-        _certificate(problem.futures, count, problem.future_validity, under_stress)
-        for count, under_stress in zip(counts, stressed, strict=True)
-    ]
+    stressed = _stressed(problem, rows_raw, counts)
+    return [_certificate(problem, count, under_stress) for count, under_stress in zip(counts, stressed, strict=True)]
 
 
-def _certificate(
-    futures: Futures, count: int, asked: float | None, under_stress: StressedFuture | None
-) -> FutureCertificate:
+def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFuture | None) -> FutureCertificate:
     """What is reported where so many of the held-back models accept a record."""
+    assert problem.futures is not None
+    futures, asked = problem.futures, problem.future_validity
     models = futures.held_back.count
+    under: Under = "stress" if problem.under_stress else "same"
     return FutureCertificate(
         probability=count / models,
         interval=_interval(futures, count),
@@ -46,6 +58,7 @@ def _certificate(
         source=futures.source,
         records=futures.records,
         asked=asked,
+        under=None if asked is None or under_stress is None else under,
         measured=_measured(futures, count / models),
         stressed=under_stress,
     )
@@ -56,20 +69,20 @@ def _interval(futures: Futures, count: int) -> tuple[float, float]:
     return share_interval(count, futures.held_back.count, futures.records)
 
 
-def _stressed(futures: Futures, rows_raw: Float[np.ndarray, "n p"]) -> list[StressedFuture] | list[None]:
+def _stressed(
+    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], plain: Sequence[int]
+) -> list[StressedFuture] | list[None]:
+    """How far each raw row holds, of which so many plain models accept each."""
+    futures = problem.futures
+    assert futures is not None
     stress = futures.stressed
     if stress is None:
         return [None] * len(rows_raw)
-    models = stress.models.count
+    shares = stress.accepted(problem.stressed.scores(rows_raw)) / stress.counted
+    asked = HOLDS if problem.future_validity is None else problem.future_validity
     return [
-        StressedFuture(
-            column=stress.column,
-            direction=stress.direction,
-            probability=count / models,
-            interval=share_interval(count, models, futures.records),
-            models=models,
-        )
-        for count in (stress.models.scores_raw(rows_raw) >= 0.0).sum(axis=1).tolist()
+        _how_far(futures, stress, own, count / futures.held_back.count, asked)
+        for own, count in zip(shares, plain, strict=True)
     ]
 
 
@@ -81,6 +94,29 @@ def _measured(futures: Futures, probability: float) -> MeasuredFuture | None:
     return MeasuredFuture(share=share, promises=calibration.promises, retrainings=calibration.retrainings)
 
 
+def _how_far(
+    futures: Futures, stress: StressedModels, shares: Float[np.ndarray, "s t"], plain: float, asked: float
+) -> StressedFuture:
+    lowest = np.minimum.accumulate(np.minimum(shares.min(axis=0), plain))
+    which, strength = np.unravel_index(int(shares[:, ::-1].argmin()), shares.shape)
+    at = shares.shape[1] - 1 - int(strength)
+    share, models = float(shares[which, at]), int(stress.counted[at])
+    held = [s for s, least in zip(stress.strengths, lowest.tolist(), strict=True) if least >= asked - ROUNDING]
+    return StressedFuture(
+        lowest=share,
+        interval=share_interval(round(share * models), models, futures.records),
+        column=stress.stresses[which].column,
+        direction=stress.stresses[which].direction,
+        strength=stress.strengths[at],
+        holds_up_to=max(held, default=None),
+        curve=(
+            CurvePoint(strength=0.0, share=plain),
+            *(CurvePoint(strength=s, share=y) for s, y in zip(stress.strengths, lowest.tolist(), strict=True)),
+        ),
+        models=models,
+    )
+
+
 def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) -> list[Counterfactual]:
     """The same counterfactuals with what the held-back future models say about each."""
     rows_raw = np.array([one.row_raw for one in found]).reshape(-1, problem.action_set.space.p)
@@ -88,14 +124,20 @@ def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) ->
 
 
 def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
-    """A warning of a record whose share of held-back models lies below the asked one by more than chance explains."""
-    told = [one.future for one in found if one.future is not None]
-    short = [future for future in told if future.interval[1] < (future.asked or 0.0)]
-    least = min(short, key=lambda future: future.probability, default=None)
-    if least is None or least.asked is None:
-        return []
-    record = "this record" if len(found) == 1 else "one of these records"
-    return [FEWER_WARNING.format(round(least.probability * least.models), least.models, record, 100.0 * least.asked)]
+    """A warning of each kind of share that is below the asked one: of models, and of models under stress."""
+    told = [one.future for one in found if one.future is not None and one.future.asked is not None]
+    record, warnings = "this record" if len(found) == 1 else "one of these records", list[str]()
+    least = min(told, key=lambda future: future.probability, default=None)
+    if least is not None and least.asked is not None and least.probability < least.asked - ROUNDING:
+        accepting = round(least.probability * least.models)
+        warnings.append(FEWER_WARNING.format(accepting, least.models, record, 100.0 * least.asked))
+    stressed = [one for one in told if one.under == "stress" and one.stressed is not None]
+    for one in sorted(stressed, key=lambda one: one.stressed.lowest if one.stressed else 1.0)[:1]:
+        if one.stressed is not None and one.asked is not None and one.stressed.lowest < one.asked - ROUNDING:
+            limit = one.stressed.holds_up_to
+            up_to = "of no strength that was rehearsed" if limit is None else f"up to the strength {limit:g}"
+            warnings.append(STRESS_WARNING.format(100.0 * one.asked, record, up_to, 100.0 * one.stressed.lowest))
+    return warnings
 
 
 def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:
@@ -124,11 +166,25 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
         all_interval=_interval(futures, every),
         any=some / models,
         any_interval=_interval(futures, some),
+        stressed_all=_stressed_share(problem, rows_raw, np.all),
+        stressed_any=_stressed_share(problem, rows_raw, np.any),
         models=models,
         source=futures.source,
         records=futures.records,
         asked=problem.future_validity,
     )
+
+
+def _stressed_share(
+    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], joint: Callable[..., Any]
+) -> float | None:
+    """Smallest share over the stresses of held-back models that accept all raw rows, or any; None without stresses."""
+    assert problem.futures is not None
+    stress = problem.futures.stressed
+    if stress is None:
+        return None
+    together = np.where(joint(problem.stressed.accept(rows_raw), axis=0), 1.0, -1.0)
+    return float((stress.accepted(together[None])[0] / stress.counted).min())
 
 
 def future_bounds(

@@ -8,7 +8,7 @@ search goes on from the best of them. So a few hundred rows suffice for any kind
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -60,6 +60,8 @@ class Reached:
     """What the search minimises, here."""
     level: float
     """The smaller of the own score and the largest score that the asked share of models reach; accepted iff >= 0."""
+    stressed: float = 1.0
+    """Mean share that accepts it over the stresses that are asked; 1 without any."""
 
 
 class CommitteeSearch:
@@ -70,6 +72,8 @@ class CommitteeSearch:
     score_rows : the models; today's first
     share : of the future models that must accept, in (0, 1]
     own_margin : the score that today's model must reach
+    stressed : of each stress the columns of its models among the scores, and how many of them must accept; the share is
+        about the columns before all of these
     cost : a sum over features that guides the search; the action set's cost where absent
     value : minimised over the records that are accepted; the cost where absent
     admits : which raw rows may be answered, beyond being legal; all where absent
@@ -86,6 +90,7 @@ class CommitteeSearch:
         share: float,
         *,
         own_margin: float = 0.0,
+        stressed: Sequence[tuple[slice, int]] = (),
         cost: ValueOf | None = None,
         value: ValueOf | None = None,
         admits: Callable[[Float[np.ndarray, "n p"]], Bool[np.ndarray, "n"]] | None = None,
@@ -95,6 +100,8 @@ class CommitteeSearch:
     ) -> None:
         self.actions, self.share, self.own_margin = action_set, share, own_margin
         self._ask, self._admits, self._until = score_rows, admits, until
+        self._stressed = tuple(stressed)
+        self._plain = slice(1, min((columns.start for columns, _ in stressed), default=None))
         self._cost = cost or action_set.cost
         self._value = value or self._cost
         self._tidy, self._at_most = tidy, at_most
@@ -194,10 +201,17 @@ class CommitteeSearch:
 
     def _levels(self, scores: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
         """The smaller of the own score beyond its margin and the score that the asked share of the models reach."""
-        k = scores.shape[-1] - 1
-        refusing = k - models_needed(self.share, k)
-        quantile = np.partition(scores[..., 1:], refusing, axis=-1)[..., refusing]
-        return np.asarray(np.minimum(scores[..., 0] - self.own_margin, quantile))
+        plain = scores[..., self._plain]
+        level = np.minimum(scores[..., 0] - self.own_margin, _kth(plain, models_needed(self.share, plain.shape[-1])))
+        for columns, needed in self._stressed:
+            level = np.minimum(level, _kth(scores[..., columns], needed))
+        return np.asarray(level)
+
+    def _shares(self, scores: Float[np.ndarray, "*n m"]) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
+        """Shares of the plain models and, in the mean over the stresses, of those under stress that accept."""
+        stressed = [(scores[..., columns] >= 0.0).mean(axis=-1) for columns, _ in self._stressed]
+        plain = (scores[..., self._plain] >= 0.0).mean(axis=-1)
+        return plain, np.mean(stressed, axis=0) if stressed else np.ones_like(plain)
 
     def _keep(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n m"]) -> None:
         A, levels = self.actions, self._levels(scores)
@@ -220,7 +234,8 @@ class CommitteeSearch:
                         self.accepted.append(one)
         if self.best is None and legal.any():
             rows = np.flatnonzero(legal)
-            shares = (scores[rows, 1:] >= 0.0).mean(axis=1) * (scores[rows, 0] >= self.own_margin)
+            plain, stressed = self._shares(scores[rows])
+            shares = (plain + stressed) * (scores[rows, 0] >= self.own_margin)
             i = int(np.lexsort((-levels[rows], -shares))[0])
             one = self._reached(rows_raw[rows[i]], scores[rows[i]], math.nan, levels[rows[i]])
             if self.nearest is None or _rank(one, self.own_margin) > _rank(self.nearest, self.own_margin):
@@ -229,8 +244,10 @@ class CommitteeSearch:
     def _reached(
         self, row_raw: Float[np.ndarray, "p"], scores: Float[np.ndarray, "m"], value: float, level: float
     ) -> Reached:
-        share = float((scores[1:] >= 0.0).mean())
-        return Reached(row_raw=row_raw, own_score=float(scores[0]), share=share, value=value, level=float(level))
+        share, stressed = map(float, self._shares(scores))
+        return Reached(
+            row_raw=row_raw, own_score=float(scores[0]), share=share, value=value, level=float(level), stressed=stressed
+        )
 
     def _moves(self, base: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
         """The base record with one feature set to another value, for every movable feature and value to try."""
@@ -367,4 +384,10 @@ class _Expansion:
 
 
 def _rank(one: Reached, own_margin: float) -> tuple[float, float]:
-    return (one.share if one.own_score >= own_margin else 0.0, one.level)
+    return (one.share + one.stressed if one.own_score >= own_margin else 0.0, one.level)
+
+
+def _kth(scores: Float[np.ndarray, "*n k"], needed: int) -> Float[np.ndarray, "*n"]:
+    """The largest score that so many of the models reach."""
+    refusing = scores.shape[-1] - needed
+    return np.asarray(np.partition(scores, refusing, axis=-1)[..., refusing])

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy.special import gammaln
 
 from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.counterfactual import Counterfactual
@@ -20,10 +22,34 @@ PROMISE_ROUNDS = 8
 """Searches for a record that future models accept and that keeps a measured promise."""
 CHANGE_COST = 0.1
 """Cost of one more change in the guidance of the search; the cost that is reported has no such part."""
+SURE = 0.95
+"""Probability with which the held-back models should reach the share that was asked for."""
 TIDY = 0.1
 """Share of the cost that an answer with fewer changes may exceed the cheapest by."""
 CLOSE_MARGIN = 0.1
 """Such searches end when the margin that is enough is this close to one that is not, relative."""
+
+
+@lru_cache(maxsize=256)
+def aim(share: float, search: int, held_back: int) -> int:
+    """How many of the search set must accept a record so that, mostly, the asked share of the held-back set does.
+
+    Records are chosen for what the search set says, so one acceptance is not counted. The held-back count then has a
+    beta-binomial law; the answer is the smallest number with which it reaches the share with the probability `SURE`, or
+    all models.
+    """
+    needed = models_needed(share, held_back)
+    h = np.arange(needed, held_back + 1)
+    for count in range(models_needed(share, search), search):
+        a, b = count - 0.5, search - count + 1.5
+        law = (
+            gammaln(held_back + 1) - gammaln(h + 1) - gammaln(held_back - h + 1)
+            + gammaln(h + a) + gammaln(held_back - h + b) - gammaln(held_back + a + b)
+            + gammaln(a + b) - gammaln(a) - gammaln(b)
+        )  # fmt: skip
+        if np.exp(law).sum() >= SURE:
+            return count
+    return search
 
 
 def verify_committee(
@@ -47,9 +73,10 @@ def verify_committee(
     draft.aimed = True
     known_raw = [one.row_raw for one in (*draft.found, *known)]
     proposals = np.array(known_raw).reshape(-1, draft.actions.space.p)
+    default = draft.found
     draft.found, draft.fallback = [], False
     at_most = min((one.cost for one in known), default=math.inf)
-    stage = _Committee(draft, method, params, futures, share, at_most)
+    stage = _Committee(draft, method, params, futures, share, at_most, default)
     if isinstance(draft.candidates, PlanCandidates):
         stage.plan(draft.candidates, proposals)
     else:
@@ -72,20 +99,62 @@ class _Committee:
         futures: Futures,
         share: float,
         at_most: float,
+        known: Sequence[Counterfactual],
     ) -> None:
         candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
         self.draft, self.futures = draft, futures.search
-        self.share = share
+        self.share = self.asked = share
         self.objective = candidates.objective if candidates else None
         self.shortfall = candidates.shortfall if candidates else None
         defaults = type(params)()
         bound = any(getattr(params, knob) != getattr(defaults, knob) for knob in method.knobs)
         self.admits = candidates.meets if candidates and bound else None
-        # Records are chosen for what the search set says, so the others say yes a little less often.
-        count = futures.search.count
-        self.aimed = min(1.0, (models_needed(self.share, count) + 1) / count)
+        self.aimed = aim(self.share, futures.search.count, futures.held_back.count) / futures.search.count
         self.at_most = at_most
+        self.own_least = -math.inf
+        self.stress = futures.stressed_search if draft.problem.under_stress else None
+        self.wanted: tuple[tuple[int, int], ...] = ()
+        """Of each stress how many of its strengths are asked, and how many of their models must accept."""
+        if self.stress is not None:
+            self._keep_default(known)
         self.by_surrogate = draft.problem.black_box.remote is not None
+
+    def _keep_default(self, default: Sequence[Counterfactual]) -> None:
+        """Ask for no less than the method's own answer gives: today's score, and the share of every set."""
+        stress = self.stress
+        assert stress is not None
+        counted = stress.counted.tolist()
+        needed = np.tile([models_needed(self.share, n) for n in counted], (len(stress.stresses), 1))
+        if len(default) == 1:
+            row_raw = default[0].row_raw[None]
+            self.own_least = default[0].score
+            needed = np.maximum(needed, stress.accepted(stress.models.scores_raw(row_raw))[0])
+            own = float(self.futures.shares(row_raw)[0])
+            self.aimed, self.share = max(self.aimed, own), max(self.share, own)
+        self._needed = needed
+        self._ask_up_to(np.full(len(needed), len(counted)))
+
+    def _ask_up_to(self, strengths: Int[np.ndarray, "s"]) -> None:
+        """Ask so many strengths of each stress, the weakest first."""
+        self.wanted = tuple((int(n), int(self._needed[i, n - 1]) if n else 0) for i, n in enumerate(strengths.tolist()))
+
+    def _ask_what_is_reachable(self, nearest: Reached) -> None:
+        """Ask each stress up to the strength that the best record so far withstands."""
+        assert self.stress is not None
+        accepted = self.stress.accepted(self.stress.models.scores_raw(nearest.row_raw[None]))[0]
+        self._ask_up_to((accepted >= self._needed).cumprod(axis=1).sum(axis=1))
+
+    @property
+    def _stressed(self) -> list[tuple[slice, int]]:
+        """As `CommitteeSearch` takes it."""
+        if self.stress is None:
+            return []
+        own, of_one = 1 + self.futures.count, self.stress.each * len(self.stress.strengths)
+        return [
+            (slice(own + i * of_one, own + i * of_one + strengths * self.stress.each), needed)
+            for i, (strengths, needed) in enumerate(self.wanted)
+            if strengths
+        ]
 
     def one(self, proposals: Float[np.ndarray, "n p"]) -> None:
         """Find the best record; where a promise is missed, ask for more score of today's model until it is kept."""
@@ -132,14 +201,35 @@ class _Committee:
         margin: float = LAST_BITS,
     ) -> tuple[CommitteeSearch, Reached | None]:
         """Search; raises DeadlineExceeded where the time ran out before anything was found."""
-        for target in dict.fromkeys((self.aimed, self.share)):
-            search = self._search(target, base_raw, margin)
-            if (reached := search.run(starts_raw, base_raw)) is not None:
-                break
+        search = self._search(self.aimed, base_raw, margin)
+        reached = search.run(starts_raw, base_raw)
+        if reached is None and self.wanted and (near := search.nearest) is not None:
+            # Sets that nobody can satisfy make no answer impossible: each stress counts as far as it can be withstood.
+            self._ask_what_is_reachable(near)
+            search, reached, starts_raw = self._again(self.aimed, base_raw, margin, starts_raw, near)
+        for target in sorted({self.share, self.asked} - {self.aimed}, reverse=True):
+            if reached is None:
+                self.draft.meter.check()
+                search, reached, starts_raw = self._again(target, base_raw, margin, starts_raw, search.nearest)
+        if reached is None:
             self.draft.meter.check()
         if reached is not None and self.by_surrogate:
             reached = self._confirmed(search.accepted)
         return search, reached
+
+    def _again(
+        self,
+        share: float,
+        base_raw: Float[np.ndarray, "p"] | None,
+        margin: float,
+        starts_raw: Float[np.ndarray, "n p"],
+        near: Reached | None,
+    ) -> tuple[CommitteeSearch, Reached | None, Float[np.ndarray, "n p"]]:
+        """Search with another target, from the best record so far as well."""
+        if near is not None:
+            starts_raw = np.concatenate([starts_raw, near.row_raw[None]])
+        search = self._search(share, base_raw, margin)
+        return search, search.run(starts_raw, base_raw), starts_raw
 
     def _search(self, share: float, base_raw: Float[np.ndarray, "p"] | None, margin: float) -> CommitteeSearch:
         draft = self.draft
@@ -149,7 +239,8 @@ class _Committee:
             draft.actions,
             self._scores,
             share,
-            own_margin=margin,
+            own_margin=max(margin, self.own_least) if base_raw is None else margin,
+            stressed=self._stressed,
             cost=lambda rows_raw: actions.cost(rows_raw) + CHANGE_COST * actions.changed(rows_raw),
             value=self.objective or actions.cost,
             admits=self.admits,
@@ -166,7 +257,8 @@ class _Committee:
             own = self.draft.candidates.rank(rows_raw)
         else:
             own = np.ones(len(rows_raw))
-        return np.column_stack([own, self.futures.scores_raw(rows_raw)])
+        stressed = [] if self.stress is None else [self.stress.models.scores_raw(rows_raw)]
+        return np.column_stack([own, self.futures.scores_raw(rows_raw), *stressed])
 
     def _confirmed(self, accepted: list[Reached]) -> Reached | None:
         """The best of these records that today's model itself accepts, in one call."""
@@ -191,6 +283,6 @@ class _Committee:
             return
         draft.nearest = draft.counterfactual(nearest.row_raw, nearest.own_score)
         draft.sentence = (
-            f"No record that was tried is accepted by {_percent(self.share)} of the future models that the search "
+            f"No record that was tried is accepted by {_percent(self.asked)} of the future models that the search "
             f"asks; the nearest is accepted by {_percent(nearest.share)} of them."
         )

@@ -63,13 +63,18 @@ export const measuredText = ({ measured }) =>
   measured ? `Of promises like this one, later versions kept ${inHundred(measured.share)}.` : "";
 
 /** What a stress is about. @param {{ column: string, direction: "up" | "down" }} stress */
-export const stressName = ({ column, direction }) => `${direction === "up" ? "high" : "low"} values of ${column}`;
+export function stressName({ column, direction }) {
+  const up = direction === "up";
+  if (column === "@score") return up ? "stronger applicants" : "weaker applicants";
+  if (column === "@label") return up ? "good outcomes" : "bad outcomes";
+  return `${up ? "high" : "low"} values of ${column}`;
+}
 
 /** What models of a stress say; empty where none was rehearsed. @param {FutureCertificate} future */
 export function stressedText({ stressed, records }) {
   if (!stressed) return "";
-  const { probability, models, interval } = stressed;
-  return `If ${stressName(stressed)} become more frequent, ${countOf(probability, models)} say yes; ${boundText(interval, records)}.`;
+  const { lowest, models, interval } = stressed;
+  return `If ${stressName(stressed)} become more frequent, ${countOf(lowest, models)} say yes; ${boundText(interval, records)}.`;
 }
 
 /** @param {number} share from 0 to 1 */

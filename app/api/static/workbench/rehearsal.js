@@ -60,7 +60,9 @@ function readyParts({ source, search, held_back: held, agreement, labels, stress
       `${ORIGINS[/** @type {"retrained"} */ (source)]}, on ${formatDate(created ?? "")}. ${agree}.`,
       labels === "own_decisions" &&
         " They learned this model’s decisions, not true outcomes, which understates the effect of retraining.",
-      stress && ` Others show what answers are worth if ${stressName(stress)} become more frequent.`,
+      stress &&
+        stress.length > 0 &&
+        ` Others show how far answers hold if ${stress.map(stressName).join(", ")} become more frequent.`,
       Number(dropped) > 0 && ` Dropped as no better than chance: ${dropped}.`,
     ),
   ];

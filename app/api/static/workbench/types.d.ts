@@ -61,7 +61,7 @@ export interface Futures {
   held_back: number | null;
   agreement: number | null;
   labels: string | null;
-  stress: { column: string; direction: "up" | "down" } | null;
+  stress: { column: string; direction: "up" | "down" }[] | null;
   dropped: number | null;
   created_at: string | null;
   detail: string | null;
@@ -77,15 +77,19 @@ export interface FutureCertificate {
   asked: number | null;
   /** Where earlier versions kept fewer promises than their answers said. */
   measured?: { share: number; promises: number; retrainings: number } | null;
-  /** Of models of a population that has moved along a column. */
+  /** How far applicants may change, over all stresses. */
   stressed?: Stressed | null;
 }
 
 export interface Stressed {
   column: string;
   direction: "up" | "down";
-  probability: number;
+  lowest: number;
   interval: [number, number];
+  strength: number;
+  holds_up_to: number | null;
+  /** From strength 0, which is the plain share. */
+  curve: { strength: number; share: number }[];
   models: number;
 }
 
