@@ -109,7 +109,7 @@ class AddressTooLong(RecourseError):
 
 
 class HeadersTooLarge(RecourseError):
-    """The request has more than 100 headers, or more than 64 KiB of them."""
+    """The request has more than 100 headers, or more than 16 KiB of head."""
 
     code = "headers-too-large"
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import platform
 import resource
 import signal
 import socket
@@ -14,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.access import refuse_open
-from app.api.connections import Connections, Limits, protocol
+from app.api.middleware import LARGEST_HEAD
 from app.api.openapi import http_api, worker_api
 from app.errors import StateUnusable
 from app.jobs.kinds import JOB_KINDS, JobKind
@@ -27,6 +28,12 @@ from app.store.state import require_state
 
 STARTUP_FAILED = 3
 """Exit code, as uvicorn has it."""
+
+IDLE_S = 60
+"""A connection that is idle for so long between two requests is closed; longer than a proxy keeps it."""
+
+COOKIES_MENDED = {11: (3, 11, 10), 12: (3, 12, 6)}
+"""The first releases of Python whose parser of cookies is not quadratic (CVE-2024-7592), by their minor version."""
 
 OTHER_FILES = 256
 """Open files that are no connections: the databases, child processes, the log."""
@@ -58,17 +65,26 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _begin(settings: Settings) -> None:
+def outdated_python(version: tuple[int, int, int]) -> tuple[int, int, int] | None:
+    """The release that an interpreter should be at least, because its parser of cookies takes quadratic time."""
+    mended = COOKIES_MENDED.get(version[1])
+    return mended if mended is not None and version < mended else None
+
+
+def begin(settings: Settings) -> None:
     """The first steps of every process."""
     configure_logging(settings.log_level)
     for name in unknown_settings(os.environ):
         log.warning("unknown-setting", variable=name)
+    if (needed := outdated_python(sys.version_info[:3])) is not None:
+        release = ".".join(map(str, needed))
+        log.warning("python-outdated", python=platform.python_version(), needed=release, detail="CVE-2024-7592")
     require_state(settings)
 
 
 def serve(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
     """Run the service until it receives a signal to stop. Raises `StateUnusable`, and `Open` as `refuse_open`."""
-    _begin(settings)
+    begin(settings)
     refuse_open(settings, lambda: _any_key(settings))
     run(create_app(settings, kinds), settings)
 
@@ -98,10 +114,6 @@ def run(app: FastAPI, settings: Settings) -> None:
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """How uvicorn serves an application of `create_app`."""
-    limits = Limits(
-        connections=_affordable(settings.max_connections),
-        connections_per_address=settings.max_connections_per_address,
-    )
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -110,9 +122,12 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         access_log=False,  # replaced by our own line, without the query
         server_header=False,
         timeout_graceful_shutdown=settings.shutdown_s,
-        http=protocol(Connections(limits, app.state.service.metrics)),
-        # None is offered, and a connection that became one would have no limits.
+        # httptools collects a header of any length, and takes the trailers of a body for headers.
+        http="h11",
+        h11_max_incomplete_event_size=LARGEST_HEAD,
         ws="none",
+        limit_concurrency=_affordable(settings.max_connections),
+        timeout_keep_alive=IDLE_S,
     )
 
 
@@ -132,7 +147,7 @@ def _affordable(connections: int) -> int:
 
 def work(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
     """Compute jobs until a signal to stop, without answering requests. Raises `StateUnusable`, with a port `Open`."""
-    _begin(settings)
+    begin(settings)
     if settings.worker_port is not None:
         refuse_open(settings, lambda: _any_key(settings))
     asyncio.run(_work(Service(settings.model_copy(update={"run_jobs": True, "port": settings.worker_port}), kinds)))

@@ -92,9 +92,6 @@ class Metrics:
         self._unfinished = Gauge("recourse_jobs", "Jobs that have not ended.", ["kind", "state"], **own)
         self._ready = Gauge("recourse_ready", "Whether a part can do its work: 1 or 0.", ["part"], **own)
         self._replayed = Counter("recourse_idempotent_replays", "Idempotent answers that were repeated.", **own)
-        self._refused = Counter(
-            "recourse_connections_refused", "Connections that were closed because of a limit.", ["reason"], **own
-        )
         self._budgets = Gauge(
             "recourse_key_budget_used", "Share of its daily budget of records that a key has used.", ["key"], **own
         )
@@ -139,10 +136,6 @@ class Metrics:
     def replayed(self) -> None:
         """Count an idempotent answer that was repeated."""
         self._replayed.inc()
-
-    def connection_refused(self, code: str) -> None:
-        """Count a connection that was closed for an error of this code, before any route."""
-        self._refused.labels(code).inc()
 
     def audited(self, model: str, version: str, broken: int) -> None:
         """Set the number of promises that the newest audit of a version found broken."""

@@ -75,9 +75,7 @@ class Settings(BaseSettings):
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_000_000
     """Largest request body."""
     max_connections: Annotated[int, Field(ge=1, le=100_000)] = 1000
-    """Most connections at once; fewer where the process may not open so many files."""
-    max_connections_per_address: Annotated[int, Field(ge=1, le=100_000)] = 250
-    """Most connections at once of one IPv4 address, or one /64 of IPv6; behind a proxy, the address is the proxy's."""
+    """Connections above which requests are refused; fewer where the process may not open so many files."""
     max_batch_bytes: Annotated[int, Field(ge=1024)] = 64_000_000
     """Largest body of a batch in lines; as one JSON text, at most 5 MB of it."""
     max_bodies_bytes: Annotated[int, Field(ge=1024)] = 256_000_000

@@ -300,6 +300,7 @@ def test_the_container_sets_only_settings_that_exist() -> None:
     names = set(re.findall(r"\b(RECOURSE_[A-Z_]+)=", DOCKERFILE))
     for part in ("recourse", "api", "worker"):
         names |= set(COMPOSE["services"][part]["environment"])
+    names.discard("FORWARDED_ALLOW_IPS")  # uvicorn's
     assert names
     assert {name.removeprefix("RECOURSE_").lower() for name in names} <= set(Settings.model_fields)
 
@@ -328,10 +329,24 @@ def service() -> dict[str, Any]:
     return dict(COMPOSE["services"]["recourse"])
 
 
-def test_the_container_is_reachable_from_this_machine_only_and_can_do_little() -> None:
-    assert service()["ports"] == ["127.0.0.1:${RECOURSE_PORT:-8000}:8000"]
-    assert service()["read_only"] is True
-    assert service()["cap_drop"] == ["ALL"]
+PROXIES = {"recourse": "proxy", "api": "cluster-proxy"}
+"""What publishes the port of a service."""
+
+
+def test_the_containers_are_reachable_through_the_proxy_from_this_machine_only_and_can_do_little() -> None:
+    for name, proxy in PROXIES.items():
+        one = COMPOSE["services"][proxy]
+        assert one["ports"] == ["127.0.0.1:${RECOURSE_PORT:-8000}:8000"]
+        assert one["depends_on"] == [name]
+        assert "ports" not in COMPOSE["services"][name]
+        mounted = one["volumes"][0].split(":")
+        assert (ROOT / mounted[0]).is_file()
+        assert mounted[1:] == ["/etc/nginx/nginx.conf", "ro"]
+        assert one["command"][1:3] == ["-c", mounted[1]]
+        for part in (one, COMPOSE["services"][name]):
+            assert part["read_only"] is True
+            assert part["cap_drop"] == ["ALL"]
+    assert COMPOSE["services"]["api"]["networks"]["default"]["aliases"] == ["recourse"]  # as in nginx.conf
     assert re.search(r"^USER 10001", DOCKERFILE, re.MULTILINE)
 
 
@@ -339,20 +354,23 @@ def test_the_container_is_reachable_from_this_machine_only_and_can_do_little() -
 def test_what_publishes_a_port_starts_without_a_key_and_says_where_it_is_published(part: str) -> None:
     one = COMPOSE["services"][part]
     environment = {key.removeprefix("RECOURSE_").lower(): value for key, value in one["environment"].items()}
+    assert environment.pop("forwarded_allow_ips") == "*"  # nothing but the proxy reaches it
     environment.pop("database_url", None)  # its password is a variable of compose
     settings = Settings.model_validate(environment)
     refuse_open(settings, lambda: False)
-    assert all(port.startswith(f"{settings.published_on}:") for port in one["ports"])
+    ports = COMPOSE["services"][PROXIES[part]]["ports"]
+    assert all(port.startswith(f"{settings.published_on}:") for port in ports)
 
 
 def test_the_cluster_is_a_server_and_two_workers_on_one_database() -> None:
     services = COMPOSE["services"]
-    assert {name for name, one in services.items() if one.get("profiles") == ["cluster"]} == {"db", "api", "worker"}
+    assert {name for name, one in services.items() if one.get("profiles") == ["cluster"]} == {
+        "db", "api", "worker", "cluster-proxy",
+    }  # fmt: skip
     api, worker = services["api"], services["worker"]
     assert (worker["command"], worker["deploy"]["replicas"]) == (["recourse", "worker"], 2)
     assert "ports" not in worker
     assert "ports" not in services["db"]
-    assert api["ports"] == service()["ports"]
     assert api["environment"]["RECOURSE_RUN_JOBS"] == "false"
     assert "RECOURSE_EXECUTOR_ID" not in worker["environment"], "replicas would share it"
     for name in ("build", "read_only", "cap_drop", "security_opt", "mem_limit"):

@@ -205,6 +205,8 @@ def problem_response(error: RecourseError, instance: str, headers: Mapping[str, 
         response.headers["Retry-After"] = str(math.ceil(error.facts.get("retry_after_s") or RETRY_AFTER_S))
     if isinstance(error, errors.KeyRequired | errors.InsufficientScope):
         response.headers["WWW-Authenticate"] = _challenge(error)
+    if isinstance(error, errors.RequestTimeout):
+        response.headers["Connection"] = "close"
     return response
 
 

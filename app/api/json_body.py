@@ -4,20 +4,16 @@ import asyncio
 import codecs
 import gc
 import json
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from app.api.errors import LONGEST_TOKEN, faults_of, in_body
-from app.compute.turns import caller
 from app.errors import InvalidRequest, MalformedJson
 
 MOST_MEMBERS = 10_000
@@ -28,13 +24,9 @@ MOST_VALUES = 100_000
 however short it is written."""
 
 READ_AT_ONCE = 64_000
-"""Bytes of JSON that are read on the event loop; more is read in a thread, one body of a caller at a time."""
-
-REST = 9.0
-"""Pause after a large body of a caller, as a multiple of the time that it took to read."""
+"""Bytes of JSON that are read on the event loop; more is read in a thread."""
 
 Model = TypeVar("Model", bound=BaseModel)
-Read = TypeVar("Read")
 
 
 def read_json(body: bytes) -> Any:
@@ -78,50 +70,12 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class LargeBodies:
-    """Large bodies are read one at a time, in turns of the callers, and no caller's without pauses.
-
-    The parser lets no other thread run before its end, so the event loop stands still meanwhile.
-    """
-
-    def __init__(self) -> None:
-        self._reading = asyncio.Lock()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Of the callers that read a large body, or rest."""
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[Callable[[Callable[[], Read]], Awaitable[Read]]]:
-        """Once it is this caller's turn: what runs the reading in a thread, and returns what that returns."""
-        turn = self._turns.setdefault(caller.get(), asyncio.Lock())
-        await turn.acquire()
-        spent_s = 0.0
-
-        def timed(work: Callable[[], Read]) -> Read:
-            nonlocal spent_s
-            began = time.thread_time()
-            try:
-                return work()
-            finally:
-                spent_s = time.thread_time() - began
-
-        try:
-            yield lambda work: asyncio.to_thread(timed, work)
-        finally:
-            asyncio.get_running_loop().call_later(REST * spent_s, turn.release)
-
-    async def read(self, body: bytes) -> Any:
-        """The value of a JSON text. Errors as `read_json`."""
-        async with self.turn() as run, self._reading:
-            return await run(partial(read_json, body))
-
-
 async def read_body(request: Request) -> Any:
     """The value of a request's body. Errors as `read_json`."""
     body = await request.body()
     if len(body) <= READ_AT_ONCE:
         return read_json(body)
-    bodies: LargeBodies = request.app.state.large_bodies
-    return await bodies.read(body)
+    return await asyncio.to_thread(read_json, body)
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:

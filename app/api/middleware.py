@@ -1,12 +1,14 @@
-"""What surrounds every request: its id, the headers of its response, the line in the log, and a limit on its body.
+"""What surrounds every request: its id, the headers of its response, the line in the log, limits on head and body.
 
 Plain ASGI, so that responses are neither buffered nor moved to another task.
 """
 
+import asyncio
 import re
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
@@ -15,7 +17,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.authentication import extra_headers
 from app.api.errors import problem_response
 from app.api.media_type import media_type
-from app.errors import BodyTooLarge, InternalError, Overloaded
+from app.errors import (
+    AddressTooLong,
+    BodyTooLarge,
+    HeadersTooLarge,
+    InternalError,
+    Overloaded,
+    RecourseError,
+    RequestTimeout,
+)
 from app.metrics import Metrics
 from app.observability import log, request_id, trace, traceparent
 
@@ -35,6 +45,23 @@ HEADERS = {
 """On every response, unless the route has set its own."""
 
 _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+
+LARGEST_HEAD = 16_384
+"""Bytes of the head of a request: address and headers with their separators."""
+
+MOST_HEADERS = 100
+
+LONGEST_ADDRESS = 8192
+"""Bytes of the address (target) of a request."""
+
+BODY_S, BODY_BYTES = 30.0, 32_768
+"""So many seconds of waiting must bring the end of a body, or so many bytes of it."""
+
+LINGER_S, LINGER_BYTES_S = 5.0, 40e6
+"""How long the rest of a body is read that was answered before its end, and bytes of all such bodies in a second."""
+
+SMALL_REST = 65_536
+"""A body of at most so many bytes that was answered before its end does not end its connection."""
 
 CLIENT_LEFT = 499
 """Logged as the status of a request whose client hung up while it was being read."""
@@ -100,6 +127,90 @@ class RequestContext:
             traceparent.reset(tokens[1])
 
 
+class HeadLimit:
+    """Refuses a head that is larger than any client needs, and drops cookies.
+
+    Nothing here reads cookies, but the framework parses them for every route, which takes seconds of processor time in
+    releases of Python before `COOKIES_MENDED` of `app.main`. uvicorn limits only a head that has not come as a whole.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on without its cookies."""
+        if scope["type"] == "http":
+            headers = scope["headers"]
+            address = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+            size = address + sum(len(name) + len(value) + len(b": \r\n") for name, value in headers)
+            error: RecourseError | None = None
+            if address > LONGEST_ADDRESS:
+                error = AddressTooLong()
+            elif size > LARGEST_HEAD or len(headers) > MOST_HEADERS:
+                error = HeadersTooLarge()
+            if error is not None:
+                await problem_response(error, scope["path"][:LONGEST_ADDRESS])(scope, receive, send)
+                return
+            scope["headers"] = [header for header in headers if header[0] != b"cookie"]
+        await self.app(scope, receive, send)
+
+
+class EarlyAnswers:
+    """Reads the rest of a body that was answered before its end, slowly and not for long; then closes the connection.
+
+    The server would read it to its end, as fast as it comes. Not to read it at all would reset the connection, and the
+    client might not see the answer.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self._lingered_until = 0.0
+        """When what has been read of all such bodies is within their rate."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; nothing is done about a body that is small, or that the application has read."""
+        size = _declared_size(scope) if scope["type"] == "http" else 0
+        if size is not None and size <= SMALL_REST:
+            await self.app(scope, receive, send)
+            return
+        more = True
+
+        async def receive_and_see() -> Message:
+            nonlocal more
+            message = await receive()
+            more = message["type"] == "http.request" and message.get("more_body", False)
+            return message
+
+        async def send_and_linger(message: Message) -> None:
+            if more and message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            if not more or message["type"] != "http.response.body" or message.get("more_body", False):
+                await send(message)
+                return
+            await send({**message, "more_body": True})
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_S):
+                    while more:
+                        await self._rest(len((await receive_and_see()).get("body", b"")))
+            await send({"type": "http.response.body"})
+
+        await self.app(scope, receive_and_see, send_and_linger)
+
+    async def _rest(self, size: int) -> None:
+        now = time.monotonic()
+        self._lingered_until = max(self._lingered_until, now) + size / LINGER_BYTES_S
+        await asyncio.sleep(self._lingered_until - now)
+
+
+def _declared_size(scope: Scope) -> int | None:
+    """Bytes of the body, 0 if there is none; None where it does not say."""
+    headers = Headers(scope=scope)
+    if "transfer-encoding" in headers:
+        return None
+    declared = headers.get("content-length", "0")
+    return int(declared) if declared.isdecimal() else None
+
+
 class HeadRequests:
     """Answers HEAD where GET is answered, with the same headers."""
 
@@ -128,7 +239,7 @@ class HeadRequests:
 
 
 class BodyLimit:
-    """Refuses to read more of a request body than the service accepts, whether its length was declared or not.
+    """Refuses a body that is larger or slower than the service accepts, whether its length was declared or not.
 
     Parameters
     ----------
@@ -147,20 +258,38 @@ class BodyLimit:
         self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with a `receive` that raises `BodyTooLarge`."""
+        """Pass the request on with a `receive` that raises `BodyTooLarge`, `RequestTimeout` and `Overloaded`."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        declared = headers.get("content-length", "0")
+        declared = _declared_size(scope)
         max_bytes = self.larger.get((scope["path"], media_type(headers)), self.max_bytes)
-        received = 0
+        received, brought, left_s = 0, 0, BODY_S
+        more = declared != 0
+
+        async def receive_in_time() -> Message:
+            nonlocal brought, left_s, more
+            if not more:
+                return await receive()
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(left_s):
+                    message = await receive()
+            except TimeoutError:
+                raise RequestTimeout from None
+            brought += len(message.get("body", b""))
+            left_s -= time.monotonic() - began
+            if brought >= BODY_BYTES:
+                brought, left_s = 0, BODY_S
+            more = message.get("more_body", False)
+            return message
 
         async def receive_within_limit() -> Message:
             nonlocal received
-            if declared.isdecimal() and int(declared) > max_bytes:
+            if declared is not None and declared > max_bytes:
                 raise BodyTooLarge(f"The request body must not exceed {max_bytes:,} bytes.")
-            message = await receive()
+            message = await receive_in_time()
             size = len(message.get("body", b""))
             received += size
             self._held += size

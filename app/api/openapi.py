@@ -1,11 +1,11 @@
 """The application as FastAPI sees it, and its description: `openapi.json` is generated from here and checked in."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from importlib.resources import files
 from types import ModuleType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -17,8 +17,7 @@ from app import __version__
 from app.api import errors
 from app.api.all_faults import further_faults
 from app.api.authentication import SECURITY_SCHEMES
-from app.api.json_body import LargeBodies
-from app.api.middleware import BodyLimit, HeadRequests, RequestContext
+from app.api.middleware import BodyLimit, EarlyAnswers, HeadLimit, HeadRequests, RequestContext
 from app.api.routes import (
     batch,
     calibration,
@@ -38,7 +37,6 @@ from app.api.routes import (
 )
 from app.api.schemas.batch import BatchProblem, BatchRequest, BatchRow
 from app.api.schemas.problem import Problem
-from app.api.strict_route import directly
 from app.metrics import Metrics
 from app.service import Service
 from app.settings import Settings
@@ -101,8 +99,6 @@ def _api(service: Service | None, lifespan: Lifespan[FastAPI] | None, modules: S
     )
     for module in modules:
         app.include_router(module.router)
-    routes = (route for module in modules for route in module.router.routes)
-    app.router.middleware_stack = directly(routes, app.router.middleware_stack)  # type: ignore[assignment]
     errors.install(app, further_faults)
     # The last one added is the outermost.
     app.add_middleware(
@@ -114,11 +110,11 @@ def _api(service: Service | None, lifespan: Lifespan[FastAPI] | None, modules: S
     if settings.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.cors_origins, **CORS)
     app.add_middleware(HeadRequests)
+    app.add_middleware(HeadLimit)
     app.add_middleware(RequestContext, metrics=Metrics() if service is None else service.metrics)
+    app.add_middleware(EarlyAnswers)
     app.state.service = service
-    # What is read of a body may take 50 times the memory of its text, so not many are read at once.
-    app.state.large_bodies = LargeBodies()
-    app.state.batch = asyncio.Lock()
+    app.state.batches = WeakValueDictionary()
     app.openapi = lambda: _description(app)  # type: ignore[method-assign]
     return app
 

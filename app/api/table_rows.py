@@ -2,19 +2,40 @@
 
 import csv
 import io
+import sys
+import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import IO, Any
+from itertools import islice
+from typing import IO, Any, TypeVar
 
 from app.api.schemas.batch import to_row
 from app.compute.answers import Json
-from app.errors import Fault, InvalidRequest
+from app.errors import BodyTooLarge, Fault, InvalidRequest
 from app.recourse.features import DecimalMark, Feature, escape, lines_and_delimiter, read_cell
 
 UNNAMED = "(without a heading)"
 """Name for the cells beyond the last column; such a row is refused."""
+
+MOST_COLUMNS = 2000
+"""Most columns of a table that was sent."""
+
+READING_S = 120.0
+"""Processor time in which a batch is read; 100,000 rows take some seconds."""
+
+Line = TypeVar("Line")
+
+
+def timely(lines: Iterable[Line]) -> Iterator[Line]:
+    """The lines of a batch. Raises `BodyTooLarge` once this thread has worked on them for `READING_S`."""
+    began = time.thread_time()
+    for line in lines:
+        if time.thread_time() - began > READING_S:
+            raise BodyTooLarge(f"Reading this batch takes more than {READING_S:.0f} seconds; send fewer applicants.")
+        yield line
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +82,7 @@ def table_records(lines: Iterator[list[str]]) -> Iterator[Json]:
 
 def fault_of_heading(columns: Sequence[str], features: Iterable[Feature]) -> str:
     """What is wrong with the columns of a table, as the end of a sentence; empty if nothing is."""
-    if twice := sorted({name for name in columns if columns.count(name) > 1}):
+    if twice := sorted(name for name, count in Counter(columns).items() if count > 1):
         return f"has these columns twice: {', '.join(twice)}."
     missing = _missing(columns, features)
     return f"lacks these columns, which the model needs: {', '.join(missing)}." if missing else ""
@@ -134,10 +155,11 @@ class CsvTable:
 
     Raises
     ------
-    InvalidRequest : it is not such a table, or lacks a column that the model needs
+    InvalidRequest : it is not such a table, has too many columns, or lacks one that the model needs
     """
 
-    def __init__(self, file: IO[bytes], features: Iterable[Feature]) -> None:
+    def __init__(self, file: IO[bytes], features: Iterable[Feature], most_rows: int = sys.maxsize) -> None:
+        self._most_lines = min(most_rows, sys.maxsize - 2) + 2  # the heading, and one that is too many
         self._text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         self._features = tuple(features)
         self._require(next(self._read().lines, None))
@@ -147,14 +169,14 @@ class CsvTable:
             raise InvalidRequest(f"The table {error}.") from None
 
     def rows(self) -> Iterator[Json]:
-        """The records, once."""
+        """The records, once; at most `most_rows` and one."""
         return map(Reader(self._features, self._mark).row, table_records(self._read().lines))
 
     def _read(self) -> Cells:
         self._text.seek(0)
         with _readable():
-            cells = table_lines(self._text)
-        return Cells(self._lines(cells), cells.delimiter)
+            cells = table_lines(timely(self._text))
+        return Cells(islice(self._lines(cells), self._most_lines), cells.delimiter)
 
     @staticmethod
     def _lines(cells: Cells) -> Iterator[list[str]]:
@@ -162,6 +184,8 @@ class CsvTable:
             yield from cells.lines
 
     def _require(self, columns: list[str] | None) -> None:
+        if len(columns or []) > MOST_COLUMNS:
+            raise InvalidRequest(f"The table has {len(columns or []):,} columns; at most {MOST_COLUMNS:,} are read.")
         if fault := fault_of_heading(columns or [], self._features):
             # Where the faults of a row would be.
             missing = _missing(columns or [], self._features)

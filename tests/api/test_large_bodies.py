@@ -3,22 +3,18 @@
 import asyncio
 import json
 import socket
-import time
 import tracemalloc
 from collections.abc import Iterator
-from functools import partial
-from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from app.api.json_body import MOST_VALUES, READ_AT_ONCE, REST, LargeBodies, read_json
+from app.api.json_body import MOST_VALUES, READ_AT_ONCE, read_json
 from app.api.middleware import BodyLimit
 from app.api.routes.batch import LARGEST_WHOLE, PATH
 from app.api.spool import LONGEST_LINE
-from app.compute.turns import caller
 from app.errors import BodyTooLarge, InvalidRequest, Overloaded
 from tests.api.asking import APPLICANT, problem, question
 
@@ -48,31 +44,6 @@ def test_so_many_values_are_refused_before_any_is_built(body: bytes) -> None:
 
 def test_as_many_values_as_allowed_are_read() -> None:
     assert len(read_json(b"[" + b"1," * (MOST_VALUES - 2) + b"1]")) == MOST_VALUES - 1
-
-
-def test_callers_take_turns_with_large_bodies_and_rest_after_each() -> None:
-    """While a text is parsed, nothing else runs; so another caller's body comes before this one's second."""
-    order: list[tuple[str, float]] = []
-
-    def busy(name: str) -> None:
-        until = time.thread_time() + 0.02
-        while time.thread_time() < until:
-            pass
-        order.append((name, time.monotonic()))
-
-    async def read(bodies: LargeBodies, name: str) -> None:
-        caller.set(name)
-        async with bodies.turn() as run:
-            await run(partial(busy, name))
-
-    async def all_at_once() -> None:
-        bodies = LargeBodies()
-        await asyncio.gather(*(read(bodies, name) for name in ("one", "one", "one", "other")))
-
-    asyncio.run(all_at_once())
-    assert [name for name, _ in order] in (["one", "other", "one", "one"], ["other", "one", "one", "one"])
-    times = [at for name, at in order if name == "one"]
-    assert min(later - earlier for earlier, later in pairwise(times)) > REST * 0.02
 
 
 def test_a_large_body_is_answered_as_a_small_one(client: httpx.Client) -> None:
@@ -121,7 +92,17 @@ def test_the_bodies_of_all_requests_are_limited() -> None:
         async def receive() -> Any:
             return {"type": "http.request", "body": next(messages), "more_body": True}
 
-        await limit({"type": "http", "path": "/", "headers": [], "parts": len(parts), "hold": hold}, receive, ask_send)
+        await limit(
+            {
+                "type": "http",
+                "path": "/",
+                "headers": [(b"transfer-encoding", b"chunked")],
+                "parts": len(parts),
+                "hold": hold,
+            },
+            receive,
+            ask_send,
+        )
 
     async def ask_send(message: Any) -> None:
         raise AssertionError

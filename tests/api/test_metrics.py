@@ -107,7 +107,6 @@ def known() -> set[str]:
     metrics.job("audit", "succeeded", 0.1)
     metrics.asked("loan", {"diagnostics": {"model_calls": 1, "model_rows": 1}})
     metrics.audited("loan", "1", 0)
-    metrics.connection_refused("headers-too-large")
     metrics.budget("5f0c31a2b9d4", 0.5)
     families = text_string_to_metric_families(metrics.render({("audit", "queued"): 1}, {"jobs": True}).decode())
     return {sample.name for family in families for sample in family.samples}

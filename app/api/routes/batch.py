@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
-from functools import partial
+from itertools import islice
 from typing import IO, Annotated, Any, TypeAlias
+from weakref import WeakValueDictionary
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse
@@ -14,14 +14,15 @@ from app.api.deps import ServiceDep
 from app.api.error_docs import BODY, refusals
 from app.api.examples import BATCH_EXAMPLES, BATCH_LINES, BATCH_TABLE
 from app.api.job_responses import accepted
-from app.api.json_body import LargeBodies, read_json, validated
+from app.api.json_body import read_json, validated
 from app.api.media_type import CSV, JSON, NDJSON, media_type, require_plain
 from app.api.schemas.batch import BatchCommon, BatchRequest, line_to_row, to_row
 from app.api.schemas.jobs import JobAnswer
 from app.api.spool import spooled
 from app.api.strict_route import guarded
-from app.api.table_rows import CsvTable
+from app.api.table_rows import CsvTable, timely
 from app.compute.messages import Question
+from app.compute.turns import caller
 from app.errors import BodyTooLarge, InvalidRequest
 from app.service import Rows, Service, Terms
 from app.store.scopes import Scope
@@ -111,12 +112,11 @@ async def batch(
         raise InvalidRequest(f"Query parameters are for {CSV}; this body says what the applicants have in common.")
     else:
         read = _read_lines(await spooled(request)) if kind == NDJSON else _read_whole(await request.body())
-    bodies: LargeBodies = request.app.state.large_bodies
-    async with AsyncExitStack() as stack:
+    batches: WeakValueDictionary[str, asyncio.Lock] = request.app.state.batches
+    # One batch of a caller at a time, since its values take far more memory than its text.
+    async with batches.setdefault(caller.get(), asyncio.Lock()):
         # In a thread: a large body takes seconds.
-        run = await stack.enter_async_context(bodies.turn()) if kind == JSON else asyncio.to_thread
-        await stack.enter_async_context(request.app.state.batch)
-        asked = await run(partial(read, service.settings.max_batch_rows))
+        asked = await asyncio.to_thread(read, service.settings.max_batch_rows)
         return accepted(await service.submit_batch(*asked))
 
 
@@ -140,7 +140,7 @@ def _read_lines(file: IO[bytes]) -> Read:
     def read(most_rows: int) -> Batch:
         request = validated(BatchCommon, read_json(file.readline()))
         rows_at = file.tell()
-        count = sum(1 for _ in _lines(file))
+        count = sum(1 for _ in islice(_lines(file), most_rows + 1))
         _refuse_many(count, most_rows)
         if not count:
             raise InvalidRequest("The first line must be followed by a line for each applicant.")
@@ -153,7 +153,7 @@ def _read_lines(file: IO[bytes]) -> Read:
 def _read_table(file: IO[bytes], common: dict[str, Any], service: Service) -> Read:
     def read(most_rows: int) -> Batch:
         request = validated(BatchCommon, {name: value for name, value in common.items() if value is not None})
-        table = CsvTable(file, service.models.find(request.model, pointer="/model").space.schema)
+        table = CsvTable(file, service.models.find(request.model, pointer="/model").space.schema, most_rows)
         _refuse_many(table.count, most_rows)
         if not table.count:
             raise InvalidRequest("The headings must be followed by a line for each applicant.")
@@ -169,4 +169,4 @@ def _refuse_many(rows: int, most_rows: int) -> None:
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
     """The lines that are not empty."""
-    return filter(None, map(bytes.strip, file))
+    return filter(None, map(bytes.strip, timely(file)))

@@ -9,11 +9,11 @@ from app.api.error_docs import BODY, QUESTION, refusals
 from app.api.media_type import JSON
 from app.api.prefer import DIRECT
 from app.api.schemas.reasons import REASONS_EXAMPLES, ReasonsAnswer, ReasonsRequest
-from app.api.strict_route import DirectRoute, guarded
+from app.api.strict_route import guarded
 from app.compute.use_cases import REASONS
 from app.store.scopes import Scope
 
-router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE, kind=DirectRoute))
+router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 
 
 @router.post(

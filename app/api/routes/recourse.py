@@ -17,12 +17,12 @@ from app.api.schemas.frontier import FRONTIER_EXAMPLES, FrontierAnswer, Frontier
 from app.api.schemas.models import Record
 from app.api.schemas.recourse import RecourseAnswer, RecourseRequest
 from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityAnswer, ValidityRequest
-from app.api.strict_route import DirectRoute, guarded
+from app.api.strict_route import guarded
 from app.compute.use_cases import CORRECTION, FRONTIER, RECOURSE, VALIDITY
 from app.service import Service
 from app.store.scopes import Scope
 
-router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE, kind=DirectRoute))
+router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 
 
 @router.post(
