@@ -148,8 +148,7 @@ def _summary(url: str, schema: dict[str, Any], threshold: float, body: dict[str,
         lines += ["", f"Decision after these changes: {_decision(counterfactual['validity']['current'])}."]
         lines += [f"    {change['text']}" for change in counterfactual["changes"]]
         if future := counterfactual["validity"]["future"]:
-            accepting = round(future["probability"] * future["models"])
-            lines += [f"{accepting} of {future['models']} retrained models accept that, too."]
+            lines += [future["promise"]]
     if not found and answer["detail"]:
         lines += [answer["detail"]]
     curl = f"curl -s {url}/recourse -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"

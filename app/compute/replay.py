@@ -46,6 +46,7 @@ def replay(store: Store, record: Record, plan_s: float) -> list[str]:
             # The correction follows from what later versions keep, and changes with them.
             if future := part.get("validity", part).get("future"):
                 future.pop("measured", None)
+                future.pop("promise", None)
                 future.pop("corrected", None)  # of earlier releases
         if answer["plan"]:
             # Only direct requests ask a job for tight bounds.

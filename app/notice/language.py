@@ -1,6 +1,5 @@
 """One language of the letter: its phrases, dates and numbers, in a file ``{tag}.yaml``."""
 
-import math
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
@@ -9,6 +8,8 @@ from annotated_types import Len
 
 from app.recourse.actions.phrases import ENGLISH, Phrases, fill
 from app.recourse.input_part import InputPart
+from app.recourse.promise import ENGLISH as ENGLISH_PROMISES
+from app.recourse.promise import PromisePhrases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +29,10 @@ class Language(InputPart):
     """How long a way takes, with ``{time}``."""
     percent: str
     """A share, with ``{n}``."""
-    about_in_hundred: str
-    """How often something holds, with ``{n}``."""
-    at_least_in_hundred: str
-    """The same where it held every time."""
     phrases: Phrases = field(default=ENGLISH)
     """The phrases of sentences about features."""
+    promise: PromisePhrases = field(default=ENGLISH_PROMISES)
+    """The sentences about the models that may follow."""
 
     def date_text(self, moment: str) -> str:
         """The day of a time."""
@@ -52,12 +51,6 @@ class Language(InputPart):
     def percent_text(self, share: float) -> str:
         """A share in whole per cent; only nothing is 0 and only everything is 100."""
         return fill(self.percent, {"n": str(_whole(share))})
-
-    def in_hundred_text(self, share: float, lower: float) -> str:
-        """How often something holds, from a share that was measured, and the lower end of its interval."""
-        if share < 1.0:
-            return fill(self.about_in_hundred, {"n": str(_whole(share))})
-        return fill(self.at_least_in_hundred, {"n": str(math.floor(100.0 * lower))})
 
 
 def _whole(share: float) -> int:

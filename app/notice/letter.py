@@ -10,6 +10,7 @@ from app.recourse.actions.sentences import change_text, months_text
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue
 from app.recourse.models.score import PointScale
+from app.recourse.promise import promise_text, ways_text
 from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
 
 
@@ -57,8 +58,8 @@ class NoticeWay(AnswerPart):
     """The model's probability of the favourable outcome then; null for a model without one, or with points."""
     points: str | None
     """Its points then, of a model that gives points."""
-    future: str | None
-    """How many of the models that may follow accept it too; null where the model has none."""
+    promise: str | None
+    """What can be promised of the models that may follow, with the condition; null where there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,8 @@ class Notice(AnswerPart):
     """Whether there is a way."""
     several: bool
     """Whether there is more than one."""
+    together: str | None
+    """What can be promised of several ways together, at least one of them first; null for one, and as for a way."""
     in_time: bool
     """Whether there is a way that takes no longer than the answer is valid."""
     aged: bool
@@ -153,6 +156,7 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
     valid_months = Frame.from_json(answer).valid_months
     ways = tuple(_way(facts, one, features, language, valid_months) for one in answer["counterfactuals"])
     reasons = facts.reasons or {"reasons": (), "against": None}
+    together = (answer.get("plan") or {"validity": {}})["validity"].get("future") if len(ways) > 1 else None
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold)
     fewer = facts.scale is not None and facts.scale.fewer
@@ -178,6 +182,7 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
         ways=ways,
         found=bool(ways),
         several=len(ways) > 1,
+        together=None if together is None else ways_text(together, len(ways), language.promise),
         in_time=not all(way.late for way in ways),
         aged=any(_ages(facts, one) for one, way in zip(answer["counterfactuals"], ways, strict=True) if not way.late),
         valid_until=language.date_text(answer["expires_at"]),
@@ -223,6 +228,7 @@ def _way(
     names = [step["feature"] for step in one.get("steps") or ()]
     names += [c["feature"] for c in one["changes"] if not c.get("by_time") and c["feature"] not in names]
     months, points = one.get("takes_months", 0.0), current.get("points")
+    labels = {name: feature.title for name, feature in features.items()}
     return NoticeWay(
         number=one["rank"],
         steps=tuple(
@@ -238,11 +244,5 @@ def _way(
         if current["probability"] is None or points is not None
         else language.percent_text(current["probability"]),
         points=None if points is None else language.points_text(points),
-        future=None if future is None else _future(future, language),
+        promise=None if future is None else promise_text(future, language.promise, labels),
     )  # fmt: skip
-
-
-def _future(future: Json, language: Language) -> str:
-    """The share that later versions kept where that is less."""
-    measured = future.get("measured")
-    return language.in_hundred_text(measured["share"] if measured else future["probability"], future["interval"][0])

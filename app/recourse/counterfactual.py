@@ -1,7 +1,7 @@
 """One counterfactual, what is certified about it, and its steps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.models.committee import Direction, Drawn
+from app.recourse.promise import promise_text
 from app.recourse.reports import MethodReport
 
 
@@ -153,6 +154,12 @@ class FutureCertificate(AnswerPart):
     """What was asked for; null where nothing was, or no stress was rehearsed."""
     stressed: StressedFuture | None = None
     """Null where no stress was rehearsed."""
+
+    promise: str = ""
+    """All of this in words, the number first that can be promised, with its condition (English)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "promise", promise_text(asdict(self)))
 
     @property
     def promised(self) -> float:

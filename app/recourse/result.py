@@ -43,6 +43,8 @@ class PlanFutureCertificate(AnswerPart):
     """As those of one counterfactual."""
     asked: float | None = field(metadata=EXACT)
     """Share that the request asked for; null where it asked for none."""
+    promise: str = ""
+    """In words: what can be promised of at least one member, then of all, with the condition (English)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Several ways on the workbench: side by side, with what the person rules out and what they will do anyway."""
 
+import math
 from typing import Any
 
 import httpx
@@ -70,7 +71,8 @@ def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
         card = f".card:nth-child({i})"
         shown = text(page, card)
         future = way["validity"]["future"]
-        assert f"{round(future['probability'] * future['models'])} of 60 retrained models say yes" in shown
+        assert future["promise"] in shown
+        assert f"at least {math.floor(100 * future['interval'][0])} in 100 retrained models" in future["promise"]
         assert "Worst-case" not in shown, "the bounds are folded"
         # The path begins with the applicant, has each change with the decision after it, and ends at the way itself.
         assert f"Now {round(100 * answer['factual']['probability'])} in 100" in shown

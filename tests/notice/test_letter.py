@@ -38,7 +38,7 @@ def change(feature: str, to: Any, *, by_time: bool = False) -> dict[str, Any]:
 
 
 def way(rank: int = 1, months: float = 0.0, share: float | None = None, **values: Any) -> dict[str, Any]:
-    future = {"probability": share, "interval": [0.941, 1.0], "models": 60, "measured": None}
+    future = {"probability": share, "interval": [0.941, 1.0], "models": 60, "source": "retrained", "records": "fresh"}
     return {
         "rank": rank, "applicant": {**APPLICANT, **values}, "takes_months": months, "steps": None,
         "changes": [change(name, value) for name, value in values.items()],
@@ -87,7 +87,7 @@ def test_a_refusal_in_english() -> None:
         "- Housing not stated What you can change",
         "in about 3 months",
         "1. Reduce the loan amount from 20,800 EUR to 15,700 EUR. 2. Find a guarantor.",
-        "rates your application at 92%. Of 100 models that may replace this one, at least 94 would accept it",
+        "rates your application at 92%. If applicants stay as they are, at least 94 in 100 retrained models accept",
         "until 31 May 2026",
         "Please turn to a@b.example and mention rec_1",
     ):
@@ -257,8 +257,6 @@ def test_a_measured_share_is_rounded_and_never_overstated() -> None:
     assert [language.percent_text(share) for share in (0.0, 0.001, 0.042, 0.97, 0.999, 1.0)] == [
         "0%", "1%", "4%", "97%", "99%", "100%",
     ]  # fmt: skip
-    assert language.in_hundred_text(0.184, 0.1) == "about 18"
-    assert language.in_hundred_text(1.0, 0.949) == "at least 94"
 
 
 def test_the_letter_of_another_regime_states_the_authority() -> None:

@@ -1,7 +1,7 @@
 """Validity under retraining, measured: the share of the held-back future models that accept a record."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from app.recourse.counterfactual import (
 from app.recourse.models.committee import ROUNDING, Futures, StressedModels, models_needed
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem, Under
+from app.recourse.promise import ways_text
 from app.recourse.result import PlanFutureCertificate
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.robustness.validity import bounds_of
@@ -161,7 +162,7 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
         return None
     futures, models, accepted = problem.futures, problem.futures.held_back.count, problem.held_back.accept(rows_raw)
     every, some = int(accepted.all(axis=0).sum()), int(accepted.any(axis=0).sum())
-    return PlanFutureCertificate(
+    plan = PlanFutureCertificate(
         all=every / models,
         all_interval=_interval(futures, every),
         any=some / models,
@@ -173,6 +174,7 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
         records=futures.records,
         asked=problem.future_validity,
     )
+    return replace(plan, promise=ways_text(asdict(plan), len(rows_raw)))
 
 
 def _stressed_share(

@@ -128,7 +128,7 @@ function fileParts(name, { rows, lines: numbers, faults, unused }) {
 /** What is asked for each applicant. */
 function askedText() {
   const ways = counted(wayCount() ?? 1, "way");
-  const sure = readyFutures() ? `, to which at least ${inHundred(state.share)} retrained models say yes` : "";
+  const sure = readyFutures() ? `, to which, if applicants stay as they are, at least ${inHundred(state.share)} retrained models say yes` : "";
   return `For each: up to ${ways}${sure}, as set under “One applicant”.`;
 }
 

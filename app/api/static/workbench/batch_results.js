@@ -4,7 +4,6 @@
 import { chance, outcome } from "./decision.js";
 import { h, scrollingTable } from "./dom.js";
 import { counted, rating } from "./format.js";
-import { countOf } from "./future.js";
 import { featureNamed } from "./state.js";
 
 /** Applicants in the table; the files have all. */
@@ -68,7 +67,7 @@ function download(name, type, text, words) {
 
 /** @param {any[]} answers @param {Place} place */
 function table(answers, place) {
-  const heads = ["Applicant", "The model says", "What to change", "Then", "Retrained models that still say yes"];
+  const heads = ["Applicant", "The model says", "What to change", "Then", "If the lender trains its model again"];
   const rows = answers.map((answer, i) => row(answer, `${place.word} ${place.of(i)}`));
   const names = { label: "Results as a table", caption: "What each applicant can change" };
   return scrollingTable("table.results", names, heads, rows);
@@ -91,7 +90,7 @@ function row(answer, place) {
     ),
     h("td", {}, ...(way ? changes(way, others.length) : [withoutWay(answer)])),
     h("td", {}, then && chance(then)),
-    h("td", {}, future && countOf(future.probability, future.models)),
+    h("td", {}, future?.promise),
   );
 }
 
@@ -122,7 +121,7 @@ const COLUMNS = [
   "changes",
   "probability_then",
   "points_then",
-  "retrained_models_yes",
+  "promise",
   "cost",
   "takes_months",
   "detail",
@@ -139,7 +138,7 @@ function csvOf(answers, place) {
       way.changes.map((/** @type {any} */ { text }) => text).join(" "),
       way.validity.current.probability ?? "",
       way.validity.current.points ?? "",
-      way.validity.future?.probability ?? "",
+      way.validity.future?.promise ?? "",
       way.cost.total,
       way.takes_months,
       "",

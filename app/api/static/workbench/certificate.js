@@ -3,7 +3,7 @@
 
 import { h } from "./dom.js";
 import { confidence, formatNumber, formatShort, inHundred, lowerBound } from "./format.js";
-import { futureSource, futureText, measuredText, stressedText } from "./future.js";
+import { futureSource } from "./future.js";
 
 /** @import { FutureCertificate } from "./types.d.ts" */
 
@@ -54,13 +54,19 @@ const NO_SURROGATE = () =>
     "No bounds: the decisions near this applicant show no clear boundary, so there is no local surrogate.",
   );
 
+/** How like the model its stand-ins are. @param {FutureCertificate} future @param {number | null} agreement */
+const agreeing = ({ source }, agreement) =>
+  source === "stand_in" && agreement !== null
+    ? `Stand-in models agree with this model on ${Math.round(100 * agreement)}% of records.`
+    : "";
+
 /** @param {FutureCertificate} future @param {number | null} agreement */
 export const futureEntry = (future, agreement) =>
   entry(
     "If the lender trains its model again",
-    future.measured?.share ?? future.probability,
-    futureText(future, agreement),
-    [measuredText(future), stressedText(future)].filter(Boolean).join(" "),
+    future.measured?.share ?? future.interval[0],
+    future.promise,
+    agreeing(future, agreement),
     { interval: future.measured ? undefined : future.interval, asked: future.asked },
   );
 

@@ -16,7 +16,7 @@ import { state } from "./state.js";
 
 /** Measures of robustness: names of the axis. */
 const MEASURES = {
-  future: "models that say yes, of 100",
+  future: "models that say yes if applicants stay as they are, of 100",
   shift: "worst-case bound, of 100",
   noise: "accepted, of 100",
 };
@@ -147,7 +147,7 @@ function table({ points, parameter, chosen }) {
   const shown = columns(points);
   const future = points.map((point) => point.counterfactual?.validity.future).find(Boolean);
   const titles = {
-    future: `${readable(futureNoun(future?.source ?? null))} that say yes`,
+    future: `${readable(futureNoun(future?.source ?? null))} that say yes if applicants stay as they are`,
     shift: "Worst-case bound under shift, of 100",
     noise: "Accepted under noise, of 100",
   };

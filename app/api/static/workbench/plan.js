@@ -5,7 +5,7 @@ import { fetchJson } from "./api.js";
 import { estimateText } from "./certificate.js";
 import { $, h } from "./dom.js";
 import { lowerBound, upperBound } from "./format.js";
-import { futureSource, futureText, readyFutures } from "./future.js";
+import { futureSource } from "./future.js";
 import { runJob } from "./jobs.js";
 import { problemNote } from "./problem.js";
 
@@ -15,7 +15,7 @@ export function planBounds({ validity: { future, ...bounds } }, members) {
     "div.note",
     { id: "together" },
     h("p", {}, h("b", {}, "All ways together")),
-    future && futurePart(future, members.length),
+    future && futurePart(future),
     h("details.specialists", {}, h("summary", {}, "For specialists"), boundPart(bounds, members)),
     h("div", { id: "bounds-job" }),
   );
@@ -30,14 +30,9 @@ function boundPart({ lower, upper, exact, status }, members) {
   return h("p", {}, `${text}.${exact ? " This bound is exact." : better}`);
 }
 
-/** @param {any} future of a plan @param {number} members */
-function futurePart({ all, all_interval, any, any_interval, ...future }, members) {
-  const every = { ...future, probability: all, interval: all_interval };
-  const some = { ...future, probability: any, interval: any_interval };
-  const agreement = readyFutures()?.agreement ?? null;
-  const say = futureText(every, agreement, ` to all ${members} at once`);
-  const atLeast = futureText(some, agreement, " to at least one");
-  return h("p", {}, `${atLeast} ${say}`, h("small.hint", {}, ` ${futureSource(every)}`));
+/** @param {any} future of a plan */
+function futurePart(future) {
+  return h("p", {}, future.promise, h("small.hint", {}, ` ${futureSource(future)}`));
 }
 
 /** Show the exact bound of the plan on the page once its job has computed it. @param {string} job address of the job */

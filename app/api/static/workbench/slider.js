@@ -50,7 +50,7 @@ export const knobValue = (knob) => (knob === FUTURE_VALIDITY ? state.share : Num
 export function offerKnobs() {
   const all = knobs();
   const noun = futureNoun(readyFutures()?.source ?? null);
-  const measures = { ...(readyFutures() && { future: `share of ${noun} that say yes` }), ...MEASURES };
+  const measures = { ...(readyFutures() && { future: `share of ${noun} that say yes if applicants stay as they are` }), ...MEASURES };
   fill("knob", ...all.map((knob) => h("option", { value: knob }, knobName(knob))));
   const measure = $("against").value;
   fill("against", ...Object.entries(measures).map(([value, text]) => h("option", { value }, text)));
@@ -115,7 +115,7 @@ function describe(knob, value) {
   const future = knob === FUTURE_VALIDITY && `at least ${shareText(value)}`;
   $("slider").setAttribute("aria-valuetext", future || position);
   $("slider-hint").textContent = future
-    ? `A yes now, and from ${future} like it. Surer usually takes more effort.`
+    ? `A yes now and, if applicants stay as they are, from ${future} like it. Surer usually takes more effort.`
     : `${position}. A higher step is surer and usually takes more effort. Nothing is known about the lender’s next model.`;
 }
 

@@ -76,6 +76,7 @@ export interface FutureCertificate {
   records: "fresh" | "same" | null;
   asked: number | null;
   /** Where earlier versions kept fewer promises than their answers said. */
+  promise: string;
   measured?: { share: number; promises: number; retrainings: number } | null;
   /** How far applicants may change, over all stresses. */
   stressed?: Stressed | null;

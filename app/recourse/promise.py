@@ -1,0 +1,158 @@
+"""The sentence of a promise: what future models say of a record, in words. No other file writes one.
+
+The number that is said first is one that can be promised: the lower end of the interval, with its condition in the same
+sentence. Where later versions kept fewer promises than were told, the share that they kept takes its place.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.recourse.actions.phrases import fill
+from app.recourse.input_part import InputPart
+from app.recourse.models.committee import ROUNDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromisePhrases(InputPart):
+    """Whole sentences about future models, so that a language keeps its own order; English, to the lender, by default.
+
+    ``{n}`` is a number of 100, ``{models}`` the kind of models.
+    """
+
+    stay: str = "If applicants stay as they are, at least {n} in 100 {models} accept this."
+    same: str = "If the model is trained again on the same records, at least {n} in 100 {models} accept this."
+    """For future models that vary as models of today's records do."""
+    at_most: str = "Even if applicants stay as they are, at most {n} in 100 {models} accept this."
+    """Where nothing can be promised, and most models refuse."""
+    unknown: str = "Even if applicants stay as they are, how many {models} accept this is not known."
+    """Where nothing can be promised."""
+    measured: str = (
+        "Of answers like this one, the next model accepted {n} in 100; count on no more, even if applicants stay as "
+        "they are."
+    )
+    """What later versions kept."""
+    kept_before: str = (
+        "Of {promises} earlier answers like this one, at least {n} in 100 still held {months} months later."
+    )
+    """What models trained later kept of promises that could have been given then."""
+    ways: str = (
+        "If applicants stay as they are, at least {n} in 100 {models} accept at least one of these {ways} ways, and at "
+        "least {all} accept all of them."
+    )
+    ways_same: str = (
+        "If the model is trained again on the same records, at least {n} in 100 {models} accept at least one of these "
+        "{ways} ways, and at least {all} accept all of them."
+    )
+    holds: str = "It also holds if {far}."
+    """``{far}`` is one of `far`: the change of applicants that was tried, at its full strength."""
+    holds_partly: str = "It also holds if {change}, but not as far as was tried."
+    """``{change}`` is one of `change`."""
+    holds_not: str = "It is not known to hold if {change}."
+    far: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "weaker": "applicants get as weak as the weaker half of yours",
+            "stronger": "applicants get as strong as the stronger half of yours",
+            "fewer": "the odds of a good outcome halve",
+            "more": "the odds of a good outcome double",
+            "low": "applicants get like the half of yours with the lowest {column}",
+            "high": "applicants get like the half of yours with the highest {column}",
+        }
+    )
+    change: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "weaker": "applicants get weaker",
+            "stronger": "applicants get stronger",
+            "fewer": "good outcomes get rarer",
+            "more": "good outcomes get more frequent",
+            "low": "low values of {column} get more frequent",
+            "high": "high values of {column} get more frequent",
+        }
+    )
+    models: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "retrained": "retrained models",
+            "command": "retrained models",
+            "supplied": "supplied models",
+            "stand_in": "stand-in models",
+        }
+    )
+    """By their source."""
+
+
+ENGLISH = PromisePhrases()
+
+SPECIAL = {
+    ("@score", "down"): "weaker", ("@score", "up"): "stronger", ("@label", "down"): "fewer", ("@label", "up"): "more",
+}  # fmt: skip
+"""Stresses that are not along a column."""
+
+
+def promise_text(
+    future: Mapping[str, Any], phrases: PromisePhrases = ENGLISH, labels: Mapping[str, str] | None = None
+) -> str:
+    """What can be promised of one record, with its condition.
+
+    Parameters
+    ----------
+    future : ``validity.future`` of an answer; those of earlier releases lack some fields
+    labels : names of columns in the language
+    """
+    said = [_first(future, phrases)]
+    if not future.get("measured"):
+        said.append(_how_far(future.get("stressed"), phrases, labels or {}))
+    if before := future.get("kept_before"):
+        numbers = {"promises": before["promises"], "n": _least(before["interval"]), "months": before["months"]}
+        said.append(_filled(phrases.kept_before, numbers))
+    return " ".join(filter(None, said))
+
+
+def ways_text(future: Mapping[str, Any], ways: int, phrases: PromisePhrases = ENGLISH) -> str:
+    """What can be promised of several ways: first that at least one is accepted, since a person needs only one.
+
+    Parameters
+    ----------
+    future : ``plan.validity.future`` of an answer
+    """
+    least = _least(future["any_interval"])
+    words = {"ways": ways, "n": least, "all": _least(future["all_interval"]), "models": _models(future, phrases)}
+    if least == 0:
+        return _filled(phrases.unknown, words)
+    return _filled(phrases.ways_same if future["records"] == "same" else phrases.ways, words)
+
+
+def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
+    if measured := future.get("measured"):
+        return _filled(phrases.measured, {"n": math.floor(100.0 * measured["share"] + ROUNDING)})
+    least, most = _least(future["interval"]), math.ceil(100.0 * future["interval"][1] - ROUNDING)
+    words = {"n": least, "models": _models(future, phrases)}
+    if least > 0:
+        return _filled(phrases.same if future.get("records") == "same" else phrases.stay, words)
+    return _filled(phrases.at_most, words | {"n": most}) if most < 50 else _filled(phrases.unknown, words)
+
+
+def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels: Mapping[str, str]) -> str:
+    """Up to which change of applicants it holds; how likely that is, nobody is told."""
+    if stressed is None or "holds_up_to" not in stressed:  # earlier releases had one stress, and no strengths
+        return ""
+    column, direction, limit = stressed["column"], stressed["direction"], stressed["holds_up_to"]
+    kind = SPECIAL.get((column, direction), {"down": "low", "up": "high"}[direction])
+    words = {"column": labels.get(column, column)}
+    if limit is not None and limit >= stressed["curve"][-1]["strength"]:
+        return _filled(phrases.holds, {"far": _filled({**ENGLISH.far, **phrases.far}[kind], words)})
+    sentence = phrases.holds_not if limit is None else phrases.holds_partly
+    return _filled(sentence, {"change": _filled({**ENGLISH.change, **phrases.change}[kind], words)})
+
+
+def _models(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
+    return {**ENGLISH.models, **phrases.models}.get(future["source"], future["source"])
+
+
+def _least(interval: tuple[float, float]) -> int:
+    """The lower end as a number of 100, rounded down: what is said is never more than holds."""
+    return math.floor(100.0 * interval[0] + ROUNDING)
+
+
+def _filled(phrase: str, words: Mapping[str, Any]) -> str:
+    return fill(phrase, {key: str(value) for key, value in words.items()})

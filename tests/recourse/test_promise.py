@@ -1,0 +1,105 @@
+"""The sentence of a promise, in every language, and that nothing else tells a share of models."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.notice import Templates
+from app.recourse.promise import ENGLISH, PromisePhrases, promise_text, ways_text
+
+ROOT = Path(__file__).parents[2]
+LANGUAGES = {"page": ENGLISH} | {
+    tag: language.promise for tag, language in Templates.read("general", None, "en").languages.items()
+}
+CONDITION = re.compile(r"\b(if|wenn|whether)\b", re.IGNORECASE)
+
+
+def future(low: float = 0.8438, high: float = 0.99, **changes: Any) -> dict[str, Any]:
+    return {"probability": 0.933, "interval": [low, high], "records": "fresh", "source": "retrained", **changes}
+
+
+def stressed(limit: float | None, column: str = "@score", direction: str = "down") -> dict[str, Any]:
+    curve = [{"strength": s, "share": 0.9} for s in (0.0, 0.25, 0.5, 1.0)]
+    return {"holds_up_to": limit, "column": column, "direction": direction, "curve": curve}
+
+
+def test_the_lower_end_is_said_with_its_condition() -> None:
+    assert promise_text(future()) == "If applicants stay as they are, at least 84 in 100 retrained models accept this."
+    same = promise_text(future(records="same", source="stand_in"))
+    assert same == (
+        "If the model is trained again on the same records, at least 84 in 100 stand-in models accept this."
+    )
+    # Read from JSON, 0.57 is 56.99999999999999 hundredths.
+    assert "at least 57 in" in promise_text(future(low=0.57))
+    assert "at least 99 in" in promise_text(future(low=0.9999))
+
+
+def test_where_nothing_can_be_promised_no_share_is() -> None:
+    assert promise_text(future(low=0.0, high=0.0596)) == (
+        "Even if applicants stay as they are, at most 6 in 100 retrained models accept this."
+    )
+    assert promise_text(future(low=0.004, high=0.9)) == (
+        "Even if applicants stay as they are, how many retrained models accept this is not known."
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "limit", "said"),
+    [
+        ("@score", 1.0, "It also holds if applicants get as weak as the weaker half of yours."),
+        ("@score", 0.5, "It also holds if applicants get weaker, but not as far as was tried."),
+        ("@score", None, "It is not known to hold if applicants get weaker."),
+        ("@label", 1.0, "It also holds if the odds of a good outcome halve."),
+        ("income", 1.0, "It also holds if applicants get like the half of yours with the lowest income."),
+        ("income", None, "It is not known to hold if low values of income get more frequent."),
+    ],
+)
+def test_how_far_it_holds_is_said_and_not_how_likely_that_is(column: str, limit: float | None, said: str) -> None:
+    assert promise_text(future(stressed=stressed(limit, column))).endswith(f"accept this. {said}")
+
+
+def test_a_stress_of_an_earlier_release_is_not_read_as_more() -> None:
+    old = {"column": "age", "direction": "down", "probability": 0.7, "interval": [0.56, 0.9], "models": 60}
+    assert promise_text(future(stressed=old, corrected=None)) == promise_text(future())
+
+
+def test_what_later_versions_kept_takes_the_place_of_the_rehearsal() -> None:
+    said = promise_text(future(measured={"share": 0.817, "promises": 300, "retrainings": 3}, stressed=stressed(1.0)))
+    assert "the next model accepted 81 in 100" in said
+    assert "84" not in said
+    assert "weak" not in said
+
+
+def test_one_of_several_ways_comes_first() -> None:
+    together = {"any_interval": [0.921, 1.0], "all_interval": [0.6, 0.8], "records": "fresh", "source": "retrained"}
+    assert ways_text(together, 3) == (
+        "If applicants stay as they are, at least 92 in 100 retrained models accept at least one of these 3 ways, and "
+        "at least 60 accept all of them."
+    )
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_language_says_a_share_without_a_condition(language: str) -> None:
+    phrases: PromisePhrases = LANGUAGES[language]
+    for name in ("stay", "same", "at_most", "measured", "ways", "ways_same"):
+        sentence = getattr(phrases, name)
+        assert CONDITION.search(sentence), sentence
+        assert "100" in sentence
+    for change in (future(), future(records="same"), future(low=0.0), future(stressed=stressed(0.5))):
+        assert not re.search(r"[{}]", promise_text(change, phrases))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "README.md", *sorted((ROOT / "app/notice/templates").glob("*.txt")),
+     *sorted((ROOT / "app/api/static/workbench").glob("*.js")), *sorted((ROOT / "app/cli").glob("*.py"))],
+    ids=lambda path: path.name,
+)  # fmt: skip
+def test_nothing_else_writes_how_many_models_accept(path: Path) -> None:
+    """A sentence about a share of models outside the one function has the condition beside it."""
+    flat = " ".join(path.read_text(encoding="utf-8").split())
+    for found in re.finditer(r"(in|of|von) 100\b[^.]*\b(models|Modellen)\b[^.]*", flat):
+        around = flat[max(0, flat.rfind(". ", 0, found.start())) : found.end()]
+        assert CONDITION.search(around), around
