@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 LANGUAGES = {"page": ENGLISH} | {
     tag: language.promise for tag, language in Templates.read("general", None, "en").languages.items()
 }
+SHARE = re.compile(r"(in|of|von) 100\b[^.`;]*\b(models|Modellen)\b[^.`;]*\b(accept|say|do|nehmen)\b[^.]*")
 CONDITION = re.compile(r"\b(if|wenn|whether)\b", re.IGNORECASE)
 
 
@@ -100,6 +101,6 @@ def test_no_language_says_a_share_without_a_condition(language: str) -> None:
 def test_nothing_else_writes_how_many_models_accept(path: Path) -> None:
     """A sentence about a share of models outside the one function has the condition beside it."""
     flat = " ".join(path.read_text(encoding="utf-8").split())
-    for found in re.finditer(r"(in|of|von) 100\b[^.]*\b(models|Modellen)\b[^.]*", flat):
+    for found in SHARE.finditer(flat):
         around = flat[max(0, flat.rfind(". ", 0, found.start())) : found.end()]
         assert CONDITION.search(around), around
