@@ -100,7 +100,7 @@ def promise_text(
     labels : names of columns in the language
     """
     said = [_first(future, phrases)]
-    if not future.get("measured"):
+    if not future.get("measured") and _least(future["interval"]) > 0:
         said.append(_how_far(future.get("stressed"), phrases, labels or {}))
     if before := future.get("kept_before"):
         numbers = {"promises": before["promises"], "n": _least(before["interval"]), "months": before["months"]}
@@ -138,7 +138,7 @@ def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels
         return ""
     column, direction, limit = stressed["column"], stressed["direction"], stressed["holds_up_to"]
     kind = SPECIAL.get((column, direction), {"down": "low", "up": "high"}[direction])
-    words = {"column": labels.get(column, column)}
+    words = {"column": labels.get(column, column.replace("_", " "))}
     if limit is not None and limit >= stressed["curve"][-1]["strength"]:
         return _filled(phrases.holds, {"far": _filled({**ENGLISH.far, **phrases.far}[kind], words)})
     sentence = phrases.holds_not if limit is None else phrases.holds_partly
