@@ -107,7 +107,9 @@ def outputs_of(black_box: BlackBox, scores: Float[np.ndarray, "n"]) -> Float[np.
     probabilities = black_box.probability(scores)
     if black_box.output is Output.PROBABILITY and probabilities is not None:
         return probabilities
-    return np.asarray(scores + black_box.threshold if black_box.output is Output.LOGIT else scores > 0.0, dtype=float)
+    return np.asarray(
+        scores + black_box.threshold if black_box.output in (Output.LOGIT, Output.MARGIN) else scores > 0.0, dtype=float
+    )
 
 
 def read_scores(path: Path) -> Float[np.ndarray, "n"]:

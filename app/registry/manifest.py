@@ -105,7 +105,7 @@ class FuturesChoice(ManifestPart):
 
 
 def _default_threshold(data: dict[str, Any]) -> float:
-    return 0.0 if data.get("output") is Output.LOGIT else 0.5
+    return 0.0 if data.get("output") in (Output.LOGIT, Output.MARGIN) else 0.5
 
 
 class Manifest(ManifestPart):
@@ -123,7 +123,7 @@ class Manifest(ManifestPart):
     input: Input
     """`encoded` points, or a table of `raw` records."""
     output: Output
-    """`probability` or `logit` of the favourable class, a `label`, or `points`."""
+    """`probability` or `logit` of the favourable class, a `margin` that is no logit, a `label`, or `points`."""
     better: Literal["higher", "lower"] = "higher"
     """Whether more points are better, or fewer."""
     odds: Odds = Odds()

@@ -130,8 +130,10 @@ def _output_faults(manifest: Manifest) -> list[Fault]:
     if manifest.output is Output.PROBABILITY and not 0.0 < manifest.threshold < 1.0:
         percent = f"; for {manifest.threshold:g} % write {manifest.threshold / 100:g}" if manifest.threshold > 1 else ""
         return [Fault("/threshold", f"must be above 0 and below 1 for a model that outputs a probability{percent}")]
-    if manifest.output is Output.LOGIT and not abs(manifest.threshold) < LOGIT_LIMIT:
-        return [Fault("/threshold", f"must be a logit between -{LOGIT_LIMIT:g} and {LOGIT_LIMIT:g}")]
+    if manifest.output is Output.MARGIN and manifest.artifact.format is not Format.SKLEARN:
+        return [Fault("/output", "margin belongs to the format sklearn: the decision function of an estimator")]
+    if manifest.output in (Output.LOGIT, Output.MARGIN) and not abs(manifest.threshold) < LOGIT_LIMIT:
+        return [Fault("/threshold", f"must be a {manifest.output} between -{LOGIT_LIMIT:g} and {LOGIT_LIMIT:g}")]
     return _points_faults(manifest)
 
 

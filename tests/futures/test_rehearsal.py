@@ -1,5 +1,6 @@
 """Future models of every format: made, kept, loaded, and scored as each of them would be by itself."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from app.futures.spec import Choices, Material, choices_of
 from app.futures.store import load_futures, read_record, status
 from app.recourse.models.black_box import Input
 from app.registry.version import RegisteredModel
-from tests.futures.models import estimator, registered
+from tests.futures.models import LAYERS, estimator, registered, torch_network
 from tests.optional import library
 
 FEW = Choices(stress="none", search=6, held_back=4)
@@ -173,6 +174,21 @@ def test_models_no_better_than_chance_are_dropped(tmp_path: Path, monkeypatch: p
 def _every_fourth_by_chance(area: Any) -> Any:
     calls = iter(range(1_000))
     return lambda scores, labels: 0.5 if next(calls) % 4 == 3 else area(scores, labels)
+
+
+def test_a_state_dict_of_pytorch_is_retrained(tmp_path: Path) -> None:
+    """Its future models are written as safetensors, whatever the name of the file."""
+
+    def saved(directory: Any, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
+        torch, buffer = library("torch"), io.BytesIO()
+        torch.save(torch_network(X, y, 0, layers=LAYERS, epochs=60).state_dict(), buffer)
+        architecture = {"type": "mlp", "layers": LAYERS, "activation": "relu"}
+        directory.set_artifact(buffer.getvalue(), format="torch", path="model.pt", architecture=architecture)
+
+    model = registered(tmp_path, saved)
+    assert rehearse(model, FEW).source == "retrained"
+    assert status(model)["status"] == "ready"
+    assert load_futures(model) is not None
 
 
 def test_labels_that_say_nothing_are_refused(tmp_path: Path) -> None:

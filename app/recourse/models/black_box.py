@@ -157,8 +157,8 @@ class BlackBox:
         return favourable(scores) if settled else np.asarray(scores >= LAST_BITS)
 
     def probability(self, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"] | None:
-        """Probability of the favourable class for scores of this model; None for labels, and points without odds."""
-        if self.output is Output.LABEL or (self.points is not None and self.points.offset is None):
+        """Probability of the favourable class for scores; None for labels, margins and points without odds."""
+        if self.output in (Output.LABEL, Output.MARGIN) or (self.points is not None and self.points.offset is None):
             return None
         return sigmoid(scores + self.offset)
 

@@ -17,6 +17,7 @@ class Output(StrEnum):
 
     PROBABILITY = "probability"
     LOGIT = "logit"
+    MARGIN = "margin"
     LABEL = "label"
     POINTS = "points"
 

@@ -11,7 +11,7 @@ fitted on named columns.
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import isfunction
 from io import BytesIO
@@ -126,7 +126,14 @@ def _read_skops(content: bytes) -> Any:
             return found
     except UNREADABLE as error:
         raise unreadable(error) from error
-    raise refused(f"holds types that are not allowed: {', '.join(untrusted)}")
+    raise refused(f"holds types that are not allowed: {', '.join(untrusted)}; {_way_out(untrusted)}")
+
+
+def _way_out(untrusted: Sequence[str]) -> str:
+    """What to do with a file that holds such types."""
+    if any(name.startswith("sklearn.neighbors.") for name in untrusted):
+        return 'fit the neighbours with algorithm="brute", which decides alike and keeps no index'
+    return "export the model as ONNX, or save it with joblib and pass --trust-pickle if you trust its source"
 
 
 def _metrics() -> list[str]:
@@ -186,6 +193,7 @@ def _tree(estimator: Any) -> Tree:
 _METHODS = {
     Output.PROBABILITY: "predict_proba",
     Output.LOGIT: "decision_function",
+    Output.MARGIN: "decision_function",
     Output.LABEL: "predict",
     Output.POINTS: "predict",
 }
@@ -210,7 +218,7 @@ def _method_faults(estimator: Any, manifest: Manifest) -> list[Fault]:
         faults.append(
             Fault("/favourable", f"must be one of the classes of the estimator: {', '.join(map(json.dumps, known))}")
         )
-    if manifest.output is Output.LOGIT and len(known) != 2:
+    if manifest.output in (Output.LOGIT, Output.MARGIN) and len(known) != 2:
         faults.append(Fault("/output", f"must be probability or label for a model of {len(known)} classes"))
     return faults
 
@@ -281,8 +289,8 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
         found = np.asarray(estimator.predict(table(rows)), dtype=float)
         return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
 
-    asks = {Output.PROBABILITY: probability, Output.LOGIT: logit, Output.LABEL: label, Output.POINTS: points}
-    ask = asks[manifest.output]
+    asks = {Output.PROBABILITY: probability, Output.LABEL: label, Output.POINTS: points}
+    ask = asks.get(manifest.output, logit)
 
     def answer(rows: np.ndarray) -> Float[np.ndarray, "n"]:
         if not len(rows):

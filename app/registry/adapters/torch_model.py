@@ -146,7 +146,9 @@ ACTIVATIONS: dict[Activation, tuple[Elementwise, Elementwise]] = {
 
 def read_state(content: bytes, path: str) -> dict[str, np.ndarray]:
     """Arrays of the state dict by name."""
-    reader = _read_safetensors if path.endswith(".safetensors") else _read_pt
+    # Future models are written as safetensors, under the suffix of the model.
+    safe = path.endswith(".safetensors") or content[8:9] == b"{"
+    reader = _read_safetensors if safe else _read_pt
     try:
         return reader(content)
     except UNREADABLE as error:

@@ -76,8 +76,8 @@ LINEAR = '{"space": "raw", "intercept": …, "weights": {…}}, in the order of 
 
 WAYS_OUT = {
     "binary:hinge": "gives decisions and no probability: train it with binary:logistic",
-    "multi:": "tells several classes apart: of two, train it with binary:logistic; of more, export it as ONNX "
-    "(onnxmltools), and say with --favourable which of them is good",
+    "multi:": "tells several classes apart: of two, train it with binary:logistic; of more, save the "
+    "estimator with joblib, pass --trust-pickle, and say with --favourable which of them is good",
     "": "has an output that is no probability and no number of points: train it with binary:logistic",
 }
 """What to do with other objectives, by how their names begin."""
@@ -153,8 +153,8 @@ def read_lightgbm(name: str, content: bytes) -> ModelFacts:
     objective = header.get("objective", "").split(" ")[0]
     if objective.startswith("multiclass") or objective == "softmax":
         raise ModelRefused(
-            f"{name} tells several classes apart: of two, train it with the objective binary; of more, export it as "
-            "ONNX (onnxmltools), and say with --favourable which of them is good"
+            f"{name} tells several classes apart: of two, train it with the objective binary; of more, save "
+            "the estimator with joblib, pass --trust-pickle, and say with --favourable which of them is good"
         )
     names = tuple(header.get("feature_names", "").split(" "))
     if len(names) != width:

@@ -56,7 +56,7 @@ def candidates(head: Mapping[str, Any], known: Known) -> list[dict[str, Any]]:
         if output is Output.POINTS:
             manifest["better"] = better
         if output is not Output.LABEL:
-            usual = 0.0 if output is Output.LOGIT else 0.5
+            usual = 0.0 if output in (Output.LOGIT, Output.MARGIN) else 0.5
             manifest["threshold"] = usual if known.threshold is None else known.threshold
         if facts.input is Input.ENCODED:
             manifest["encoding"] = {"continuous": encoding}

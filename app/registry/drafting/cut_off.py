@@ -51,7 +51,7 @@ def own_cut_off(manifest: dict[str, Any], facts: ModelFacts, ask: Ask) -> CutOff
 
 def _by_label(manifest: Mapping[str, Any], facts: ModelFacts) -> dict[str, Any] | None:
     """The manifest that asks the model for its decisions; None for one that has none of its own."""
-    if manifest["output"] not in (Output.PROBABILITY.value, Output.LOGIT.value):
+    if manifest["output"] not in (Output.PROBABILITY.value, Output.LOGIT.value, Output.MARGIN.value):
         return None
     by_label = {key: value for key, value in manifest.items() if key != "threshold"} | {"output": Output.LABEL.value}
     if facts.format is Format.SKLEARN:
@@ -71,7 +71,7 @@ def _between(outputs: Float[np.ndarray, "n"], accepted: Bool[np.ndarray, "n"]) -
 
 def _sides(facts: ModelFacts, manifest: Mapping[str, Any]) -> list[float]:
     """Thresholds of the favourable class that follow from those in the file, which may be of the other class."""
-    logit = manifest["output"] == Output.LOGIT.value
+    logit = manifest["output"] != Output.PROBABILITY.value
     # The other class is accepted below its threshold, and not at it.
     others = [float(np.nextafter(-one if logit else 1.0 - one, np.inf)) for one in facts.cut_offs]
     return [*facts.cut_offs, *others]

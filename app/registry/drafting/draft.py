@@ -160,7 +160,9 @@ class _Drafting:
         scores = self._scores(records)
         labels = None
         if wish.label is not None:
-            labels = labels_of(wish.label, records.column(wish.label, "the label"))
+            labels = labels_of(
+                wish.label, records.column(wish.label, "the label"), self.questions.given.get(FAVOURABLE)
+            )
             records, scores = self._labelled(records, scores, labels)
         elif facts is NO_MODEL and FAVOURABLE in self.questions.given:
             raise ModelRefused("--favourable names a value of the label: say --label too")

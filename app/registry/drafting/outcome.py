@@ -11,11 +11,14 @@ from app.errors import ModelRefused
 from app.recourse.features import ABSENT
 from app.registry.drafting.columns import Column
 from app.registry.drafting.hints import plain_name
-from app.registry.drafting.questions import Question
+from app.registry.drafting.questions import Question, Undecided
 from app.registry.performance import CHANCE, auc, auc_deviation
 
 FAVOURABLE = "favourable"
 """Key of the question."""
+
+MOST_CLASSES = 10
+"""Values of a label up to which each is an outcome; numbers such as limits have more."""
 
 SIGNS = (
     ("more late payments or defaults", -1, r"late|past_due|dpd|delinq\w*|overdue|arrears|default(s|ed)?|derog\w*|"
@@ -68,15 +71,32 @@ class Outcome:
     """How the favourable outcome is written."""
 
 
-def labels_of(name: str, texts: Sequence[str]) -> Labels:
-    """The outcomes in a column. Raises `ModelRefused` where it has not two values."""
+def labels_of(name: str, texts: Sequence[str], favourable: str | None = None) -> Labels:
+    """The outcomes in a column; of several, the favourable one against the others.
+
+    Raises
+    ------
+    ModelRefused : it has one value, or more than there are classes
+    Undecided : it has several, of which nobody has said which is favourable
+    """
     stripped = [text.strip() for text in texts]
     rows = [i for i, text in enumerate(stripped) if text not in ABSENT]
     values = sorted({stripped[i] for i in rows})
-    if len(values) != 2:
+    if not 2 <= len(values) <= MOST_CLASSES:
         shown = ", ".join(values[:5]) + (" and others" if len(values) > 5 else "")
         raise ModelRefused(f'the label "{name}" has {len(values)} different values ({shown}); an outcome has two')
-    return Labels(name=name, rows=rows, texts=tuple(stripped[i] for i in rows), values=(values[0], values[1]))
+    if len(values) == 2:
+        return Labels(name=name, rows=rows, texts=tuple(stripped[i] for i in rows), values=(values[0], values[1]))
+    question = Question(
+        key=FAVOURABLE, sentence=f"Which value of {name} is the good outcome? It stands against all others.",
+        why=(f"{name} has {len(values)} values",), allowed=tuple(values), flag="--favourable",
+    )  # fmt: skip
+    if favourable is None:
+        raise Undecided([question])
+    one = question.read(favourable)
+    others = f"not {one}"
+    binary = tuple(stripped[i] if stripped[i] == one else others for i in rows)
+    return Labels(name=name, rows=rows, texts=binary, values=(others, one))
 
 
 def outcome_question(labels: Labels, columns: Mapping[str, Column], scores: Float[np.ndarray, "n"] | None) -> Question:

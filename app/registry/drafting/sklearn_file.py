@@ -17,7 +17,7 @@ from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import MOST_LEVELS
 from app.registry.trust import Trust
 
-METHODS = {"predict_proba": Output.PROBABILITY, "decision_function": Output.LOGIT, "predict": Output.LABEL}
+METHODS = {"predict_proba": Output.PROBABILITY, "decision_function": Output.MARGIN, "predict": Output.LABEL}
 """What is asked of an estimator, the best first."""
 
 
@@ -35,8 +35,8 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
     output = Output.POINTS if points else output
     thresholds = [one for one in _all_within(estimator) if hasattr(one, "threshold") or hasattr(one, "best_threshold_")]
     if any(one.response_method == "decision_function" for one in thresholds):
-        output = Output.LOGIT
-    if output is Output.LOGIT and len(classes) != 2:
+        output = Output.LOGIT if output is Output.PROBABILITY else output
+    if output in (Output.LOGIT, Output.MARGIN) and len(classes) != 2:
         output = Output.LABEL
     names = getattr(estimator, "feature_names_in_", None)
     levels: dict[str, tuple[str | None, ...]] = {}
