@@ -63,21 +63,47 @@ def within(estimator: Any) -> Iterator[Any]:
     stack = [estimator]
     while stack:
         one = stack.pop()
-        if id(one) in seen or one is None or isinstance(one, str):
+        if id(one) not in seen and one is not None and not isinstance(one, str):
+            seen.add(id(one))
+            yield one
+            stack += _inside(one)
+
+
+def _inside(one: Any) -> list[Any]:
+    """The fitted estimators that take the table in place of this one; none of a pipeline, which has steps."""
+    if isinstance(getattr(one, "steps", None), list):
+        return []
+    found = [getattr(one, name, None) for name in ("best_estimator_", "estimator_")]
+    found += [getattr(fold, "estimator", None) for fold in getattr(one, "calibrated_classifiers_", ())]
+    if type(one).__name__ == "FrozenEstimator":
+        found.append(one.estimator)
+    # Those of forests and boosting take an array that their ensemble has made.
+    if type(one).__name__ in ENSEMBLES:
+        found += list(getattr(one, "estimators_", ()))
+    return [inner for inner in found if inner is not None and not isinstance(inner, str)]
+
+
+ENSEMBLES = frozenset({
+    "VotingClassifier", "VotingRegressor", "StackingClassifier", "StackingRegressor", "OneVsRestClassifier",
+})  # fmt: skip
+"""Ensembles whose members take the table."""
+
+
+def dropped(estimator: Any, names: Sequence[str]) -> frozenset[str]:
+    """Columns of the table that the first steps leave out, so that no output depends on them."""
+    found = set(names)
+    for one in within(estimator):
+        if getattr(one, "passthrough", False):
+            return frozenset()
+        if _inside(one):
             continue
-        seen.add(id(one))
-        yield one
-        if isinstance(getattr(one, "steps", None), list):
-            continue
-        for name in ("best_estimator_", "estimator_"):
-            stack.append(getattr(one, name, None))
-        stack += [getattr(fold, "estimator", None) for fold in getattr(one, "calibrated_classifiers_", ())]
-        if hasattr(one, "calibrated_classifiers_") or type(one).__name__ == "FrozenEstimator":
-            stack.append(getattr(one, "estimator", None))
-        # Those of forests and boosting take an array that their ensemble has made.
-        if type(one).__name__ in ("VotingClassifier", "VotingRegressor", "StackingClassifier", "StackingRegressor",
-                                  "OneVsRestClassifier"):  # fmt: skip
-            stack += list(getattr(one, "estimators_", ()))
+        transformers = getattr(first_step(one), "transformers_", None)
+        if transformers is None:
+            return frozenset()
+        for _, transformer, selected in transformers:
+            if not (isinstance(transformer, str) and transformer == "drop"):
+                found -= set(selection(selected, names))
+    return frozenset(found)
 
 
 def steps(estimator: Any) -> Iterator[Any]:

@@ -29,7 +29,7 @@ from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
 from app.registry.adapters.column_names import chosen_columns, listed, notes_on_dropped, raw_names
 from app.registry.adapters.columns import code_column, raw_column
-from app.registry.adapters.encoders import columns_of_codes
+from app.registry.adapters.encoders import columns_of_codes, dropped
 from app.registry.adapters.estimator_members import types_of_members, with_boosters, without_boosters
 from app.registry.adapters.estimator_parts import memory_faults, parts_of, single_thread
 from app.registry.adapters.optional_import import library
@@ -251,7 +251,9 @@ def _raw_column_faults(estimator: Any, manifest: Manifest, space: FeatureSpace) 
         ]
     fitted, own = names, raw_names(manifest.file.map, space)
     missing = [
-        Fault("/features", f'lack "{name}", on which the estimator was fitted') for name in fitted if name not in own
+        Fault("/features", f'lack "{name}", on which the estimator was fitted')
+        for name in fitted
+        if name not in own and name not in dropped(estimator, fitted)
     ]
     extra = [
         Fault(
@@ -315,11 +317,12 @@ def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Tabl
     with library("sklearn"):
         import pandas as pd
     own = raw_names(manifest.file.map, space)
-    indices = [own.index(name) for name in names]
     codes = columns_of_codes(estimator, names)
     columns = [
-        (names[k], j, (code_column if names[k] in codes else raw_column)(space.features[j]))
-        for k, j in enumerate(indices)
+        (name, own.index(name), (code_column if name in codes else raw_column)(space.features[own.index(name)]))
+        if name in own
+        else (name, 0, lambda numbers: np.full(len(numbers), np.nan))  # the estimator leaves it out
+        for name in names
     ]
     return lambda rows_raw: pd.DataFrame({name: values(rows_raw[:, j]) for name, j, values in columns}, copy=False)
 

@@ -10,7 +10,7 @@ from app.errors import ModelRefused
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import Output
 from app.registry.adapters.artifact import UNREADABLE
-from app.registry.adapters.encoders import encoded, first_step, is_code, plain, selection, steps, within
+from app.registry.adapters.encoders import dropped, encoded, first_step, is_code, plain, selection, steps, within
 from app.registry.adapters.sklearn_model import read_content
 from app.registry.artifact import SKOPS, Format
 from app.registry.drafting.facts import ModelFacts
@@ -55,12 +55,15 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
         if getattr(encoder, "handle_unknown", "ignore") != "error":
             tolerant.add(column)
     file, content, notes = _without_code(name, content, estimator)
+    left_out = dropped(estimator, [str(one) for one in names]) if names is not None and levels else frozenset()
+    if left_out:
+        notes = (*notes, f"The model leaves out {', '.join(sorted(left_out))}, so that is no feature.")
     if names is not None and not levels:
         numbers |= {str(one) for one in names}
     return ModelFacts(
         format=Format.SKLEARN, file=file, content=content, output=output, notes=notes,
         input=Input.RAW if levels else Input.ENCODED,
-        names=None if names is None else tuple(str(one) for one in names),
+        names=None if names is None else tuple(str(one) for one in names if str(one) not in left_out),
         width=getattr(estimator, "n_features_in_", None),
         levels=levels, ordered=frozenset(ordered - one_hot), tolerant=frozenset(tolerant),
         numbers=frozenset(numbers), cut_offs=tuple(_cut_offs(thresholds)),

@@ -9,6 +9,7 @@ import pytest
 
 from app.errors import ModelRefused
 from app.registry.drafting.draft import Wish, draft
+from app.registry.drafting.questions import Undecided
 from app.registry.registry import Registry
 from app.registry.trust import Trust
 from app.registry.version import LoadedModel
@@ -29,7 +30,7 @@ from sklearn.ensemble import (  # noqa: E402
 from sklearn.feature_extraction.text import CountVectorizer  # noqa: E402
 from sklearn.frozen import FrozenEstimator  # noqa: E402
 from sklearn.impute import SimpleImputer  # noqa: E402
-from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier  # noqa: E402
 from sklearn.model_selection import (  # noqa: E402
     FixedThresholdClassifier,
     GridSearchCV,
@@ -37,6 +38,7 @@ from sklearn.model_selection import (  # noqa: E402
 )
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, TargetEncoder  # noqa: E402
+from sklearn.svm import LinearSVC  # noqa: E402
 
 NUMBERS = ["income", "dti", "months_in_job", "rate"]
 
@@ -219,3 +221,50 @@ def test_free_text_is_refused_with_the_reason(tmp_path: Path) -> None:
     fitted = make_pipeline(reader, StandardScaler(with_mean=False), LogisticRegression()).fit(table, outcome)
     with pytest.raises(ModelRefused, match=r'reads "purpose" as free text \(CountVectorizer\)'):
         drafted(tmp_path, table, outcome, skops.io.dumps(fitted))
+
+
+def test_a_column_that_the_pipeline_drops_is_no_feature(tmp_path: Path) -> None:
+    table, outcome = records()
+    table.insert(0, "customer_id", 9007199254740993 + np.arange(len(table)))
+    columns = make_column_transformer((StandardScaler(), NUMBERS), (OneHotEncoder(), ["housing"]))
+    fitted = CalibratedClassifierCV(make_pipeline(columns, LogisticRegression()), cv=3).fit(table, outcome)
+    model = drafted(tmp_path, table, outcome, skops.io.dumps(fitted))
+    assert list(model.registered.space.names) == [*NUMBERS, "housing"]
+    np.testing.assert_allclose(
+        model.black_box.probability(model.reference.scores), fitted.predict_proba(table)[:, 1], atol=1e-9
+    )
+
+
+# --- outputs ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [RidgeClassifier(), LinearSVC(), SGDClassifier(random_state=0)])
+def test_a_margin_is_no_probability(tmp_path: Path, estimator: Any) -> None:
+    table, outcome = records()
+    fitted = make_pipeline(StandardScaler(), estimator).fit(table[NUMBERS], outcome)
+    model = drafted(tmp_path, table[NUMBERS], outcome, skops.io.dumps(fitted))
+    assert model.registered.manifest.output == "margin"
+    assert model.black_box.probability(model.reference.scores) is None
+    np.testing.assert_allclose(model.reference.scores, fitted.decision_function(table[NUMBERS]), atol=1e-9)
+
+
+@pytest.mark.parametrize("good", ["good", "fair"])
+def test_one_of_three_classes_stands_against_the_rest(tmp_path: Path, good: str) -> None:
+    table, _ = records()
+    outcome = np.select([table.income > 6_000, table.income - 100 * table.dti > 1_000], ["good", "fair"], "poor")
+    fitted = RandomForestClassifier(20, min_samples_leaf=5, random_state=0).fit(table[NUMBERS], outcome)
+    content = skops.io.dumps(fitted)
+    model = drafted(tmp_path, table[NUMBERS], outcome, content, favourable=good, threshold="0.4")
+    p = fitted.predict_proba(table[NUMBERS])[:, fitted.classes_.tolist().index(good)]
+    np.testing.assert_array_equal(model.reference.scores >= 0.0, p >= 0.4)
+
+
+def test_which_of_three_classes_is_asked_and_then_their_threshold(tmp_path: Path) -> None:
+    table, _ = records()
+    noise = np.random.default_rng(1).normal(0, 1_500, len(table))
+    outcome = np.select([table.income + noise > 6_000, table.income + noise > 3_000], ["good", "fair"], "poor")
+    fitted = RandomForestClassifier(20, min_samples_leaf=5, random_state=0).fit(table[NUMBERS], outcome)
+    with pytest.raises(Undecided, match="stands against all others"):
+        drafted(tmp_path, table[NUMBERS], outcome, skops.io.dumps(fitted), favourable=None)
+    with pytest.raises(Undecided, match="several classes, of which the likeliest wins"):
+        drafted(tmp_path, table[NUMBERS], outcome, skops.io.dumps(fitted), favourable="fair")
