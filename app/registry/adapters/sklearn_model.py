@@ -126,14 +126,16 @@ def _read_skops(content: bytes) -> Any:
             return found
     except UNREADABLE as error:
         raise unreadable(error) from error
-    raise refused(f"holds types that are not allowed: {', '.join(untrusted)}; {_way_out(untrusted)}")
+    raise refused(f"holds types that are not allowed: {', '.join(untrusted)}{_way_out(untrusted)}")
 
 
 def _way_out(untrusted: Sequence[str]) -> str:
-    """What to do with a file that holds such types."""
+    """What to do with a file that holds such types of scikit-learn; of others, an attack perhaps, nothing."""
     if any(name.startswith("sklearn.neighbors.") for name in untrusted):
-        return 'fit the neighbours with algorithm="brute", which decides alike and keeps no index'
-    return "export the model as ONNX, or save it with joblib and pass --trust-pickle if you trust its source"
+        return '; fit the neighbours with algorithm="brute", which decides alike and keeps no index'
+    if all(name.startswith("sklearn.") for name in untrusted):
+        return "; export the model as ONNX, or save it with joblib and pass --trust-pickle if you trust its source"
+    return ""
 
 
 def _metrics() -> list[str]:
