@@ -22,7 +22,7 @@ from app.registry.drafting.columns import Column, describe, mark_among, strays
 from app.registry.drafting.cut_off import own_cut_off
 from app.registry.drafting.evidence import Choice, Evidence, choose, outputs_by
 from app.registry.drafting.facts import ModelFacts
-from app.registry.drafting.features import FeatureDraft, advise, feature_of
+from app.registry.drafting.features import FeatureDraft, advise, change_question, feature_of
 from app.registry.drafting.matching import Source, listed, match, match_width
 from app.registry.drafting.outcome import (
     FAVOURABLE,
@@ -173,8 +173,6 @@ class _Drafting:
         fill(facts, features, columns, self.questions, scored=scores is not None)
         read_as_missing = sentinels(facts, features, columns, self.questions, scored=scores is not None)
         derive(features, columns, facts)
-        for feature in features:
-            advise(feature, columns[feature.name])
         if facts is not NO_MODEL:
             self.notes += [_found(facts, features), *facts.notes]
         unused = [name for name in columns if name not in {feature.name for feature in features}]
@@ -188,6 +186,7 @@ class _Drafting:
             outcome = Outcome(name=labels.name, favourable=labels.of(favourable), value=favourable)
             if facts.output is not Output.POINTS and not (facts.format is Format.LINEAR and (threshold or 0.0) >= 1.0):
                 refuse_contradiction(outcome, scores)
+        self._advise(features, columns, outcome)
         known = Known(
             facts=facts, features=features, columns=columns, outcome=outcome, scores=scores, favourable=favourable,
             better=better, threshold=threshold, sentinels=read_as_missing,
@@ -254,6 +253,20 @@ class _Drafting:
         if facts is NO_MODEL or facts.output is Output.POINTS:
             return None
         return self.questions.ask(class_question(facts.classes))
+
+    def _advise(self, features: Sequence[FeatureDraft], columns: Mapping[str, Column], outcome: Outcome | None) -> None:
+        """What people can change of each feature; of what nothing is known, the lender is asked."""
+        unknown: list[str] = []
+        for feature in features:
+            question = change_question(columns[feature.name], outcome)
+            answer = self.questions.ask(question) if question.name in self.questions.given else None
+            if advise(feature, columns[feature.name], answer):
+                self.questions.ask(question)
+                unknown.append(feature.name)
+        if unknown:
+            self.notes.append(
+                f"Fixed, as neither name nor values say what they are: {listed(unknown)}. {ANSWERS} has the questions."
+            )
 
     def _labelled(
         self, records: Records, scores: np.ndarray | None, labels: Labels

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,19 @@ from app.recourse.features.encoding import TAIL
 from app.recourse.models.black_box import Input
 from app.registry.drafting.columns import Column
 from app.registry.drafting.facts import ModelFacts
-from app.registry.drafting.hints import Hint, hint_of, proposed, scale_of
+from app.registry.drafting.hints import Hint, hint_of, hint_of_levels, proposed, scale_of
 from app.registry.drafting.matching import Source, listed
+from app.registry.drafting.outcome import Outcome
+from app.registry.drafting.questions import Question
 
 MOST_LEVELS = 200
 """Levels beyond which a column of text is no category."""
 
 RARE = 0.9
 """Share of records in which a number is 0 from which on no one can change it."""
+
+LEAST_YEARS = 7
+"""Largest number of a column of schooling up to which it may be codes rather than years."""
 
 CODE = re.compile(r"[A-Za-z]?\d+")
 """A level without a meaning to people, such as 3 or A173."""
@@ -174,36 +180,91 @@ def _missing(found: FeatureDraft, source: Source, column: Column, facts: ModelFa
         found.keys["missing"] = "nan"
 
 
-def advise(found: FeatureDraft, column: Column) -> None:
-    """Say what a person can change: nothing that the name forbids, nothing beyond what is usual in the records."""
+def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bool:
+    """Say what a person can change: nothing that the name forbids, nothing beyond what is usual in the records.
+
+    Parameters
+    ----------
+    answer : what the lender says, one of `CHANGES`
+
+    Returns
+    -------
+    Whether neither name nor values say what the column is: it is then fixed, until the lender says more.
+    """
     kind = found.keys["type"]
     if "derived" in found.keys:
-        return
-    hint = hint_of(column.name, kind)
+        return False
+    hint = _answered(answer) if answer is not None else _hint(found, column)
     if hint is not None:
         found.keys |= hint.keys
-        found.comments.append(hint.comment)
+        found.comments += [hint.comment] if hint.comment else []
     if found.keys.get("protected") or found.keys.get("change") == "none" or column.constant:
-        return
+        return False
+    readable = kind != "categorical" or not all(map(CODE.fullmatch, found.keys["categories"]))
+    if hint is None and readable:
+        _fix(found, hint, "as neither name nor values say what it is; can people change it, in which direction?")
+        return True
     if kind in ("integer", "continuous"):
-        _advise_number(found, column, hint)
-    elif kind == "categorical" and all(map(CODE.fullmatch, found.keys["categories"])):
-        found.keys["change"] = "none"
-        found.comments = [comment for comment in found.comments if hint is None or comment != hint.comment]
-        found.comments.append("change: none, as nobody can read a code; level_names says what each is, for people")
+        _advise_number(found, column, hint, asked=answer is None)
+    elif not readable:
+        _fix(found, hint, "as nobody can read a code; level_names says what each is, for people")
     elif kind in ("categorical", "ordinal"):
         # A level of no record, such as what an imputer writes for a missing one, is nothing that a person can become.
         seen = set(column.levels)
         kept = [level for level in found.keys["categories"] if proposed(level) and level in seen]
         if 0 < len(kept) < len(found.keys["categories"]):
             found.keys["advice"] = {"categories": kept}
+    return False
 
 
-def _advise_number(found: FeatureDraft, column: Column, hint: Hint | None) -> None:
-    if (share := float(np.mean(column.known == 0.0))) >= RARE:
-        found.keys["change"] = "none"
-        found.comments = [comment for comment in found.comments if hint is None or comment != hint.comment]
-        found.comments.append(f"change: none, as it is 0 in {share:.0%} of the records; can people change it?")
+CHANGES = ("none", "increase", "decrease", "any", "protected")
+"""What a lender may say of a column."""
+
+
+def change_question(column: Column, outcome: Outcome | None) -> Question:
+    """Whether and in which direction people can change a column."""
+    why: tuple[str, ...] = ()
+    if outcome is not None and column.numbers is not None and not column.constant:
+        known = ~np.isnan(column.numbers) & ~np.isin(column.numbers, column.codes)
+        means = [
+            float(column.numbers[known & side].mean()) if (known & side).any() else float("nan")
+            for side in (outcome.favourable, ~outcome.favourable)
+        ]
+        why = (f"it is {means[0]:.3g} on average where {outcome.name} is {outcome.value}, else {means[1]:.3g}",)
+    sentence = f"Can an applicant change {column.name}? In which direction?"
+    return Question(key="change", column=column.name, sentence=sentence, why=why, allowed=CHANGES, required=False)
+
+
+def _answered(answer: str) -> Hint:
+    """What the lender's answer says."""
+    keys = {"protected": True} if answer == "protected" else {} if answer == "any" else {"change": answer}
+    return Hint(re.compile(""), "", MappingProxyType(keys))
+
+
+def _hint(found: FeatureDraft, column: Column) -> Hint | None:
+    """What the name says, or else the levels; nothing where a code of a level has the name of a quantity."""
+    kind = found.keys["type"]
+    hint, of_levels = hint_of(column.name, kind), hint_of_levels(found.keys.get("categories", ()))
+    if of_levels is not None and (hint is None or of_levels.keys.get("protected")):
+        hint = of_levels
+    coded = hint is not None and "takes" in hint.keys and column.numbers is not None and column.known.size
+    if coded and column.known.max() < LEAST_YEARS:
+        # Codes of schools, of which some lists begin with the highest: 1 is the graduate school.
+        return None
+    return hint
+
+
+def _fix(found: FeatureDraft, hint: Hint | None, why: str) -> None:
+    """Nobody can change it; what a name suggests is not said then."""
+    found.keys = {key: value for key, value in found.keys.items() if hint is None or key not in hint.keys}
+    found.keys["change"] = "none"
+    found.comments = [comment for comment in found.comments if hint is None or comment != hint.comment]
+    found.comments.append(f"change: none, {why}")
+
+
+def _advise_number(found: FeatureDraft, column: Column, hint: Hint | None, *, asked: bool) -> None:
+    if asked and (share := float(np.mean(column.known == 0.0))) >= RARE:
+        _fix(found, hint, f"as it is 0 in {share:.0%} of the records; can people change it?")
         return
     low, high = column.usual
     if hint is not None and hint.most is not None:

@@ -1,7 +1,7 @@
 """What the name of a column suggests about what a person can change. A person decides; a draft is careful."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -51,44 +51,72 @@ def _hint(
 
 _SCHOOLING = "education|school|schooling|schl|degree|qualification|edu|education_num|grade_level"
 _RISES = "change: increase, as it only rises; takes says a year for each {}: is that so? cost: 2 makes it hard"
+_PAST = "change: none, because it lies in the past; is that so?"
+_OWES = "change: decrease, as nobody is advised to owe more; max_change: {relative: 0.5} or takes limits it"
+_OTHERS = "change: none, because others set it; what it depends on may be a feature of its own"
 
 HINTS = (
     _hint(
-        "age|agep|birth|birthday|birthdate|dob|birth_year|alter",
+        "(car|vehicle|house|home|building)_age|age_(of_)?(car|vehicle|house|home|building)",
+        "change: none, as nobody buys a newer one to get a loan; is that so?",
+        change="none",
+    ),
+    _hint("(account|credit|loan|file|trade|line)s?_age|age_of_\\w+", _PAST, change="none"),
+    _hint(
+        "age|agep|birth\\w*|dob|alter|edad|idade|geburt\\w*",
         "protected, by its name; where changes take years, moves_with_time: {per_year: 1} lets it grow",
         protected=True,
     ),
     _hint(
-        "sex|gender|race|racial|ethnic|ethnicity|colou?r|religion|nationality|citizen|citizenship|foreign|foreigner|"
-        "foreign_worker|native|native_country|native_language|country_of_birth|disab\\w*|pregnan\\w*|orientation|"
-        "rac1p|relp|relshipp|pobp|(?<!_)mar(?!_)|marital|marital_status|married|civil_status|relationship|spouse|"
-        "partner|romantic|personal_status|personal_status_sex|familienstand|health(?!_insurance)|illness|disease|"
-        "diagnos\\w*",
+        "sex|sexo|sexe|gender|genero|geschlecht|race|racial|ethnic|ethnicity|colou?r|religion|nationality|citizen|"
+        "citizenship|staatsangeh\\w*|immigra\\w*|veteran|foreign|foreigner|foreign_worker|native|native_country|"
+        "native_language|country_of_birth|disab\\w*|pregnan\\w*|orientation|rac1p|relp|relshipp|pobp|(?<!_)mar(?!_)|"
+        "marital|marital_status|marriage|married|maritalstatus|civil_status|estado_civil|relationship|spouse|partner|"
+        "romantic|personal_status|personal_status_sex|familienstand|zivilstand|family_status|salutation|"
+        "health(?!_insurance)|illness|disease|diagnos\\w*",
         "protected, by its name: never advice, never in a sentence",
         protected=True,
     ),
     _hint(
         "dependents?|dependants?|children|kids|household|fam\\w*|people_liable|num_people|siblings|guardian|"
-        "mother|father|parents?|parental|[mfp]_?(edu|job|status)",
+        "mother|father|parents?|parental|[mfp]_?(edu|job|status)|co_?applicants?|coborrower|joint",
         "change: none, as a family is no matter of advice; is that so?",
         change="none",
     ),
     _hint(
-        "zip|zipcode|postcode|postal|region|state|city|district|county|address|urban|rural|neighbou?rhood|location|"
-        "distance|travel_?time|commut\\w*",
+        "zip|zipcode|zip3|postcode|postal|region|state|city|district|county|country|address|addr|urban|rural|"
+        "neighbou?rhood|location|distance|travel_?time|commut\\w*|population",
         "change: none, as a place to live is no matter of advice; is that so?",
         change="none",
     ),
     _hint(
-        "late|delinq\\w*|default|defaults|bankrupt\\w*|arrears|derog\\w*|collections?|history|credit_history|past|"
-        "previous|inquiries|inq|enquiries|pub_rec|public_record|dpd|overdue|missed|since|ago|oldest|earliest|first|"
-        "issued|year|date|month_issued|vintage|failures?|prior|absen\\w*|nursery|preschool|kindergarten|childhood",
-        "change: none, because it lies in the past; is that so?",
+        "weekday|hour|appr|process|channel|branch|officer|dealer|application_type|contract_type|list_status|"
+        "document|type_suite|verification\\w*|days_last_phone_change|flag_\\w*(phone|mobile?|email)",
+        "change: none, as it tells how the application came about; is that so?",
         change="none",
     ),
     _hint(
-        "property|properties|housing|real_estate|home|home_owner\\w*|own_home|mortgage_status",
+        "late|lates|delinq\\w*|delq\\w*|dlq\\w*|default|defaults|defaulted|bankrupt\\w*|arrears|derog\\w*|collections?|coll|"
+        "history|hist|past|credit_history|previous|inquiries|inq\\w*|ninq|enquiries|req_credit|credit_bureau|pub_rec\\w*|"
+        "public_records?|dpd\\w*|overdue|missed|since|ago|oldest|earliest|first|issued?|year|date|month_issued|vintage|"
+        "failures?|prior|absen\\w*|nursery|preschool|kindergarten|childhood|last|last_?\\d+\\w*|in_file|on_file|ever\\d*|"
+        "satisfactory|clage|on_book|mob|social_circle|(re)?pay(ment)?_(status_?)?\\d+|(pay|bill|paid)_?(amt|amount)_?\\d+|"
+        "bill_\\w+|repayment_status\\w*|pymnt|recover\\w*|charge_?offs?|charged_off\\w*|foreclos\\w*|judge?ments?|liens?|"
+        "settlement|worst|total_acc|days_(?!employed)\\w+",
+        _PAST,
+        change="none",
+    ),
+    _hint(
+        "property|properties|housing|realty|real_estate|home|home_owner\\w*|own_home|mortgage_status|own_car|car|vehicle|"
+        "apartments?|mort_acc|mortdue",
         "change: none, as nobody buys a home to get a loan; is that so?",
+        change="none",
+    ),
+    _hint(
+        "limit|limits|limit_bal|lim|hi_lim|ltv|loan_to_value|^value|apprais\\w*|valuation|collateral_\\w+|price|"
+        "goods_price|funded|funded_\\w+|granted|approved_\\w+|annuity|instal?lments?(?!_(rate|plan))|emi|"
+        "monthly_payment|ext_source\\w*|external_\\w+|bureau\\w*|tier|segment",
+        _OTHERS,
         change="none",
     ),
     _hint(
@@ -97,7 +125,7 @@ HINTS = (
         types=frozenset({"binary"}), change="increase",
     ),
     _hint(
-        "purpose|reason", "change: none, as what a loan is for is no matter of advice; is that so?",
+        "purpose|reason|intent", "change: none, as what a loan is for is no matter of advice; is that so?",
         change="none",
     ),
     _hint(
@@ -105,7 +133,8 @@ HINTS = (
     ),
     _hint(
         "tenure|seniority|experience|emp_length|employment_length|employment_duration|years_at|months_at|"
-        "years_in|months_in|time_in|time_at|residence|present_residence|job_years|years_employed|months_employed",
+        "years_in|months_in|time_in|time_at|residence|present_residence|job_years|years_employed|months_employed|"
+        "days_employed|yoj|employed_(for|months|years)",
         "change: none, because only time moves it; moves_with_time: {per_year: …} in its own unit says so",
         change="none",
     ),
@@ -122,8 +151,8 @@ HINTS = (
         types=frozenset({"categorical"}), change="none",
     ),
     _hint(
-        "grade|sub_grade|gpa|marks?|score|fico|rating|risk_estimate|int_rate|interest_rate|apr",
-        "change: none, because others set it; what it depends on may be a feature of its own",
+        "grade|sub_grade|gpa|marks?|score|scores|fico\\w*|rating|risk\\w*|risk_estimate|int_rate|interest_rate|apr",
+        _OTHERS,
         change="none",
     ),
     Hint(
@@ -148,24 +177,31 @@ HINTS = (
         types=NUMBERS, most=60.0, change="increase",
     ),
     _hint(
-        "income|salary|wage|wages|earnings|revenue",
+        "dti|debtinc|debt_to_income|payment_to_income|loan_to_income|(percent|share|ratio)_\\w*income|income_(ratio|share)|"
+        "utili[sz]ation\\w*|\\w*util|\\w*burden|(revol\\w*|card|loan|credit|outstanding)_bal(ance)?|trades_w_\\w*balance|"
+        "expenses|expenditure|spending",
+        _OWES,
+        types=ORDERED, change="decrease",
+    ),
+    _hint(
+        "income|inc|annual_inc|salary|wage|wages|earnings|revenue|einkommen|gehalt",
         "change: increase, by a fifth at most, as nobody earns far more at once; how long does it take?",
         types=NUMBERS, change="increase", max_change={"relative": 0.2},
     ),
     _hint(
-        "(?<!_)amount(?!_)|(loan|credit|requested)_(amount|amnt|amt)|(amount|amnt|amt)_(credit|requested|financed)",
+        "(?<!_)amount(?!_)|(loan|credit|requested)_(amount|amnt|amt)|(amount|amnt|amt)_(credit|requested|financed)|^loan$",
         "change: decrease, by half at most, as nobody is to borrow more, nor gets by with next to nothing",
         types=NUMBERS, change="decrease", max_change={"relative": 0.5},
     ),
     _hint(
-        "income|salary|wage|wages|earnings|revenue|savings|assets|balance|capital_gain|deposit",
+        "income|salary|wage|wages|earnings|revenue|savings|assets|balance|capital_gain|deposits?|down_?payment|"
+        "checking|checking_\\w+",
         "change: increase; how far can it move? Limit it by max_change: {relative: 0.2} or takes: {months: 6}",
         types=ORDERED, change="increase",
     ),
     _hint(
-        "debt|debts|owed|overdraft|utili[sz]ation|loans|(num|number|open|existing|active|other|current)_(of_)?credits|"
-        "principal",
-        "change: decrease, as nobody is advised to owe more; max_change: {relative: 0.5} or takes limits it",
+        "debt|debts|owed|overdraft|loans|(num|number|open|existing|active|other|current)_(of_)?credits|principal",
+        _OWES,
         types=ORDERED, change="decrease",
     ),
     _hint(
@@ -173,7 +209,44 @@ HINTS = (
         "change: decrease, as nobody is advised to have more of it",
         types=ORDERED, change="decrease",
     ),
+    _hint("guarantors?|guarantee|co_?signers?", "", types=frozenset({"binary", "categorical"})),
+    _hint("term|duration|tenor|maturity", "a shorter or longer loan; which terms are there?"),
 )  # fmt: skip
+
+LEVELS = (
+    (
+        frozenset({"male", "female", "m", "f", "man", "woman", "men", "women", "weiblich", "männlich", "maennlich",
+                   "homme", "femme", "hombre", "mujer", "masculino", "femenino", "feminino"}),
+        "sex",
+    ),
+    (
+        frozenset({"married", "single", "divorced", "widowed", "widow", "separated", "unmarried", "never married",
+                   "civil marriage", "single not married", "married civ spouse", "verheiratet", "ledig", "geschieden",
+                   "verwitwet"}),
+        "marital status",
+    ),
+    (
+        frozenset({"white", "black", "asian", "hispanic", "latino", "african american", "caucasian", "native american",
+                   "asian pac islander", "amer indian eskimo"}),
+        "origin",
+    ),
+    (frozenset({"christian", "muslim", "jewish", "hindu", "buddhist", "catholic", "protestant"}), "religion"),
+)  # fmt: skip
+"""Levels of which two say what people may not be judged by, whatever the name of their column."""
+
+MONEY = re.compile(r"account|overdrawn|overdraft|guarantor|co-?applicant|\b(dm|eur|usd|gbp|\$|€)\b", re.IGNORECASE)
+"""Levels that say what they are, such as "200 DM or more"."""
+
+
+def hint_of_levels(levels: Sequence[str]) -> Hint | None:
+    """What the levels of a column say, whose name may say nothing."""
+    plain = {re.sub(r"[^a-z0-9äöü]+", " ", level.lower()).strip() for level in levels}
+    for words, what in LEVELS:
+        if len(plain & words) >= 2:
+            comment = f"protected, as its levels tell the {what}: never advice, never in a sentence"
+            return Hint(re.compile(""), comment, MappingProxyType({"protected": True}))
+    return Hint(re.compile(""), "") if any(MONEY.search(level) for level in levels) else None
+
 
 _NOT_PROPOSED = re.compile(
     r"\?|n/a|.*\b(unknown|missing|not available|not stated|unpaid|without.pay|never.worked|unemployed|retired|"
@@ -189,7 +262,8 @@ def proposed(level: str) -> bool:
 
 def plain_name(name: str) -> str:
     """A name in lower-case words with underscores between them."""
-    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()).strip("_")
+    split = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z])", "_", name)
+    return re.sub(r"[^a-z0-9]+", "_", split.lower()).strip("_")
 
 
 def hint_of(name: str, type: str) -> Hint | None:
