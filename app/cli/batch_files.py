@@ -26,8 +26,8 @@ from app.compute.answers import Json
 from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.jobs import kinds
-from app.jobs.batch.lines import GROUP, line_of, refusal
-from app.jobs.batch_groups import lines_of
+from app.jobs.executor import lines_of
+from app.jobs.lines import GROUP, line_of, refusal
 from app.recourse.features import Feature
 from app.registry.files import require_regular
 from app.registry.version import RegisteredModel

@@ -14,13 +14,14 @@ cli = typer.Typer(help="The database of ledger and jobs.", no_args_is_help=True)
 def upgrade() -> None:
     """Create or migrate the tables of ledger and jobs; the service does the same when it starts."""
     settings = read_settings()
-    from app.jobs import database as jobs
+    from app.jobs.database import migrate
+    from app.jobs.tables import FILE
     from app.store import migrate as ledger
     from app.store.engine import database_url
 
     with ledger_engine() as engine:
         before, after = ledger.upgrade(engine)
-        jobs.migrate(database_url(settings, jobs.FILE))
+        migrate(database_url(settings, FILE))
     typer.echo(f"The ledger is up to date ({after})." if before == after else f"The ledger is now at {after}.")
 
 

@@ -1,33 +1,28 @@
 """The connection to the database of the jobs: opened in the background, kept open, closed when the service stops.
 
-It holds the client of DBOS, the table of chunks and, in a process that computes jobs, the claim to an executor id and
-the worker. Libraries are imported here, on first use, so that requests without jobs do not wait for them.
+Libraries are imported here, on first use, so that requests without jobs do not wait for them.
 """
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
 from app.closing import pause
-from app.compute.answers import Json
 from app.errors import NotReady, RecourseError
-from app.jobs.names import APPLICATION, BATCHES, CHUNKS, JOBS_QUEUE, LOST, STORE
-from app.jobs.workflows import ids_pending
+from app.jobs.executor import LOST, STORE
+from app.jobs.records import Records
 from app.observability import log, trace
 from app.settings import Settings
 from app.store.engine import UNREACHABLE, overwrite_log
 from app.store.health import lack_of_space, reason, refusal
 
 if TYPE_CHECKING:
-    from dbos import DBOSClient
-
-    from app.jobs.batch.chunks import Chunks
-    from app.jobs.slots import Claim
+    from app.jobs.presence import Presence
+    from app.jobs.queue import Queue
     from app.jobs.worker import Worker
 
 Answer = TypeVar("Answer")
@@ -44,22 +39,6 @@ PING_S = 3.0
 OVERWRITE_TRIES = 10
 """Attempts to overwrite deleted data while others read; each waits for them for `overwrite_log`'s time."""
 
-JOB_POLL_S = 0.5
-"""Interval at which this process looks for new jobs and batches; each look costs some milliseconds."""
-
-CHUNK_POLL_S = 0.25
-"""Interval at which it looks for chunks: less than a child needs for one chunk, so that no child waits."""
-
-BATCHES_AT_ONCE = 8
-"""Batches that one process splits into chunks at the same time."""
-
-WATCH_S = 2.0
-"""Interval between two looks for jobs of processes that no longer run."""
-
-LOOKS = 3
-"""Consecutive looks that must find a process missing before its jobs are adopted, or a job lost before it is requeued.
-"""
-
 
 class Connection:
     """The connection of one service to the database of its jobs; used from one event loop.
@@ -70,7 +49,7 @@ class Connection:
     new_worker : makes the worker of this process; called on the event loop, for each opening
     """
 
-    def __init__(self, settings: Settings, new_worker: "Callable[[Chunks], Worker]") -> None:
+    def __init__(self, settings: Settings, new_worker: "Callable[[Records], Worker]") -> None:
         self.closing = asyncio.Event()
         """Set when the service stops."""
         self.fault = "The job store has not been opened yet."
@@ -81,35 +60,37 @@ class Connection:
         self._new_worker = new_worker
         self._url = ""
         self._engine: sa.Engine | None = None
-        self._chunks: Chunks | None = None
-        self._claim: Claim | None = None
-        self._client: DBOSClient | None = None
-
-    @property
-    def client(self) -> "DBOSClient":
-        """The client of DBOS. Raises `NotReady`."""
-        if self._client is None:
-            raise NotReady(self.fault)
-        return self._client
+        self._queue: Queue | None = None
+        self._records: Records | None = None
+        self._presence: Presence | None = None
+        # A thread of its own, so that no other question delays it until this process seems dead.
+        self._beating = ThreadPoolExecutor(1, "jobs-beat")
 
     @property
     def engine(self) -> sa.Engine:
         """The database. Raises `NotReady`."""
-        if self._client is None or self._engine is None:
+        if self._records is None or self._engine is None:
             raise NotReady(self.fault)
         return self._engine
 
     @property
-    def chunks(self) -> "Chunks":
-        """The chunks of batches. Raises `NotReady`."""
-        if self._chunks is None:
+    def queue(self) -> "Queue":
+        """The queue of parts. Raises `NotReady`."""
+        if self._records is None or self._queue is None:
             raise NotReady(self.fault)
-        return self._chunks
+        return self._queue
 
-    async def reached(self, question: Awaitable[Answer]) -> Answer:
-        """The answer of the database. Raises `NotReady` if it cannot be reached."""
+    @property
+    def records(self) -> Records:
+        """The jobs. Raises `NotReady`."""
+        if self._records is None:
+            raise NotReady(self.fault)
+        return self._records
+
+    async def ask(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
+        """The result of a function that asks the database and blocks. Raises `NotReady` if it cannot be reached."""
         try:
-            return await question
+            return await asyncio.to_thread(function, *args, **kwargs)
         except sa.exc.IntegrityError:
             # The database answered; storing a key twice is a bug of ours.
             raise
@@ -118,16 +99,11 @@ class Connection:
             log.error("job-store-lost", trace=trace(error), reason=sentence, refusal=refusal(error))
             raise NotReady(sentence) from None
 
-    async def ask(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """The result of a function that asks the database and blocks. Raises `NotReady` as `reached`."""
-        return await self.reached(asyncio.to_thread(function, *args, **kwargs))
+    async def children(self) -> int:
+        """How many children compute parts now, if all processes have as many as this one; one process at least."""
+        from app.jobs.presence import count
 
-    async def add_chunks(self, job_id: str, rows: Iterable[Json]) -> int:
-        """Store the rows of a batch for the processes that compute jobs now; errors as `ask`, and of `rows`."""
-        from app.jobs.slots import processes
-
-        children = self._settings.lanes_bounds * max(await self.ask(processes, self.engine), 1)
-        return await self.ask(self.chunks.add, job_id, rows, children=children)
+        return self._settings.lanes_bounds * max(await self.ask(count, self.engine), 1)
 
     async def check(self) -> None:
         """Raise `NotReady` if the database does not answer now, or its disk has no space for jobs."""
@@ -157,30 +133,22 @@ class Connection:
         return True
 
     async def watch(self) -> None:
-        """Keep the claim, and queue again what no process computes, until the service stops."""
-        missing: Counter[str] = Counter()
-        lost: Counter[str] = Counter()
+        """Say that this process runs, and queue again what no process computes, until the service stops."""
+        from app.jobs.presence import BEAT_S
+
+        missed: set[str] = set()
         while True:
-            await pause(self.closing, WATCH_S)
+            await pause(self.closing, BEAT_S)
             if self.closing.is_set():
                 return
-            assert self._claim is not None
             try:
-                if not await self.ask(self._claim.keep):
+                beat = asyncio.get_running_loop().run_in_executor(self._beating, self._beat, missed)
+                if (found := await beat) is None:
                     await self._reopen()
-                    missing.clear()
-                    lost.clear()
-                    continue
-                # A process that only lost its connection takes its slot again before the last look.
-                missing = _seen_again(missing, await self.ask(self._claim.deserted))
-                for name in _long(missing):
-                    await self._adopt(name)
-                # What was just taken from the queue begins before the last look.
-                lost = _seen_again(lost, await self._lost())
-                if found := _long(lost):
-                    await self._requeue(found)
-            except NotReady:
-                pass  # `check` says so, and the next look comes
+                missed = found or set()
+            except UNREACHABLE as error:
+                # `check` says so, and the next beat comes.
+                log.error("job-store-lost", trace=trace(error), reason=reason(error, STORE, LOST))
             except Exception as error:  # noqa: BLE001 - without the watch, jobs would wait without end
                 log.error("jobs-not-watched", trace=trace(error))
 
@@ -188,42 +156,41 @@ class Connection:
         """Close everything; unfinished jobs stay in the database. Blocks."""
         if self.worker is not None:
             self.worker.stop()
-        if self._client is not None:
-            self._client.destroy()
-        if self._claim is not None:
-            self._claim.release()
+        if self._presence is not None:
+            try:
+                self._presence.end()
+            except UNREACHABLE as error:
+                log.warning("job-store-lost", trace=trace(error), reason=reason(error, STORE, LOST))
+        if self._queue is not None:
+            self._queue.close()
         if self._engine is not None:
             self._engine.dispose()
-        self.worker = self._client = self._claim = self._chunks = self._engine = None
+        self.worker = self._presence = self._records = self._queue = self._engine = None
 
-    async def _adopt(self, executor_id: str) -> None:
-        assert self._claim is not None
-        assert self.worker is not None
-        adopt = partial(self.worker.adopt, executor_id)
-        workflows = await self.ask(self._claim.adopt, executor_id, adopt)
-        log.warning("jobs-adopted", executor=executor_id, workflows=workflows)
+    def _beat(self, missed: set[str]) -> set[str] | None:
+        """One beat. None if another process has the name; otherwise the parts that count as ours and are not computed.
 
-    async def _lost(self) -> set[str]:
-        """Workflows that count as running in this process and are not.
-
-        Either another process has taken them under this executor id, before it noticed that it no longer has it, or
-        the connection was lost between taking them and beginning them.
+        Those of them that the beat before has `missed` as well are queued again: what is taken from the queue begins
+        before that, so the connection was lost in between. So are the parts of silent processes.
         """
-        assert self._claim is not None
+        assert self._presence is not None
+        assert self._queue is not None
         assert self.worker is not None
-        pending = await self.ask(ids_pending, self.engine, self._claim.executor_id)
-        return pending - self.worker.running()
-
-    async def _requeue(self, workflows: Sequence[str]) -> None:
-        assert self._claim is not None
-        assert self.worker is not None
-        await self.ask(self.worker.requeue, self._claim.executor_id, workflows)
-        log.warning("jobs-requeued", workflows=len(workflows))
+        if not self._presence.beat():
+            return None
+        begun = self._queue.begun()
+        spared, running, own = self._presence.spared(), self.worker.running(), self._presence.executor_id
+        idle = {one.workflow_id for one in begun if one.executor_id == own} - running
+        again = [one for one in begun if one.executor_id not in spared or one.workflow_id in idle & missed]
+        if again:
+            self._queue.again(again)
+            log.warning("jobs-requeued", parts=len(again), of=sorted({str(one.executor_id) for one in again}))
+        return idle
 
     async def _reopen(self) -> None:
-        """Open under another executor id: another process took this one while the connection was lost."""
-        assert self._claim is not None
-        log.error("executor-id-lost", executor=self._claim.executor_id)
+        """Open again: another process took the name while this one could not say that it runs."""
+        assert self._presence is not None
+        log.error("executor-id-lost", executor=self._presence.executor_id)
         self.fault = "The job store is being opened again."
         await asyncio.to_thread(self.shut)
         while not self.closing.is_set() and not await self._try_to_open():
@@ -246,7 +213,7 @@ class Connection:
         log.info(
             "job-store-opened",
             ms=round(1000.0 * (time.monotonic() - began)),
-            executor=self._claim and self._claim.executor_id,
+            executor=self._presence and self._presence.executor_id,
         )
         return True
 
@@ -254,17 +221,16 @@ class Connection:
         return "" if self._settings.database_url is not None else lack_of_space(self._settings.state_dir, STORE)
 
     async def _start_worker(self) -> None:
-        assert self._claim is not None
-        worker = self._new_worker(self.chunks)
-        await asyncio.to_thread(worker.start, self._url, self._claim.executor_id)
+        assert self._presence is not None
+        worker = self._new_worker(self.records)
+        await asyncio.to_thread(worker.start, self._url, self._presence.executor_id)
         self.worker = worker
 
     def _connect(self) -> None:
-        from dbos import DBOSClient, DBOSPortableJSONSerializer
-
-        from app.jobs.batch.chunks import Chunks
-        from app.jobs.database import FILE, migrate
-        from app.jobs.slots import Claim
+        from app.jobs.database import migrate
+        from app.jobs.presence import Presence
+        from app.jobs.queue import Queue
+        from app.jobs.tables import FILE
         from app.store.engine import database_url, open_engine
         from app.store.state import require_state
 
@@ -273,40 +239,13 @@ class Connection:
         self._engine = open_engine(self._url)
         _ping(self._engine)
         if self._settings.run_jobs:
-            self._claim = Claim(self._engine, self._settings)
+            self._presence = Presence(self._engine, self._settings)
         migrate(self._url)
-        client = DBOSClient(
-            system_database_url=self._url,
-            serializer=DBOSPortableJSONSerializer(),
-            application_name=APPLICATION,
-            retry_connection_errors=False,
-        )
-        if self._settings.run_jobs:
-            self._register_queues(client)
-        self._chunks = Chunks(self._engine)
-        self._client = client
-
-    def _register_queues(self, client: "DBOSClient") -> None:
-        """Set how much a process takes at once. DBOS keeps this in the database: the last process to start decides."""
-        size = self._settings.lanes_bounds
-        # Twice the children, so that a child which has finished a chunk finds the next one in this process.
-        for queue, at_once, poll_s in (
-            (JOBS_QUEUE, size, JOB_POLL_S),
-            (BATCHES, BATCHES_AT_ONCE, JOB_POLL_S),
-            (CHUNKS, 2 * size, CHUNK_POLL_S),
-        ):
-            client.register_queue(
-                queue, worker_concurrency=at_once, polling_interval_sec=poll_s, on_conflict="always_update"
-            )
-
-
-def _seen_again(looks: Counter[str], found: Iterable[str]) -> Counter[str]:
-    """In how many consecutive looks each of them was found."""
-    return Counter({name: looks[name] + 1 for name in found})
-
-
-def _long(looks: Counter[str]) -> list[str]:
-    return [name for name, count in looks.items() if count >= LOOKS]
+        self._queue = Queue(self._url)
+        if self._presence is not None:
+            self._presence.begin()
+            self._queue.register(self._settings.lanes_bounds)
+        self._records = Records(self._engine, self._queue.put)
 
 
 def _ping(engine: sa.Engine) -> None:

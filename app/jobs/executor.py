@@ -1,45 +1,60 @@
-"""Executes jobs in the children of a lane: calls a child, tries again where it dies, stores what it computed.
+"""Computes parts in the children of a lane: calls a child, tries again where it dies, stores what it computed.
 
-Independent of DBOS, which decides when a job is executed; everything here runs on the event loop of the service.
+Independent of DBOS, which decides when a part is computed; everything here runs on the event loop of the service.
 """
 
 import asyncio
+import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from app.compute.answers import Json
+from app.compute.child import Need
 from app.compute.lane import Lane
 from app.compute.messages import Store
-from app.errors import InternalError, JobCancelled, LaneCrashed, LedgerUnavailable, RecourseError
-from app.jobs.batch import lines as batch_lines
-from app.jobs.batch_groups import LONGEST_TURN_S, lines_of, need_of
-from app.jobs.kinds import JobKind
-from app.jobs.names import LOST, STORE
-from app.metrics import Metrics
+from app.compute.turns import caller
+from app.errors import InternalError, JobAbandoned, LaneCrashed, LaneTimeout, LedgerUnavailable, RecourseError
+from app.jobs import lines as batch_lines
+from app.jobs.job import Job
+from app.jobs.kinds import JobKind, ready
+from app.jobs.records import Part, Records
 from app.observability import log, trace
 from app.store.engine import UNREACHABLE
 from app.store.health import reason, refusal
 
-if TYPE_CHECKING:
-    from app.jobs.batch.chunks import Chunk, Chunks
-
 Answer = TypeVar("Answer")
+
+STORE = "job store"
+"""In sentences for people."""
+
+LOST = "The job store cannot be reached."
+"""Where nothing else is known."""
+
+BEGUN_ALONE = 4
+"""How often a single job is begun: whatever ended its server each time, the job may be the reason."""
+
+BEGUN_SHARED = 21
+"""The same for a part of a batch: another part of the same process may be the reason."""
 
 ATTEMPTS = 3
 """Attempts to compute a job whose child dies. A job that exceeds its time limit is not tried again."""
+
+ATTEMPTS_ALONE = 2
+"""Attempts to compute a row alone, after the child died with its group."""
+
+LONGEST_TURN_S = 86_400.0
+"""Longest time that a job or a group waits for a child: others may occupy all of them."""
 
 STORE_AGAIN_S = 1.0
 """Pause after the database could not be reached."""
 
 REPORT_S = 0.25
 """Shortest time between two reports of a job's progress."""
-
-SUCCEEDED = "succeeded"
-"""Outcome of a job without an error, in metrics and in the log."""
-
-Report = Callable[[str, int, int], Awaitable[None]]
-"""Stores the progress of a job, given its id, the steps done and their total."""
 
 Finish = Callable[[str, str, Json, Json], Awaitable[Json]]
 """Given the id, kind, payload and computed result of a job, returns its final result. May be called more than once."""
@@ -64,110 +79,96 @@ async def kept_nowhere(_job_id: str, _payload: Json, _lines: Sequence[str]) -> N
     """A `Keep` that does nothing: lines are stored with their batch only."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """Executes jobs in the children of one lane.
+    """Computes parts in the children of one lane."""
 
-    Parameters
-    ----------
-    lane : its children compute the jobs; started with the first job
-    store : the models, as the children see them
-    kinds : what jobs there are
-    chunks : the rows and results of batches
-    report, finish, fail, keep : what the service does with progress, results, errors and lines
-    metrics : counts the jobs
-    """
+    lane: Lane
+    """Started with the first part."""
+    store: Store
+    """The models, as the children see them."""
+    kinds: Mapping[str, JobKind]
+    records: Records
+    stop_others: Callable[[str], Awaitable[None]]
+    """Stops all parts of a job that has ended."""
+    finish: Finish
+    fail: Fail
+    keep: Keep
+    ended: Callable[[Job], None]
+    """Notes that a job has ended."""
+    turns: WeakValueDictionary[tuple[str, bool], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
+    """For each key, of single jobs and of groups: those that may be in the lane at once. Others wait here, since its
+    queue is short and has a time limit; another server with more children may have set how many each worker takes."""
 
-    def __init__(
-        self,
-        lane: Lane,
-        store: Store,
-        kinds: Mapping[str, JobKind],
-        chunks: "Chunks",
-        *,
-        report: Report,
-        finish: Finish,
-        fail: Fail,
-        keep: Keep,
-        metrics: Metrics,
-    ) -> None:
-        self._lane = lane
-        self._store = store
-        self._kinds = kinds
-        self._chunks = chunks
-        self._report = report
-        self._finish = finish
-        self._fail = fail
-        self._keep = keep
-        self._metrics = metrics
-        # First come, first served: chunks are computed one after another, and one is stored while the next is
-        # computed. One group more than there are children waits in the lane, so that no child is idle; other jobs
-        # wait no longer for that.
-        self._group_turns = asyncio.Semaphore(lane.size + 1)
-        # Another server with more children may have set how many jobs each worker takes. Surplus jobs wait here, not
-        # in the lane, whose queue is short and has a time limit.
-        self._job_turns = asyncio.Semaphore(lane.size)
+    async def compute(self, job_id: str, number: int, key: str | None, *, single: bool) -> None:
+        """Compute, store and record a part, as far as that is not yet done, and end the job with its last part."""
+        self.lane.start()
+        # The lane serves keys in turn.
+        caller.set(key or "")
+        if not single:
+            await self._compute(job_id, number, self._lines)
+            return
+        async with self._turn(alone=True):
+            await self._compute(job_id, number, self._result)
 
-    async def run_job(self, job_id: str, kind: str, payload: Json, timeout_s: float) -> Json:
-        """The outcome of a job: its result under ``ok``, or its error under ``error``."""
-        self._lane.start()
-        async with self._job_turns:
-            began = time.monotonic()
-            code = JobCancelled.code
-            try:
-                result = await self._attempt(job_id, kind, payload, timeout_s)
-                outcome = {"ok": await self._finish(job_id, kind, payload, result)}
-                code = SUCCEEDED
-            except RecourseError as error:
-                await self._fail(kind, payload, error)
-                outcome = {"error": error.to_dict()}
-                code = error.code
-            finally:
-                seconds = time.monotonic() - began
-                self.measure(kind, code, seconds)
-                log.info("job-computed", job=job_id, kind=kind, ms=round(1000.0 * seconds), outcome=code)
-            return outcome
-
-    async def run_chunk(self, job_id: str, number: int, kind: str, payload: Json) -> Json:
-        """The outcome of a chunk, as of `run_job`. It is computed and stored only where that is not yet done."""
-        self._lane.start()
+    async def _compute(self, job_id: str, number: int, computed: Callable[[Part], Awaitable[list[str]]]) -> None:
         began = time.monotonic()
+        part = await self._insist(partial(self.records.take, job_id, number))
+        if part is None:
+            return
+        single = part.timeout_s is not None
         try:
-            chunk = await self._insist(lambda: self._chunks.take(job_id, number))
-            lines = chunk.lines
-            if chunk.rows:
-                if lines is None:
-                    computed = await self._lines(chunk, kind, payload)
-                    lines = await self._insist(lambda: self._chunks.store(job_id, number, computed))
-                await self._keep_lines(job_id, {**payload, "first": chunk.first, "rows": chunk.rows}, lines)
-                await self._insist(lambda: self._chunks.finish(job_id, number))
-        except RecourseError as error:
-            return {"error": error.to_dict()}
-        log.info("chunk-computed", job=job_id, number=number, ms=round(1000.0 * (time.monotonic() - began)))
-        found = lines or []
-        return {"ok": {"rows": len(found), "refused": sum(map(batch_lines.is_refused, found))}}
+            ended = await self._attempt(part, computed)
+        except Exception as caught:  # noqa: BLE001 - without an end, the job would go on for ever
+            error = caught if isinstance(caught, RecourseError) else InternalError()
+            if error is not caught:
+                log.error("part-failed", job=job_id, number=number, trace=trace(caught))
+            if single:
+                await self.fail(part.kind, part.payload, error)
+            ended = await self._insist(partial(self.records.fail, job_id, error))
+        log.info("part-computed", job=job_id, number=number, ms=round(1000.0 * (time.monotonic() - began)))
+        if ended is not None:
+            self.ended(ended)
+            if ended.parts > 1 and ended.error is not None:
+                await self.stop_others(job_id)
 
-    def measure(self, kind: str, outcome: str, seconds: float) -> None:
-        """Count a job that has ended."""
-        # One label for all kinds of other releases, whose number has no limit.
-        self._metrics.job(kind if kind in self._kinds else "unknown", outcome, seconds)
+    async def _attempt(self, part: Part, computed: Callable[[Part], Awaitable[list[str]]]) -> Job | None:
+        """Compute, store and record; the job, if it has ended with that."""
+        single = part.timeout_s is not None
+        if part.attempts > (BEGUN_ALONE if single else BEGUN_SHARED):
+            raise JobAbandoned
+        lines = part.lines
+        if lines is None:
+            found = await computed(part)
+            lines = await self._insist(partial(self.records.store, part.job, part.number, found))
+        if lines is None:
+            return None  # cancelled or deleted meanwhile
+        if not single:
+            await self._keep_lines(part.job, {**part.payload, "first": part.first, "rows": part.rows}, lines)
+        refused = 0 if single else sum(map(batch_lines.is_refused, lines))
+        return await self._insist(partial(self.records.finish, part.job, part.number, refused))
 
-    async def _attempt(self, job_id: str, kind: str, payload: Json, timeout_s: float) -> Json:
-        function = self._function(kind)
+    # --- a single job ---
+
+    async def _result(self, part: Part) -> list[str]:
+        """The result of a single job, as one line."""
+        assert part.timeout_s is not None
+        function = self._function(part.kind)
         for attempt in range(1, ATTEMPTS + 1):
-            progress = _Progress(job_id, self._report)
+            progress = _Progress(partial(self.records.note_progress, part.job))
             try:
-                result: Json = await self._lane.run(
+                result = await self.lane.run(
                     function,
-                    self._store,
-                    payload,
-                    timeout_s=timeout_s,
+                    self.store,
+                    part.payload,
+                    timeout_s=part.timeout_s,
                     wait_s=LONGEST_TURN_S,
                     on_progress=progress.note,
-                    need=need_of(self._store, payload),
+                    need=need_of(self.store, part.payload),
                 )
-                return result
+                return [json.dumps(await self.finish(part.job, part.kind, part.payload, result))]
             except LaneCrashed:
-                log.warning("job-crashed", job=job_id, kind=kind, attempt=attempt)
+                log.warning("job-crashed", job=part.job, kind=part.kind, attempt=attempt)
                 if attempt == ATTEMPTS:
                     raise
             finally:
@@ -175,18 +176,23 @@ class Executor:
         raise AssertionError("unreachable")
 
     def _function(self, kind: str) -> JobKind:
-        if (function := self._kinds.get(kind)) is None:
+        if (function := self.kinds.get(kind)) is None:
             # Stored by another release of the service.
             raise InternalError(f"This server computes no jobs of the kind {kind}.")
         return function
 
-    async def _lines(self, chunk: "Chunk", kind: str, payload: Json) -> list[str]:
-        async def group(start: int) -> list[str]:
-            part = {**payload, "first": chunk.first + start, "rows": chunk.rows[start : start + batch_lines.GROUP]}
-            async with self._group_turns:
-                return await lines_of(self._lane, self._function(kind), self._store, part)
+    # --- a part of a batch ---
 
-        running = [asyncio.ensure_future(group(start)) for start in range(0, len(chunk.rows), batch_lines.GROUP)]
+    async def _lines(self, part: Part) -> list[str]:
+        async def group(start: int) -> list[str]:
+            rows = part.rows[start : start + batch_lines.GROUP]
+            payload = {**part.payload, "first": part.first + start, "rows": rows}
+            # First come, first served: parts are computed one after another, and one is stored while the next is
+            # computed. One group more than there are children waits in the lane, so that no child is idle.
+            async with self._turn(alone=False):
+                return await lines_of(self.lane, self._function(part.kind), self.store, payload)
+
+        running = [asyncio.ensure_future(group(start)) for start in range(0, len(part.rows), batch_lines.GROUP)]
         try:
             return [line for lines in await asyncio.gather(*running) for line in lines]
         finally:
@@ -195,11 +201,19 @@ class Executor:
                 one.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
+    @asynccontextmanager
+    async def _turn(self, *, alone: bool) -> AsyncIterator[None]:
+        name = (caller.get(), alone)
+        if (turns := self.turns.get(name)) is None:
+            turns = self.turns[name] = asyncio.Semaphore(self.lane.size + (not alone))
+        async with turns:
+            yield
+
     async def _keep_lines(self, job_id: str, payload: Json, lines: list[str]) -> None:
         """Return once the service has recorded the lines, however long the ledger is unavailable."""
         while True:
             try:
-                await self._keep(job_id, payload, lines)
+                await self.keep(job_id, payload, lines)
                 return
             except LedgerUnavailable as error:
                 log.error("lines-not-kept", job=job_id, reason=error.detail)
@@ -216,12 +230,68 @@ class Executor:
             await asyncio.sleep(STORE_AGAIN_S)
 
 
-class _Progress:
-    """Reports the newest progress of a job, at most once every `REPORT_S`."""
+async def lines_of(lane: Lane, kind: JobKind, store: Store, payload: Json) -> list[str]:
+    """One line for each of the payload's rows, whatever happens to the child.
 
-    def __init__(self, job_id: str, report: Report) -> None:
-        self._job_id = job_id
-        self._report = report
+    If the group fails, each row is computed alone, and the error is in the line of the row that causes it. Raises
+    errors that concern all rows, such as `ModelUnusable`.
+    """
+    rows = payload["rows"]
+    try:
+        return await _computed(lane, kind, store, payload)
+    except (LaneTimeout, LaneCrashed, InternalError):
+        alone = [{**payload, "first": payload["first"] + i, "rows": [row]} for i, row in enumerate(rows)]
+        return [await _line(lane, kind, store, one) for one in alone]
+
+
+async def _line(lane: Lane, kind: JobKind, store: Store, payload: Json) -> str:
+    (row,) = payload["rows"]
+    began = time.monotonic()
+    error: RecourseError | None = None
+    for _ in range(ATTEMPTS_ALONE):
+        try:
+            (line,) = await _computed(lane, kind, store, payload)
+            return line
+        except LaneTimeout:
+            return batch_lines.stopped(payload, 0, 1000.0 * (time.monotonic() - began))
+        except InternalError as caught:
+            return batch_lines.refused(row, caught)
+        except LaneCrashed as caught:
+            error = caught
+    assert error is not None
+    return batch_lines.refused(row, error)
+
+
+async def _computed(lane: Lane, kind: JobKind, store: Store, payload: Json) -> list[str]:
+    timeout_s = len(payload["rows"]) * payload["deadline_s"]
+    lines: Any = await lane.run(
+        kind,
+        store,
+        payload,
+        timeout_s=timeout_s,
+        wait_s=LONGEST_TURN_S,
+        on_progress=_count_nothing,
+        need=need_of(store, payload),
+    )
+    return list(lines)
+
+
+def need_of(store: Store, payload: Json) -> Need | None:
+    """The model that a child must load before it computes a job; None for a job without a model."""
+    if "model" not in payload:
+        return None
+    return Need(payload["model"]["name"], ready, (store, {"model": payload["model"]}))
+
+
+def _count_nothing(_done: int, _total: int) -> None:
+    """Ignore progress: that of a batch is counted in parts."""
+
+
+class _Progress:
+    """Notes the newest progress of a job, at most once every `REPORT_S`."""
+
+    def __init__(self, note: Callable[[int, int], None]) -> None:
+        self._note = note
         self._newest: tuple[int, int] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -237,5 +307,6 @@ class _Progress:
     async def _pass_on(self) -> None:
         while self._newest is not None:
             (done, total), self._newest = self._newest, None
-            await self._report(self._job_id, done, total)
+            with suppress(*UNREACHABLE):
+                await asyncio.to_thread(self._note, done, total)
             await asyncio.sleep(REPORT_S)

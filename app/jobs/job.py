@@ -1,21 +1,16 @@
-"""A job, and how to read it from its record in the database."""
+"""A job, and how to read it from its row in the database."""
 
+import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from app.errors import InternalError, JobAbandoned, NoRowAnswered, RecourseError
-
-if TYPE_CHECKING:
-    from dbos import WorkflowStatus
+from app.errors import JobCancelled, NoRowAnswered, RecourseError
 
 BATCH = "batch"
 """The kind of jobs with one result per row."""
-
-STARTED = "started_at"
-"""Attribute of a cancelled job: when it was last started, in milliseconds since 1970."""
 
 JOB_ID = re.compile(r"job_[0-9A-HJKMNP-TV-Z]{26}")
 
@@ -32,21 +27,10 @@ class JobStatus(StrEnum):
     @property
     def finished(self) -> bool:
         """Whether the status is final."""
-        return self not in (JobStatus.QUEUED, JobStatus.RUNNING)
+        return self not in UNFINISHED
 
 
-STATUSES = {
-    "DELAYED": JobStatus.QUEUED,
-    "ENQUEUED": JobStatus.QUEUED,
-    "PENDING": JobStatus.RUNNING,
-    "SUCCESS": JobStatus.SUCCEEDED,
-    "ERROR": JobStatus.FAILED,
-    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": JobStatus.FAILED,
-    "CANCELLED": JobStatus.CANCELLED,
-}
-"""Status of a job by that of its DBOS workflow."""
-
-FINISHED = [name for name, status in STATUSES.items() if status.finished]
+UNFINISHED = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +61,8 @@ class Job:
     """Id of the model that it asks."""
     detail: str = "full"
     """How much of its result the client asked for, `short` or `full`."""
+    parts: int = 1
+    """Into how many parts it is split, which are computed independently."""
 
     @property
     def address(self) -> str:
@@ -88,46 +74,43 @@ class Job:
         """Whether there is a result: of a batch also where each of its lines is a problem."""
         return self.status is JobStatus.SUCCEEDED or isinstance(self.error, NoRowAnswered)
 
-    @classmethod
-    def of(cls, record: "WorkflowStatus", rows: tuple[int, int] | None = None) -> "Job":
-        """The job in a record of DBOS, which must be loaded with its error if the job failed.
+    @property
+    def outcome(self) -> str:
+        """How it has ended: `succeeded`, or the code of an error."""
+        if self.status is JobStatus.CANCELLED:
+            return JobCancelled.code
+        return self.status.value if self.error is None else self.error.code
 
-        `rows` is the progress of a batch.
-        """
-        attributes = record.attributes or {}
-        status = STATUSES[record.status]
-        done, total = rows or attributes.get("progress", (0, 1))
-        created_at = _moment(record.created_at)
-        assert created_at is not None
-        error = _error(record) if status is JobStatus.FAILED else None
-        counted = (record.output or {}) if rows is not None and status is JobStatus.SUCCEEDED else {}
+    @property
+    def seconds(self) -> float:
+        """How long it took since its start; 0 until it has ended."""
+        return (self.finished_at - self.started_at).total_seconds() if self.finished_at and self.started_at else 0.0
+
+    @classmethod
+    def of(cls, row: Any) -> "Job":
+        """The job in a row of the table `jobs`."""
+        error = row.error and RecourseError.from_dict(json.loads(row.error))
+        status = JobStatus(row.status)
+        counted = row.timeout_s is None and (status is JobStatus.SUCCEEDED or isinstance(error, NoRowAnswered))
         return cls(
-            id=record.workflow_id,
-            kind=attributes.get("kind", "unknown"),
+            id=row.id,
+            kind=row.kind,
             status=status,
-            done=total if status is JobStatus.SUCCEEDED else done,
-            total=total,
-            created_at=created_at,
-            started_at=_moment(record.dequeued_at or attributes.get(STARTED)),
-            finished_at=_moment(record.completed_at) if status.finished else None,
+            done=row.done,
+            total=row.total,
+            created_at=_moment(row.created_at),
+            started_at=row.started_at and _moment(row.started_at),
+            finished_at=row.finished_at and _moment(row.finished_at),
             error=error,
-            refused=total if isinstance(error, NoRowAnswered) else counted.get("refused"),
-            request_id=attributes.get("request_id"),
-            about=attributes.get("about"),
-            key=attributes.get("key"),
-            model=attributes.get("model"),
-            detail=attributes.get("detail", "full"),
+            request_id=row.request_id,
+            refused=row.refused if counted else None,
+            about=row.about,
+            key=row.key,
+            model=row.model,
+            detail=row.detail,
+            parts=row.parts,
         )
 
 
-def _error(record: "WorkflowStatus") -> RecourseError:
-    if record.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
-        return JobAbandoned()
-    data: Any = getattr(record.error, "data", None)
-    if isinstance(data, dict) and "code" in data:
-        return RecourseError.from_dict(data)
-    return InternalError()
-
-
-def _moment(epoch_ms: int | None) -> datetime | None:
-    return None if epoch_ms is None else datetime.fromtimestamp(epoch_ms / 1000.0, UTC)
+def _moment(epoch_ms: int) -> datetime:
+    return datetime.fromtimestamp(epoch_ms / 1000.0, UTC)

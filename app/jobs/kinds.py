@@ -11,7 +11,7 @@ from app.compute.child import Progress
 from app.compute.messages import ModelRef, Question, Store
 from app.compute.use_cases import USE_CASES, recourse_answer
 from app.errors import ModelUnusable, RecourseError
-from app.jobs.batch import lines as batch_lines
+from app.jobs import lines as batch_lines
 from app.jobs.job import BATCH
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from app.jobs.connection import Connection
-from app.jobs.job import FINISHED, Job
-from app.jobs.names import JOBS
-from app.jobs.workflows import delete_lost_chunks
+from app.jobs.job import Job
 from app.observability import log, trace
 from app.store.sure_clock import SureClock
 
@@ -15,9 +13,6 @@ FORGET_S = 3600.0
 """Interval at which old jobs are deleted."""
 
 FORGET_AT_ONCE = 200
-
-LOST_S = 3600.0
-"""Age from which rows of a batch without a job are deleted: their submission has failed."""
 
 
 class Retention:
@@ -41,48 +36,25 @@ class Retention:
 
     async def sweep(self, now: datetime) -> None:
         """Delete what is old at a moment."""
-        deleted = await self.forget(now - timedelta(days=self._days))
-        lost = await self.forget_lost(now - timedelta(seconds=LOST_S))
-        log.info("jobs-forgotten", deleted=deleted, lost_chunks=lost)
+        log.info("jobs-forgotten", deleted=await self.forget(now - timedelta(days=self._days)))
 
     async def _newest_at(self) -> datetime | None:
         """When the newest job was submitted; None if there is none."""
         connection = self._connection
-        newest = connection.client.list_workflows_async(
-            name=list(JOBS), sort_desc=True, limit=1, load_input=False, load_output=False
-        )
-        return next((Job.of(record).created_at for record in await connection.reached(newest)), None)
+        return next((job.created_at for job in await connection.ask(connection.records.newest, 1)), None)
 
     async def forget(self, before: datetime) -> int:
         """Delete finished jobs that were submitted before a moment; returns their number."""
-        client, deleted = self._connection.client, 0
-        while True:
-            records = await self._connection.reached(
-                client.list_workflows_async(
-                    name=list(JOBS),
-                    status=FINISHED,
-                    end_time=before.isoformat(),
-                    limit=FORGET_AT_ONCE,
-                    load_input=False,
-                    load_output=False,
-                )
-            )
-            if not records:
-                return deleted
-            await self.delete([record.workflow_id for record in records])
-            deleted += len(records)
+        connection, deleted = self._connection, 0
+        while found := await connection.ask(connection.records.ended_before, before, FORGET_AT_ONCE):
+            await self.delete(found)
+            deleted += len(found)
+        return deleted
 
-    async def forget_lost(self, before: datetime) -> int:
-        """Delete the rows of batches from before a moment that have no job; returns the number of their chunks.
-
-        Rows are stored before their job: the connection may be lost, or the process end, in between.
-        """
-        connection = self._connection
-        return await connection.ask(delete_lost_chunks, connection.engine, connection.chunks, before)
-
-    async def delete(self, job_ids: Sequence[str]) -> None:
+    async def delete(self, found: Sequence[Job]) -> None:
         """Delete jobs with their payloads and results, also from the files. Idempotent."""
         connection = self._connection
-        await connection.ask(connection.chunks.delete, job_ids)
-        await connection.reached(connection.client.delete_workflows_async(list(job_ids), delete_children=True))
+        for job in found:
+            await connection.ask(connection.queue.delete, job.id, job.parts)
+        await connection.ask(connection.records.delete, [job.id for job in found])
         await connection.overwrite()

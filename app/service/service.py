@@ -22,7 +22,7 @@ from app.compute.quarantine import Quarantine
 from app.compute.turns import long_calls
 from app.compute.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
 from app.errors import Fault, LaneTimeout, NotReady, RecourseError
-from app.jobs.batch import lines as batch_lines
+from app.jobs import lines as batch_lines
 from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, Job
 from app.jobs.jobs import Jobs

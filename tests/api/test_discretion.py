@@ -31,6 +31,7 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
         "app.compute.lane",
         "app.jobs.connection",
         "app.jobs.executor",
+        "app.jobs.database",
         "app.jobs.retention",
         "app.store.recorder",
     ]

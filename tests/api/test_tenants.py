@@ -102,20 +102,20 @@ def test_a_key_sees_and_ends_only_its_own_jobs(locked: Running) -> None:
 def test_data_that_is_in_no_ledger_is_erased_by_its_key_only(locked: Running) -> None:
     with client_with(locked, Scope.RECOURSE) as one, client_with(locked, Scope.RECOURSE) as two:
         job = one.post("/recourse", json=question(store=False), headers={"Prefer": "respond-async"}).json()["id"]
-        (recourse,) = re.findall("rec_[0-9A-Z]{26}", str(_attributes(locked, job)))
+        (recourse,) = re.findall("rec_[0-9A-Z]{26}", str(_about(locked, job)))
         problem(two.delete(f"/recourse/{recourse}"), 404, "unknown-recourse")
         assert job in ids(one, "jobs")
 
 
-def _attributes(running: Running, job: str) -> object:
+def _about(running: Running, job: str) -> object:
     import sqlalchemy as sa
 
-    from app.jobs.database import FILE
+    from app.jobs.tables import FILE
     from app.store.engine import database_url, open_engine
 
     engine = open_engine(database_url(running.service.settings, FILE))
     with engine.connect() as connection:
-        query = sa.text("select attributes from workflow_status where workflow_uuid = :job")
+        query = sa.text("select about from jobs where id = :job")
         found = connection.scalar(query, {"job": job})
     engine.dispose()
     return found

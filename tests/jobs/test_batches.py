@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.jobs.batch.chunks import LEAST
-from app.jobs.batch.lines import GROUP, SEEDS
+from app.jobs.lines import GROUP, SEEDS
+from app.jobs.records import LEAST
 from tests.api.asking import APPLICANT, faults, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import until

@@ -1,7 +1,10 @@
 """The executor of jobs by itself, with databases that do not answer."""
 
 import asyncio
+import json
 import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,92 +16,184 @@ from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.errors import LedgerUnavailable
 from app.jobs import executor as executor_module
-from app.jobs.batch.chunks import Chunk
-from app.jobs.batch.lines import GROUP
-from app.jobs.executor import Executor, as_computed, kept_nowhere, only_failed
-from app.metrics import Metrics
-from app.store.engine import UNREACHABLE
+from app.jobs.executor import BEGUN_ALONE, BEGUN_SHARED, Executor, as_computed, kept_nowhere, only_failed
+from app.jobs.ids import new_id
+from app.jobs.job import BATCH, Job, JobStatus
+from app.jobs.kinds import JobKind
+from app.jobs.lines import GROUP
+from app.jobs.records import Part, Records
+from app.jobs.tables import metadata
+from app.store.engine import UNREACHABLE, open_engine
 from tests.compute import chores
-from tests.jobs.kinds import KINDS
-from tests.jobs.test_workers import no_report
 
 SILENT = [sa.exc.OperationalError("select 1", {}, Exception()), *(kind() for kind in UNREACHABLE[1:])]
 """How SQLAlchemy says that a database cannot be reached."""
 
 
-class Chunks:
-    """Chunks without rows, of which the first cannot be had at once."""
+class Faulty(Records):
+    """Records of which the first part cannot be had at once."""
 
-    def __init__(self, error: Exception) -> None:
-        self.errors = [error]
+    errors: list[Exception]
 
-    def take(self, _job_id: str, _number: int) -> Chunk:
+    def take(self, job: str, number: int) -> Part | None:
         for error in self.errors:
             self.errors.remove(error)
             raise error
-        return Chunk(first=0, rows=[], lines=None)
+        return super().take(job, number)
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[Faulty]:
+    engine = open_engine(f"sqlite:///{tmp_path}/jobs.sqlite")
+    metadata.create_all(engine)
+    found = Faulty(engine, lambda *_: None)
+    found.errors = []
+    yield found
+    engine.dispose()
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No child, and no pause."""
+
+    async def run(_lane: Lane, function: Any, *args: Any, **_times: Any) -> Any:
+        return function(*args)
+
+    monkeypatch.setattr(executor_module, "STORE_AGAIN_S", 0.0)
+    monkeypatch.setattr(Lane, "start", lambda _lane: None)
+    monkeypatch.setattr(Lane, "run", run)
+
+
+def numbered(_store: Store, payload: dict[str, Any]) -> list[str]:
+    return [json.dumps(payload["first"] + i) for i in range(len(payload["rows"]))]
+
+
+def add(records: Records, rows: int | None, kind: str = BATCH) -> Job:
+    """A new batch with so many rows, or a single job."""
+    job = {"id": new_id("job"), "kind": kind, "payload": {"deadline_s": 1.0}, "detail": "full", "key": None}
+    records.submit({**job, "timeout_s": None if rows else 1.0}, [{}] * rows if rows else None)
+    return load(records, str(job["id"]))
+
+
+def load(records: Records, job_id: str) -> Job:
+    (job,) = records.load([job_id])
+    return job
+
+
+def compute(executor: Executor, job: Job, number: int = 0) -> Job:
+    """The job after a part was computed."""
+
+    async def work() -> None:
+        async with asyncio.timeout(20):
+            await executor.compute(job.id, number, None, single=job.kind != BATCH)
+
+    asyncio.run(work())
+    return load(executor.records, job.id)
 
 
 @pytest.mark.parametrize("error", SILENT, ids=lambda error: type(error).__name__)
-def test_a_chunk_waits_for_a_database_that_cannot_be_reached(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "STORE_AGAIN_S", 0.0)
-    monkeypatch.setattr(Lane, "start", lambda _lane: None)
-    chunks: Any = Chunks(error)
-
-    async def work() -> Any:
-        async with asyncio.timeout(20):
-            return await new_executor(chunks).run_chunk("job", 0, "hold", {})
-
-    assert asyncio.run(work()) == {"ok": {"rows": 0, "refused": 0}}
-    assert chunks.errors == []
+def test_a_part_waits_for_a_database_that_cannot_be_reached(error: Exception, records: Faulty) -> None:
+    records.errors = [error]
+    job = compute(new_executor(records), add(records, 2))
+    assert (job.status, job.done, records.errors) == (JobStatus.SUCCEEDED, 2, [])
+    assert records.lines(job.id, 0) == "0\n1\n"
 
 
-def test_a_chunk_that_waits_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "STORE_AGAIN_S", 0.0)
-    monkeypatch.setattr(Lane, "start", lambda _lane: None)
+def test_a_part_that_waits_says_why(records: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = sqlite3.OperationalError("database or disk is full")
     driver.sqlite_errorname = "SQLITE_FULL"
-    chunks: Any = Chunks(sa.exc.OperationalError("insert", {}, driver))
+    records.errors = [sa.exc.OperationalError("insert", {}, driver)]
     unrecorded = ["The disk of the ledger is full."]
 
     async def keep(_job_id: str, _payload: Any, _lines: list[str]) -> None:
         while unrecorded:
             raise LedgerUnavailable(unrecorded.pop())
 
-    async def work() -> Any:
-        async with asyncio.timeout(20):
-            executor = new_executor(chunks)
-            executor._keep = keep
-            await executor._keep_lines("job", {}, [])
-            return await executor.run_chunk("job", 0, "hold", {})
-
     told: list[tuple[str, str]] = []
     log = SimpleNamespace(
         error=lambda event, reason, **_: told.append((event, reason)), info=lambda *_args, **_facts: None
     )
     monkeypatch.setattr(executor_module, "log", log)
-    assert asyncio.run(work()) == {"ok": {"rows": 0, "refused": 0}}
+    assert compute(new_executor(records, keep=keep), add(records, 1)).status is JobStatus.SUCCEEDED
     assert told == [
-        ("lines-not-kept", "The disk of the ledger is full."), ("job-store-lost", "The disk of the job store is full.")
+        ("job-store-lost", "The disk of the job store is full."), ("lines-not-kept", "The disk of the ledger is full.")
     ]  # fmt: skip
 
 
-def test_a_job_waits_for_as_many_rows_as_may_be_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_waits_for_as_many_rows_as_may_be_before_it(records: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run(_lane: Lane, *_args: Any, wait_s: float, **_times: Any) -> float:
         return wait_s
 
     monkeypatch.setattr(Lane, "run", run)
-    monkeypatch.setattr(Lane, "start", lambda _lane: None)
-
-    async def work() -> Any:
-        return await new_executor(None).run_job("job", "hold", {}, 1.0)
-
+    job = compute(new_executor(records), add(records, None, "hold"))
     # With one child, a group of a batch is being computed and another one waits.
-    assert asyncio.run(work())["ok"] >= 2 * GROUP * LONGEST_DEADLINE_MS / 1000.0
+    assert json.loads(records.lines(job.id, 0)) >= 2 * GROUP * LONGEST_DEADLINE_MS / 1000.0
 
 
-def new_executor(chunks: Any) -> Executor:
-    return Executor(
-        Lane("test", 1, chores.prepare), Store(root=""), KINDS, chunks,
-        report=no_report, finish=as_computed, fail=only_failed, keep=kept_nowhere, metrics=Metrics(),
-    )  # fmt: skip
+@pytest.mark.parametrize(("rows", "begun"), [(None, BEGUN_ALONE), (1, BEGUN_SHARED)])
+def test_what_ends_its_server_each_time_is_given_up(records: Faulty, rows: int | None, begun: int) -> None:
+    job = add(records, rows, BATCH if rows else "hold")
+    for _ in range(begun):
+        assert records.take(job.id, 0) is not None
+    job = compute(new_executor(records), job)
+    assert (job.status, job.outcome) == (JobStatus.FAILED, "job-abandoned")
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_an_error_of_ours_ends_the_job(records: Faulty, single: bool) -> None:
+    """Or it would be running for ever."""
+
+    async def stumble(*_: Any) -> Any:
+        raise ZeroDivisionError("the applicant's secret")
+
+    failed: list[str] = []
+
+    async def fail(kind: str, _payload: Any, error: Exception) -> None:
+        failed.append(kind)
+
+    ended: list[str] = []
+    executor = new_executor(records, finish=stumble, keep=stumble, fail=fail, ended=lambda job: ended.append(job.id))
+    job = compute(executor, add(records, None if single else 1, "hold" if single else BATCH))
+    assert (job.status, job.outcome, ended) == (JobStatus.FAILED, "internal-error", [job.id])
+    assert failed == (["hold"] if single else [])
+
+
+def test_what_was_stored_before_a_crash_is_recorded_and_not_computed(records: Faulty) -> None:
+    kept: list[Any] = []
+
+    async def keep(job_id: str, payload: Any, lines: list[str]) -> None:
+        kept.append((job_id, payload["first"], payload["rows"], lines))
+
+    job = add(records, 2)
+    records.take(job.id, 0)
+    records.store(job.id, 0, ["a", "b"])
+    job = compute(new_executor(records, keep=keep), job)
+    assert (job.status, records.lines(job.id, 0)) == (JobStatus.SUCCEEDED, "a\nb\n")
+    assert kept == [(job.id, 0, [{}, {}], ["a", "b"])]
+
+
+def test_of_a_batch_that_ended_meanwhile_nothing_is_recorded(records: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = add(records, 1)
+
+    async def run(_lane: Lane, function: Any, *args: Any, **_times: Any) -> Any:
+        records.cancel(job.id)
+        return function(*args)
+
+    async def keep(*_: Any) -> None:
+        pytest.fail("it was cancelled")
+
+    monkeypatch.setattr(Lane, "run", run)
+    assert compute(new_executor(records, keep=keep), job).status is JobStatus.CANCELLED
+
+
+def new_executor(records: Records, **changes: Any) -> Executor:
+    async def stop_nobody(_job_id: str) -> None:
+        """Nothing else is computed."""
+
+    kinds: dict[str, JobKind] = {BATCH: numbered, "hold": lambda _store, _payload: "held"}  # type: ignore[dict-item]
+    parts: dict[str, Any] = {
+        "lane": Lane("test", 1, chores.prepare), "store": Store(root=""), "kinds": kinds, "records": records,
+        "stop_others": stop_nobody, "finish": as_computed, "fail": only_failed, "keep": kept_nowhere,
+        "ended": lambda _job: None,
+    }  # fmt: skip
+    return Executor(**parts | changes)

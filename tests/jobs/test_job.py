@@ -1,65 +1,59 @@
-"""How the records of DBOS read."""
+"""How the rows of jobs read."""
 
+import json
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from dbos import PortableWorkflowError
-from dbos._sys_db import WorkflowStatuses
 
-from app.errors import Fault, InternalError, InvalidRecord, JobAbandoned
+from app.errors import Fault, InvalidRecord, JobCancelled, NoRowAnswered
 from app.jobs.ids import new_id
-from app.jobs.job import JOB_ID, STARTED, STATUSES, Job, JobStatus
+from app.jobs.job import JOB_ID, UNFINISHED, Job, JobStatus
+from app.jobs.tables import jobs
 
 
 def job(**changes: Any) -> Job:
-    record = {
-        "workflow_id": new_id("job"), "status": "PENDING", "attributes": {"kind": "recourse"}, "created_at": 1000,
-        "dequeued_at": None, "completed_at": None, "error": None, "output": None,
+    row = dict.fromkeys(jobs.c.keys()) | {
+        "id": new_id("job"), "status": "running", "kind": "recourse", "created_at": 1000, "done": 0, "total": 1,
+        "refused": 0, "timeout_s": 1.0, "parts": 1, "detail": "full",
     }  # fmt: skip
-    return Job.of(SimpleNamespace(**(record | changes)))  # type: ignore[arg-type]
-
-
-def test_every_status_of_dbos_means_something() -> None:
-    assert set(STATUSES) == set(get_args(WorkflowStatuses))
-    assert set(STATUSES.values()) == set(JobStatus)
+    return Job.of(SimpleNamespace(**(row | changes)))
 
 
 def test_ids_of_jobs_are_recognised() -> None:
     assert all(JOB_ID.fullmatch(new_id("job")) for _ in range(1000))
 
 
-@pytest.mark.parametrize(
-    ("status", "progress", "told"),
-    [
-        ("ENQUEUED", None, (0, 1)),
-        ("PENDING", None, (0, 1)),
-        ("PENDING", [2, 5], (2, 5)),
-        ("SUCCESS", None, (1, 1)),
-        ("SUCCESS", [2, 5], (5, 5)),
-        ("CANCELLED", [2, 5], (2, 5)),
-    ],
-)
-def test_progress(status: str, progress: list[int] | None, told: tuple[int, int]) -> None:
-    attributes = {"kind": "recourse"} | ({} if progress is None else {"progress": progress})
-    found = job(status=status, attributes=attributes)
-    assert (found.done, found.total) == told
+def test_a_job_has_ended_or_not() -> None:
+    assert [status for status in JobStatus if not status.finished] == [*UNFINISHED]
 
 
-def test_a_cancelled_job_was_taken_up_when_it_was() -> None:
-    running = job(status="PENDING", dequeued_at=2000)
-    assert job(status="CANCELLED", attributes={STARTED: 2000}).started_at == running.started_at
-    assert job(status="CANCELLED").started_at is None
+def test_times_are_those_of_the_row() -> None:
+    ended = job(status="succeeded", started_at=2500, finished_at=4000)
+    assert (ended.seconds, ended.outcome) == (1.5, "succeeded")
+    assert (ended.created_at.timestamp(), job().started_at) == (1.0, None)
+    assert job(status="cancelled", finished_at=4000).outcome == JobCancelled.code
 
 
 def test_errors_come_back_as_themselves() -> None:
     error = InvalidRecord("No.", faults=[Fault("/a", "b")])
-    stored = PortableWorkflowError("No.", error.code, error.code, error.to_dict())
-    found = job(status="ERROR", error=stored).error
-    assert found is not None
-    assert found.to_dict() == error.to_dict()
+    found = job(status="failed", error=json.dumps(error.to_dict()))
+    assert found.error is not None
+    assert found.error.to_dict() == error.to_dict()
+    assert (found.outcome, found.has_result) == (error.code, False)
 
 
-def test_errors_that_are_not_ours_are_not_told() -> None:
-    assert isinstance(job(status="ERROR", error=ValueError("a secret")).error, InternalError)
-    assert isinstance(job(status="MAX_RECOVERY_ATTEMPTS_EXCEEDED").error, JobAbandoned)
+@pytest.mark.parametrize(
+    ("status", "error", "refused"),
+    [
+        ("running", None, None),
+        ("succeeded", None, 2),
+        ("failed", NoRowAnswered(), 2),
+        ("failed", InvalidRecord(), None),
+    ],
+)
+def test_refused_rows_are_told_once_a_batch_has_lines(status: str, error: Any, refused: int | None) -> None:
+    found = job(timeout_s=None, status=status, refused=2, total=2, error=error and json.dumps(error.to_dict()))
+    assert found.refused == refused
+    assert found.has_result == (refused is not None)
+    assert job(status="succeeded").refused is None

@@ -16,19 +16,18 @@ import sqlalchemy as sa
 
 from app.compute.lane import Lane
 from app.compute.messages import Store
-from app.errors import NotReady, UnknownJob
+from app.errors import InvalidRecord, NotReady, UnknownJob
 from app.jobs import connection as connection_module
-from app.jobs import jobs as jobs_module
-from app.jobs import retention
-from app.jobs.database import FILE, migrate
+from app.jobs import presence, retention
+from app.jobs.database import migrate
 from app.jobs.ids import counting_from, new_number
 from app.jobs.job import Job, JobStatus
 from app.jobs.jobs import Jobs
+from app.jobs.tables import FILE
 from app.jobs.worker import CONNECTIONS
 from app.service import sweep
 from app.settings import Settings
 from app.store import health, sure_clock
-from app.store.engine import writing
 from tests.clock_ahead import ClockAhead
 from tests.compute import chores
 from tests.jobs.kinds import KINDS
@@ -142,8 +141,7 @@ def test_who_begins_the_same_again_gets_the_same_job_and_a_failed_one_anew(tmp_p
 
             begun = await submit()
             assert await submit() == begun
-            with writing(queue._connection.engine) as connection:
-                connection.execute(sa.text("update workflow_status set status = 'ERROR'"))
+            assert queue._connection.records.fail(begun.id, InvalidRecord()) is not None
             assert (await queue.get(begun.id)).status is JobStatus.FAILED
             again = await submit()
             assert (again.id, again.status) == (begun.id, JobStatus.QUEUED)
@@ -167,7 +165,7 @@ def test_who_computes_no_jobs_does_not_say_how_many_are_computed_at_once(tmp_pat
     async def work() -> None:
         async with jobs(tmp_path) as queue:
             await queue.submit("hold", {}, timeout_s=1.0)
-            assert await queue._connection.client.list_queues_async() == []
+            assert await queue._connection.queue.client.list_queues_async() == []
 
     asyncio.run(work())
 
@@ -186,28 +184,35 @@ def test_a_batch_that_is_asked_for_again_under_its_id_is_the_same_job(tmp_path: 
     asyncio.run(work())
 
 
-def test_rows_of_a_batch_that_became_no_job_are_taken_up_or_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def lost(*_args: object) -> None:
+def test_a_batch_that_cannot_be_queued_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_args: object) -> None:
         raise sa.exc.OperationalError("", None, ConnectionError())
 
     async def work() -> None:
         async with jobs(tmp_path) as queue:
-            kept = await queue.submit_batch("batch", {}, ROWS)
-            numbers = [new_number() for _ in range(2)]
+            number = new_number()
             with monkeypatch.context() as broken:
-                broken.setattr(queue._connection.client, "enqueue_async", lost)
-                for number in numbers:
-                    with counting_from(number), pytest.raises(NotReady):
-                        await queue.submit_batch("batch", {}, ROWS)
-            with counting_from(numbers[0]):
+                broken.setattr(queue._connection.records, "_enqueue", lost)
+                with counting_from(number), pytest.raises(NotReady):
+                    await queue.submit_batch("batch", {}, ROWS)
+            assert await queue.newest(10) == []
+            with counting_from(number):
                 again = await queue.submit_batch("batch", {}, ROWS)
-            assert await queue._retention.forget_lost(datetime.now(UTC) - timedelta(hours=1)) == 0
-            assert await queue._retention.forget_lost(datetime.now(UTC) + timedelta(hours=1)) == 1
-            left = await queue.newest(10)
-            assert {job.id for job in left} == {kept.id, again.id}
-            assert [job.total for job in left] == [len(ROWS)] * 2
+            assert again.total == len(ROWS)
+            assert await queue.newest(10) == [again]
+
+    asyncio.run(work())
+
+
+def test_a_part_that_is_queued_is_there_if_and_only_if_its_job_is(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with jobs(tmp_path) as queue:
+            client = queue._connection.queue.client
+            kept, deleted = [await queue.submit_batch("batch", {}, ROWS) for _ in range(2)]
+            await queue.delete([deleted.id])
+            assert [one.workflow_id for one in await client.list_workflows_async()] == [f"{kept.id}.0"]
+            await queue.cancel(kept.id)
+            assert [one.status for one in await client.list_workflows_async()] == ["CANCELLED"]
 
     asyncio.run(work())
 
@@ -219,8 +224,8 @@ def test_a_job_that_is_deleted_meanwhile_is_left_out_or_unknown(
         async with jobs(tmp_path) as queue:
             kept, gone = [await queue.submit_batch("batch", {}, ROWS) for _ in range(2)]
             await queue.delete([gone.id])
-            monkeypatch.setattr(jobs_module, "newest_ids", lambda *_, **_limits: [gone.id, kept.id])
             assert await queue.newest(10) == [kept]
+            assert await queue._load([gone.id, kept.id]) == [kept]
             ended = replace(gone, status=JobStatus.SUCCEEDED)
             with pytest.raises(UnknownJob):
                 await anext(queue.lines(ended))
@@ -253,7 +258,7 @@ def test_nothing_can_be_had_while_the_jobs_are_opened_again(tmp_path: Path) -> N
                 queue.check(),
                 queue.newest(1),
                 queue.unfinished(),
-                queue._retention.forget_lost(datetime.now(UTC)),
+                queue._retention.forget(datetime.now(UTC)),
             ):
                 with pytest.raises(NotReady):
                     await question
@@ -265,7 +270,7 @@ def test_nothing_can_be_had_while_the_jobs_are_opened_again(tmp_path: Path) -> N
 def test_a_service_that_stops_while_its_jobs_are_opened_again_lets_go_of_them_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "WATCH_S", 0.01)
+    monkeypatch.setattr(presence, "BEAT_S", 0.01)
     began, go_on = threading.Event(), threading.Event()
     stopped: list[object] = []
 
@@ -282,7 +287,7 @@ def test_a_service_that_stops_while_its_jobs_are_opened_again_lets_go_of_them_on
                 stop()
 
             monkeypatch.setattr(worker, "stop", stop_slowly)
-            monkeypatch.setattr(queue._connection._claim, "keep", lambda: False)
+            monkeypatch.setattr(queue._connection._presence, "beat", lambda: False)
             assert await asyncio.to_thread(began.wait, 30)
             closing = asyncio.create_task(queue.close())
             # It has all this time to let go as well, unless it waits.
@@ -364,17 +369,12 @@ def test_a_process_that_computes_jobs_leaves_connections_to_others(tmp_path: Pat
             held = [await queue.submit("hold", payload, timeout_s=30.0) for _ in range(6)]
             ended = await asyncio.gather(*(queue.wait(job.id, 200.0) for job in held))
             assert {job.status for job in ended} == {JobStatus.SUCCEEDED}
-            connection = queue._connection
-            assert connection.worker is not None
-            pool = connection.worker._dbos._sys_db.engine.pool
-            assert isinstance(pool, sa.QueuePool)
-            assert (pool.size(), pool._max_overflow) == (CONNECTIONS, 0)
-            with connection.engine.connect() as own:
-                # Besides: one that listens, our pool, that of the client, and the lock of the slot.
+            with queue._connection.engine.connect() as own:
                 return own.scalar(query) or 0
 
     with database() as url:
-        assert asyncio.run(work(url)) <= CONNECTIONS + 1 + 5 + 5 + 1
+        # Besides those of DBOS: one that listens, our pool, and that of the client.
+        assert asyncio.run(work(url)) <= CONNECTIONS + 1 + 5 + 5
 
 
 def test_a_job_store_that_became_read_only_says_so(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_a_full_disk_is_named_where_the_job_store_cannot_be_opened(
 
     async def work() -> str:
         settings = Settings(state_dir=tmp_path, run_jobs=False)
-        connection = connection_module.Connection(settings, lambda _chunks: pytest.fail("it computes no jobs"))
+        connection = connection_module.Connection(settings, lambda _records: pytest.fail("it computes no jobs"))
         assert not await connection._try_to_open()
         return connection.fault
 

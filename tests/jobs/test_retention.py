@@ -32,7 +32,6 @@ def test_jobs_are_forgotten_again_after_that_has_failed(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Retention, "_newest_at", newest_at)
     monkeypatch.setattr(Retention, "forget", forget)
-    monkeypatch.setattr(Retention, "forget_lost", forget)
 
     async def work() -> None:
         forgetting = asyncio.create_task(Retention(connection, 1.0).run())

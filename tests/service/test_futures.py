@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 
 from app.compute.lane import Lane
 from app.compute.messages import Store
-from app.errors import InvalidRequest
+from app.errors import InvalidRequest, JobAbandoned
 from app.futures.store import status
 from app.futures.stress import Stress
 from app.futures.underway import alone, begin
@@ -24,7 +23,6 @@ from app.registry.version import RegisteredModel
 from app.service import Service, watch
 from app.service.futures import Rehearsals, wants_futures
 from app.settings import Settings
-from app.store.engine import writing
 from tests.compute import chores
 from tests.event_loop import until
 from tests.futures.models import FITS, registered
@@ -102,8 +100,7 @@ def test_a_rehearsal_whose_job_was_abandoned_has_failed(tmp_path: Path, model: R
             job = await looks.rehearsals.start(model.name, {})
             if made:
                 members(model)
-            with writing(looks.jobs._connection.engine) as connection:
-                connection.execute(sa.text("update workflow_status set status = 'MAX_RECOVERY_ATTEMPTS_EXCEEDED'"))
+            assert looks.jobs._connection.records.fail(job.id, JobAbandoned()) is not None
             looks.rehearsals.watch()
             await looks.more()
             assert [one.id for one in await looks.jobs.newest(10)] == [job.id]

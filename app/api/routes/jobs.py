@@ -22,8 +22,8 @@ from app.api.schemas.jobs import JobAnswer, JobList
 from app.api.strict_route import guarded
 from app.compute.detail import shown
 from app.compute.use_cases import RECOURSE
-from app.jobs.batch.lines import REFUSED, line_of, refusal
 from app.jobs.job import BATCH, JOB_ID, Job
+from app.jobs.lines import REFUSED, line_of, refusal
 from app.store.scopes import Scope
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
@@ -171,9 +171,11 @@ def _line(job: Job, line: str) -> str:
     return line_of({**problem(error, f"{job.address}/results", request=job.request_id), "reference": reference})
 
 
-async def _job(job_id: JobId, service: ServiceDep) -> Job:
-    # Asked before the stream begins, so that an unknown job is a 404.
-    return await service.jobs.get(job_id)
+async def _followed(job_id: JobId, service: ServiceDep) -> AsyncIterator[Job]:
+    # Asked before the stream begins, so that an unknown job is a 404, and a stream too many a 429.
+    job = await service.jobs.get(job_id)
+    with service.jobs.streaming():
+        yield job
 
 
 @router.get(
@@ -184,7 +186,7 @@ async def _job(job_id: JobId, service: ServiceDep) -> Job:
     responses=refusals(f"{EXAMPLE}/events", errors.InvalidRequest, errors.UnknownJob, errors.NotReady),
 )
 async def follow_job(
-    job: Annotated[Job, Depends(_job)],
+    job: Annotated[Job, Depends(_followed)],
     service: ServiceDep,
     last_event_id: Annotated[str | None, Header(description="`id` of the last event seen.")] = None,
 ) -> AsyncIterator[ServerSentEvent]:

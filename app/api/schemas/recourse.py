@@ -25,7 +25,7 @@ from app.compute import use_cases
 from app.compute.detail import Detail
 from app.compute.messages import Question
 from app.errors import Fault, InvalidRequest
-from app.jobs.batch.lines import SEEDS
+from app.jobs.lines import SEEDS
 from app.recourse.actions.constraints import CHEAPEST, DEAREST, Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.actions.wishes import Exclude, Wishes

@@ -1,4 +1,4 @@
-"""Chunks that the database counts as running, and that no process runs."""
+"""Parts that the queue counts as being computed, and that no process computes."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from app.compute.lane import Lane
 from app.compute.messages import Store
-from app.jobs import connection as connection_module
+from app.jobs import presence, queue
 from app.jobs.job import BATCH, Job
 from app.jobs.jobs import Jobs
 from app.settings import Settings
@@ -21,7 +21,7 @@ from tests.jobs.serving import database, postgres_missing
 REPEATS = {"sqlite": 4, "postgresql": 10}
 
 ROWS = 700
-"""More chunks than a process takes at once."""
+"""More parts than a process takes at once."""
 
 PATIENCE_S = 60.0
 
@@ -70,7 +70,7 @@ async def opened(settings: Settings, lane: Lane) -> AsyncIterator[Jobs]:
 
 
 def taken_under(engine: sa.Engine, executor_id: str, job: Job) -> Sequence[str]:
-    """Take the waiting chunks of a batch as a process does that has lost the executor id and does not know it yet."""
+    """Take the waiting parts of a batch as a process does that has lost its name and does not know it yet."""
     table = sa.table(
         "workflow_status",
         *map(sa.column, ("workflow_uuid", "status", "executor_id", "owner_xid")),
@@ -83,22 +83,21 @@ def taken_under(engine: sa.Engine, executor_id: str, job: Job) -> Sequence[str]:
 
 
 @pytest.mark.slow
-def test_chunks_taken_under_an_executor_id_that_has_a_new_holder_are_computed(
+def test_parts_taken_under_a_name_that_has_a_new_holder_are_computed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "WATCH_S", 0.05)
-    monkeypatch.setattr(connection_module, "CHUNK_POLL_S", 0.02)
-    monkeypatch.setattr(connection_module, "JOB_POLL_S", 0.02)
+    monkeypatch.setattr(presence, "BEAT_S", 0.2)
+    monkeypatch.setattr(queue, "PARTS_POLL_S", 0.02)
 
     async def race(jobs: Jobs, lane: _Gate) -> None:
         lane.open.clear()
         job = await jobs.submit_batch(BATCH, {"deadline_s": 60.0}, ({} for _ in range(ROWS)))
         connection = jobs._connection
-        assert connection._claim is not None
+        assert connection._presence is not None
         taken: list[str] = []
         async with asyncio.timeout(PATIENCE_S):
             while not taken:
-                taken += await asyncio.to_thread(taken_under, connection.engine, connection._claim.executor_id, job)
+                taken += await asyncio.to_thread(taken_under, connection.engine, connection._presence.executor_id, job)
             lane.open.set()
             while not (job := await jobs.get(job.id)).status.finished:
                 await asyncio.sleep(0.02)

@@ -1,1 +1,0 @@
-"""What is stored of batches: chunks and lines."""

@@ -1,0 +1,106 @@
+"""Looks at the jobs that somebody follows or waits for: one look for all of them, however many look on."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from app.closing import pause
+from app.errors import RecourseError, TooManyRequests, UnknownJob
+from app.jobs.job import Job
+
+LOOK_S = 0.05
+"""Pause between two looks; grows to `LONGEST_LOOK_S` while nothing changes."""
+
+LONGEST_LOOK_S = 0.5
+
+MOST_STREAMS = 100
+"""Event streams that one caller may keep open in this process."""
+
+News = Job | RecourseError | None
+"""A job that has changed, why it cannot be looked at, or None: the service stops."""
+
+
+class Followers:
+    """Those who follow jobs in this process; used from one event loop.
+
+    Parameters
+    ----------
+    load : the jobs with these ids, without those that are gone
+    closing : set when the service stops
+    """
+
+    def __init__(self, load: Callable[[Collection[str]], Awaitable[list[Job]]], closing: asyncio.Event) -> None:
+        self._load = load
+        self._closing = closing
+        self._followed: dict[str, set[asyncio.Queue[News]]] = {}
+        self._known: dict[str, Job] = {}
+        """What all followers of a job have been told."""
+        self._looking: asyncio.Task[None] | None = None
+        self._pause_s = LOOK_S
+        self._streams: Counter[str] = Counter()
+
+    @contextmanager
+    def stream(self, caller: str) -> Iterator[None]:
+        """Inside, a caller has one event stream more. Raises `TooManyRequests`."""
+        if self._streams[caller] >= MOST_STREAMS:
+            raise TooManyRequests(
+                f"This caller has {MOST_STREAMS} event streams open, the most that are possible. Close one, or look at "
+                "GET /jobs/{id} from time to time."
+            )
+        self._streams[caller] += 1
+        try:
+            yield
+        finally:
+            self._streams[caller] -= 1
+            if not self._streams[caller]:
+                del self._streams[caller]
+
+    async def follow(self, job: Job) -> AsyncIterator[Job]:
+        """The job as it is, and again after each change, until it has ended or the service stops.
+
+        Raises `UnknownJob` once it is deleted, and as `load`.
+        """
+        yield job
+        if job.status.finished:
+            return
+        told: asyncio.Queue[News] = asyncio.Queue(maxsize=1)
+        self._followed.setdefault(job.id, set()).add(told)
+        self._known.pop(job.id, None)
+        self._pause_s = LOOK_S
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+        try:
+            while not job.status.finished and (now := await told.get()) is not None:
+                if isinstance(now, RecourseError):
+                    raise now
+                if now != job:
+                    yield (job := now)
+        finally:
+            self._followed[job.id].discard(told)
+            if not self._followed[job.id]:
+                del self._followed[job.id]
+
+    async def _look(self) -> None:
+        """Look at all jobs that are followed, until none is."""
+        while self._followed and not self._closing.is_set():
+            await pause(self._closing, self._pause_s)
+            asked = [*self._followed]
+            try:
+                found = {job.id: job for job in await self._load(asked)}
+            except RecourseError as error:
+                self._tell(dict.fromkeys(asked, error))
+                return
+            changed = [job_id for job_id in asked if job_id not in found or self._known.get(job_id) != found[job_id]]
+            self._tell({job_id: found.get(job_id) or UnknownJob(f"There is no job {job_id}.") for job_id in changed})
+            self._known = found
+            # Approaches one or two looks per change while jobs make steady progress.
+            self._pause_s = max(self._pause_s / 2.0, LOOK_S) if changed else min(1.5 * self._pause_s, LONGEST_LOOK_S)
+        self._tell(dict.fromkeys(self._followed))
+
+    def _tell(self, news: Mapping[str, News]) -> None:
+        for job_id, one in news.items():
+            for told in self._followed.get(job_id, ()):
+                if told.full():
+                    told.get_nowait()  # who is slow needs only the newest
+                told.put_nowait(one)

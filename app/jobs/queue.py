@@ -1,0 +1,104 @@
+"""The queue of parts: DBOS says which process computes which part when, and forgets none.
+
+DBOS keeps numbers and names only; what a job is, and what became of it, is in our own tables. Blocks.
+"""
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+from dbos import DBOSClient, DBOSPortableJSONSerializer, WorkflowStatus
+
+APPLICATION = "recourse"
+
+VERSION = "jobs-2"
+"""Raised by hand when queued parts can no longer be computed: DBOS gives out only those of its own version."""
+
+WORKFLOW = "part"
+
+SINGLE = "single-jobs"
+"""Queue of single jobs, which so need not wait for the parts of batches."""
+
+PARTS = "batch-parts"
+
+NO_KEY = "-"
+"""Partition of those who need no key."""
+
+KEYS_AT_ONCE = 4
+"""Keys whose parts a process takes at the same time, where each has as many as it may."""
+
+SINGLE_POLL_S = 0.5
+"""Interval at which a process looks for single jobs; each look costs some milliseconds."""
+
+PARTS_POLL_S = 0.25
+"""Interval at which it looks for parts of batches: less than a child needs for one, so that no child waits."""
+
+
+class Queue:
+    """The queue of one database. Errors are SQLAlchemy's `DBAPIError`."""
+
+    def __init__(self, url: str) -> None:
+        self.client = DBOSClient(
+            system_database_url=url,
+            serializer=DBOSPortableJSONSerializer(),
+            application_name=APPLICATION,
+            retry_connection_errors=False,
+        )
+
+    def register(self, children: int) -> None:
+        """Set how much a process takes at once. DBOS keeps this in the database: the last process to start decides."""
+        # Twice the children, so that a child which has finished a part finds the next one in this process.
+        for name, most, poll_s in ((SINGLE, children, SINGLE_POLL_S), (PARTS, 2 * children, PARTS_POLL_S)):
+            self.client.register_queue(
+                name,
+                worker_concurrency=KEYS_AT_ONCE * most,
+                partition_worker_concurrency=most,
+                polling_interval_sec=poll_s,
+                on_conflict="always_update",
+            )
+
+    def put(self, connection: sa.Connection, job: str, number: int, key: str | None, single: bool) -> None:
+        """Queue a part in a transaction of the same database."""
+        self.client.enqueue_in_transaction(
+            connection,
+            {
+                "workflow_name": WORKFLOW,
+                "queue_name": SINGLE if single else PARTS,
+                "workflow_id": name_of(job, number),
+                "app_version": VERSION,
+                "application_name": APPLICATION,
+                "queue_partition_key": key or NO_KEY,
+            },
+            job,
+            number,
+            key,
+            single,
+        )
+
+    def begun(self) -> list[WorkflowStatus]:
+        """The parts that count as being computed, by whomever."""
+        return self.client.list_workflows(status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
+
+    def again(self, found: Iterable[WorkflowStatus]) -> None:
+        """Queue parts again that were begun; those that have ended meanwhile stay as they are."""
+        by_queue: dict[str | None, list[str]] = {}
+        for one in found:
+            by_queue.setdefault(one.queue_name, []).append(one.workflow_id)
+        for name, ids in by_queue.items():
+            self.client.resume_workflows(ids, queue_name=name)
+
+    def cancel(self, job: str, numbers: Iterable[int]) -> None:
+        """Take parts out of the queue; a process that computes one stops within about a second."""
+        self.client.cancel_workflows([name_of(job, number) for number in numbers])
+
+    def delete(self, job: str, count: int) -> None:
+        """Forget all parts of a job."""
+        self.client.delete_workflows([name_of(job, number) for number in range(count)])
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.client.destroy()
+
+
+def name_of(job: str, number: int) -> str:
+    """The id of a part in the queue."""
+    return f"{job}.{number}"
