@@ -1,9 +1,8 @@
 """Looks at the jobs that somebody follows or waits for: one look for all of them, however many look on."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from weakref import WeakKeyDictionary
 
 from app.closing import pause
 from app.errors import RecourseError, TooManyRequests, UnknownJob
@@ -19,6 +18,10 @@ MOST_STREAMS = 100
 
 News = Job | RecourseError | None
 """A job that has changed, why it cannot be looked at, or None: the service stops."""
+
+
+class Stream:
+    """One event stream of one caller."""
 
 
 class Followers:
@@ -38,23 +41,22 @@ class Followers:
         """What all followers of a job have been told."""
         self._looking: asyncio.Task[None] | None = None
         self._pause_s = LOOK_S
-        self._streams: Counter[str] = Counter()
+        # Weak: a client may leave before its stream begins, and then nobody says that it has ended.
+        self._streams: WeakKeyDictionary[Stream, str] = WeakKeyDictionary()
 
-    @contextmanager
-    def stream(self, caller: str) -> Iterator[None]:
-        """Inside, a caller has one event stream more. Raises `TooManyRequests`."""
-        if self._streams[caller] >= MOST_STREAMS:
+    def stream(self, caller: str) -> "Stream":
+        """An event stream more of a caller, until `end`. Raises `TooManyRequests`."""
+        if sum(name == caller for name in self._streams.values()) >= MOST_STREAMS:
             raise TooManyRequests(
                 f"This caller has {MOST_STREAMS} event streams open, the most that are possible. Close one, or look at "
                 "GET /jobs/{id} from time to time."
             )
-        self._streams[caller] += 1
-        try:
-            yield
-        finally:
-            self._streams[caller] -= 1
-            if not self._streams[caller]:
-                del self._streams[caller]
+        self._streams[stream := Stream()] = caller
+        return stream
+
+    def end(self, stream: "Stream") -> None:
+        """Note that an event stream has ended."""
+        self._streams.pop(stream, None)
 
     async def follow(self, job: Job) -> AsyncIterator[Job]:
         """The job as it is, and again after each change, until it has ended or the service stops.
@@ -85,7 +87,8 @@ class Followers:
         """Look at all jobs that are followed, until none is."""
         while self._followed and not self._closing.is_set():
             await pause(self._closing, self._pause_s)
-            asked = [*self._followed]
+            if not (asked := [*self._followed]):
+                return
             try:
                 found = {job.id: job for job in await self._load(asked)}
             except RecourseError as error:

@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from app.compute.turns import caller
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, UnknownJob
 from app.jobs.connection import Connection
 from app.jobs.executor import Executor, Fail, Finish, Keep, as_computed, kept_nowhere, only_failed
-from app.jobs.followers import Followers
+from app.jobs.followers import Followers, Stream
 from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, JOB_ID, Job, JobStatus
 from app.jobs.kinds import JobKind
@@ -201,9 +201,13 @@ class Jobs:
         """The job as it is, and again after each change, until it has ended or the service stops."""
         return self._followers.follow(job)
 
-    def streaming(self) -> AbstractContextManager[None]:
-        """Inside, the caller of this context has one event stream more. Raises `TooManyRequests`."""
+    def stream(self) -> Stream:
+        """An event stream more of the caller of this context, until `end_stream`. Raises `TooManyRequests`."""
         return self._followers.stream(caller.get())
+
+    def end_stream(self, stream: Stream) -> None:
+        """Note that an event stream has ended."""
+        self._followers.end(stream)
 
     async def unfinished(self) -> dict[tuple[str, str], int]:
         """Number of unfinished jobs by kind and status. Raises `NotReady`."""

@@ -100,5 +100,5 @@ class Queue:
 
 
 def name_of(job: str, number: int) -> str:
-    """The id of a part in the queue."""
-    return f"{job}.{number}"
+    """The id of a part in the queue. The release before had names with a point for something else."""
+    return f"{job}:{number}"

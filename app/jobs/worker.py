@@ -65,7 +65,7 @@ class Worker:
     def interrupt(self, job_id: str) -> None:
         """Stop computing a job that has ended immediately, as far as it is computed here."""
         for name, running in list(self._running.items()):
-            if name.startswith(f"{job_id}."):
+            if name.startswith(f"{job_id}:"):
                 running.cancel()
 
     def running(self) -> set[str]:

@@ -1,11 +1,15 @@
 """Addresses of jobs, asked of a service that keeps jobs but computes none; see `tests/jobs` for those that do."""
 
+from contextlib import ExitStack
+
 import httpx
 import pytest
 
 from app.api.schemas.jobs import JobAnswer, JobList
+from app.jobs import followers
 from app.jobs.ids import new_id
 from tests.api.asking import faults, problem, question
+from tests.conftest import until
 
 
 def later(client: httpx.Client, prefer: str = "respond-async") -> httpx.Response:
@@ -117,3 +121,19 @@ def test_query_parameters_that_are_not_declared_are_refused(client: httpx.Client
     document = problem(client.get("/jobs?page=1"), 422, "invalid-request")
     assert "only the query parameters cursor, limit" in document["detail"]
     problem(client.get("/models?limit=1"), 422, "invalid-request")
+
+
+def test_a_caller_follows_so_many_jobs_at_once_and_no_more(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "MOST_STREAMS", 2)
+    address = later(client).headers["location"]
+    with ExitStack() as stack:
+        for _ in range(2):
+            response = stack.enter_context(client.stream("GET", f"{address}/events"))
+            assert next(response.iter_lines()) == "event: progress"
+        document = problem(client.get(f"{address}/events"), 429, "too-many-requests")
+        assert document["detail"].startswith("This caller has 2 event streams open, the most that are possible.")
+        assert client.get(address).status_code == 200
+    # The server notices a moment later that the clients have left.
+    until(lambda: client.delete(address).is_success and client.get(f"{address}/events").status_code == 200)

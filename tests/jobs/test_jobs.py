@@ -210,7 +210,7 @@ def test_a_part_that_is_queued_is_there_if_and_only_if_its_job_is(tmp_path: Path
             client = queue._connection.queue.client
             kept, deleted = [await queue.submit_batch("batch", {}, ROWS) for _ in range(2)]
             await queue.delete([deleted.id])
-            assert [one.workflow_id for one in await client.list_workflows_async()] == [f"{kept.id}.0"]
+            assert [one.workflow_id for one in await client.list_workflows_async()] == [f"{kept.id}:0"]
             await queue.cancel(kept.id)
             assert [one.status for one in await client.list_workflows_async()] == ["CANCELLED"]
 

@@ -22,6 +22,7 @@ from app.api.schemas.jobs import JobAnswer, JobList
 from app.api.strict_route import guarded
 from app.compute.detail import shown
 from app.compute.use_cases import RECOURSE
+from app.jobs.followers import Stream
 from app.jobs.job import BATCH, JOB_ID, Job
 from app.jobs.lines import REFUSED, line_of, refusal
 from app.store.scopes import Scope
@@ -171,11 +172,9 @@ def _line(job: Job, line: str) -> str:
     return line_of({**problem(error, f"{job.address}/results", request=job.request_id), "reference": reference})
 
 
-async def _followed(job_id: JobId, service: ServiceDep) -> AsyncIterator[Job]:
+async def _followed(job_id: JobId, service: ServiceDep) -> tuple[Job, Stream]:
     # Asked before the stream begins, so that an unknown job is a 404, and a stream too many a 429.
-    job = await service.jobs.get(job_id)
-    with service.jobs.streaming():
-        yield job
+    return await service.jobs.get(job_id), service.jobs.stream()
 
 
 @router.get(
@@ -186,7 +185,7 @@ async def _followed(job_id: JobId, service: ServiceDep) -> AsyncIterator[Job]:
     responses=refusals(f"{EXAMPLE}/events", errors.InvalidRequest, errors.UnknownJob, errors.NotReady),
 )
 async def follow_job(
-    job: Annotated[Job, Depends(_followed)],
+    followed: Annotated[tuple[Job, Stream], Depends(_followed)],
     service: ServiceDep,
     last_event_id: Annotated[str | None, Header(description="`id` of the last event seen.")] = None,
 ) -> AsyncIterator[ServerSentEvent]:
@@ -195,11 +194,15 @@ async def follow_job(
     Each event carries the job. A request with `Last-Event-ID` gets only newer events. The stream ends with the job, or
     when the service stops.
     """
-    async for now in service.jobs.watch(job):
-        event_id = _event_id(now)
-        if event_id != last_event_id or now.status.finished:
-            name = now.status.value if now.status.finished else "progress"
-            yield ServerSentEvent(data=described(now), event=name, id=event_id, retry=RECONNECT_MS)
+    job, stream = followed
+    try:
+        async for now in service.jobs.watch(job):
+            event_id = _event_id(now)
+            if event_id != last_event_id or now.status.finished:
+                name = now.status.value if now.status.finished else "progress"
+                yield ServerSentEvent(data=described(now), event=name, id=event_id, retry=RECONNECT_MS)
+    finally:
+        service.jobs.end_stream(stream)
 
 
 def _event_id(job: Job) -> str:
