@@ -26,7 +26,7 @@ def answer_job(name: str, store: Store, payload: Json, *, deadline_s: float, pro
 
 
 def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each of the rows in a payload of `Service.submit_batch`; see `app.jobs.batch.lines`.
+    """One line for each of the rows in a payload of `Service.submit_batch`; see `app.jobs.lines`.
 
     `deadline_s` is the time for all of them.
     """
