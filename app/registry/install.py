@@ -25,7 +25,7 @@ from app.recourse.models.score import Output, favourable
 from app.registry.adapters import ADAPTERS, load_black_box
 from app.registry.adapters.artifact import digest_fault
 from app.registry.artifact import Endpoint, Format
-from app.registry.files import copy, flush_directory, inside, read_regular, write
+from app.registry.files import copy, flush_directory, inside, read_regular, require_regular, write
 from app.registry.lender_scores import SCORE, TOLERANCE, compare, read_scores, scores_in
 from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, Manifest
 from app.registry.parsed_manifest import ParsedManifest, read_manifest
@@ -292,6 +292,7 @@ class _Examination:
 
 def _manifest_bytes(source: Path) -> bytes:
     try:
+        require_regular(source / MANIFEST)
         if not (source / MANIFEST).resolve().is_relative_to(source.resolve()):
             raise ModelRefused(f"{source / MANIFEST} is a link that leaves the directory of the model")
         return read_regular(source / MANIFEST, LARGEST_YAML)

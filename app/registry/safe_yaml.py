@@ -36,7 +36,9 @@ def read_yaml(content: bytes, *, texts: bool = False) -> Any:
         return yaml.load(content, Loader=_Texts if texts else _Loader)  # noqa: S506 - derived from CSafeLoader
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        tab = "; indent with spaces, not with tabs" if "\\t" in (error.problem or "") else ""
+        lines = content.splitlines()
+        own = lines[line - 1] if line <= len(lines) else b""
+        tab = "; indent with spaces, not with tabs" if b"\t" in own[: len(own) - len(own.lstrip())] else ""
         raise ValueError(f"is not YAML: line {line}: {error.problem}{tab}") from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"is not YAML: {' '.join(str(error).split())}") from None

@@ -171,7 +171,7 @@ def no_features(model: ModelDirectory) -> None:
 
 
 def feature_twice(model: ModelDirectory) -> None:
-    model.manifest["features"].append(model.manifest["features"][0])
+    model.manifest["features"].append(dict(model.manifest["features"][0]))
 
 
 def limits_exchanged(model: ModelDirectory) -> None:
