@@ -126,7 +126,9 @@ def run(settings: Settings) -> Iterator[Running]:
     patience = {"default_deadline_ms": 25_000, "plan_budget_ms": 20_000}
     with tempfile.TemporaryDirectory() as state:
         own = {name: value for name, value in patience.items() if name not in settings.model_fields_set}
-        own |= {"state_dir": Path(state), "run_jobs": False, "port": 0}
+        own |= {"run_jobs": False, "port": 0}
+        if "state_dir" not in settings.model_fields_set:
+            own["state_dir"] = Path(state)
         yield from _run(create_app(settings.model_copy(update=own)))
 
 

@@ -182,7 +182,13 @@ def test_future_models_are_made_without_a_server(run: Run, source: ModelDirector
     assert done.stdout.startswith("loan@1 has 4 future models for searches and 3 held back (retrained, linear)")
     assert "futures:      4 for searches and 3 held back, retrained" in run("models", "show", "loan").stdout
     stressed = ("models", "rehearse", "loan", "--search", "4", "--held-back", "3", "--stress")
-    assert "3 more are for the stress income=down" in run(*stressed, "income=down").stdout
+    said = run(*stressed, "income=down").stdout
+    assert "more are for the stress income=down" in said
+    curve = re.search(r"in 100 if applicants stay as they are, and if they change, by strength: (.*) \(hardest", said)
+    assert curve is not None, said
+    shares = [float(point.split(": ")[1]) for point in curve[1].split(", ")]
+    assert shares == sorted(shares, reverse=True)
+    assert all(0.0 <= share <= 100.0 for share in shares)
     assert "retrained, and under the stress income=down" in run("models", "show", "loan").stdout
     assert "COLUMN=up or COLUMN=down" in run(*stressed, "income").stderr
     assert 'no stress along "housing", only along one of age, income' in refused(run(*stressed, "housing=up"))

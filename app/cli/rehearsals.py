@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from app.registry.version import RegisteredModel
 
 
+CURVE_RECORDS = 500
+"""Accepted reference records behind the curve that is printed."""
+
+
 def rehearse(
     name: Annotated[str, typer.Argument(metavar="NAME", help="id@version, or id for the newest active version.")],
     source: Annotated[
@@ -102,6 +106,7 @@ def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> N
         stresses = ", ".join(f"{one.column}={one.direction}" for one in record.stresses)
         more = record.stressed_search.models + record.stressed.models
         typer.echo(f"{more} more are for the stress {stresses}; they say how far answers hold if applicants change.")
+        typer.echo(_curve_text(model))
     if dropped:
         typer.echo(f"Dropped {dropped} that are no better than chance.", err=True)
     if record.labels == "own_decisions":
@@ -110,3 +115,25 @@ def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> N
             "of true outcomes in the manifest, as label.",
             err=True,
         )
+
+
+def _curve_text(model: "RegisteredModel") -> str:
+    """Strength -> share: how many held-back models accept the reference records that today's model accepts."""
+    import numpy as np
+
+    from app.futures.store import load_futures
+
+    loaded, futures = model.load(), load_futures(model)
+    accepted = loaded.reference.rows_raw[loaded.reference.scores >= 0.0][:CURVE_RECORDS]
+    if futures is None or futures.stressed is None or not len(accepted):
+        return "No reference record shows how far acceptances hold."
+    stress = futures.stressed
+    shares = (stress.accepted(stress.models.scores_raw(accepted)) / stress.counted).mean(axis=0)
+    plain = float(futures.held_back.shares(accepted).mean())
+    lowest = np.minimum.accumulate(np.concatenate([[plain], shares.min(axis=0)]))
+    hardest = stress.stresses[int(shares[:, -1].argmin())]
+    points = ", ".join(f"{s:g}: {100 * y:.0f}" for s, y in zip(stress.strengths, lowest[1:].tolist(), strict=True))
+    return (
+        f"Of records that {model.name} accepts, future models accept on average {100 * plain:.0f} in 100 if applicants "
+        f"stay as they are, and if they change, by strength: {points} (hardest: {hardest.column}={hardest.direction})."
+    )

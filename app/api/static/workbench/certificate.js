@@ -1,11 +1,12 @@
 // @ts-check
 /** The certificate of a counterfactual: what future models say; for specialists, its bounds under shift and noise. */
 
-import { h } from "./dom.js";
-import { confidence, formatNumber, formatShort, inHundred, lowerBound } from "./format.js";
-import { futureSource } from "./future.js";
+import { axes } from "./curve.js";
+import { h, svg } from "./dom.js";
+import { confidence, formatNumber, formatShort, inHundred, lowerBound, outOfHundred } from "./format.js";
+import { futureSource, stressName } from "./future.js";
 
-/** @import { FutureCertificate } from "./types.d.ts" */
+/** @import { FutureCertificate, Stressed } from "./types.d.ts" */
 
 /** Where the moments behind a bound come from. */
 const ESTIMATES = {
@@ -39,6 +40,7 @@ export function certificate({ validity: { noise, shift, joint, future }, report 
   const estimate = shift && estimateText(shift);
   const entries = [
     ...(future ? [h("dt", {}, "How retraining is measured"), h("dd", {}, futureSource(future))] : []),
+    ...(future?.stressed ? stressEntry(future.stressed) : []),
     ...noiseEntry(noise),
     ...(shift ? shiftEntry(shift.gelbrich, estimate) : []),
     ...(shift ? jointEntry(joint, shift.gelbrich.lower, estimate) : []),
@@ -53,6 +55,30 @@ const NO_SURROGATE = () =>
     {},
     "No bounds: the decisions near this applicant show no clear boundary, so there is no local surrogate.",
   );
+
+/** Room for the curve of strength, in pixels. */
+const CURVE_WIDTH = 280;
+
+/** How far applicants may change: the curve of strength, and in words. @param {Stressed} stressed */
+function stressEntry(stressed) {
+  const { curve, models } = stressed;
+  const { x, y, drawing } = axes(
+    curve.map(({ strength }) => strength),
+    ["how far applicants change", "models that accept, of 100"],
+    CURVE_WIDTH,
+  );
+  const line = curve.map(({ strength, share }, i) => `${i ? "L" : "M"}${x(strength)} ${y(share)}`).join("");
+  drawing.append(
+    svg("path", { class: "line", d: line }),
+    ...curve.map(({ strength, share }) => svg("circle", { cx: x(strength), cy: y(share), r: 4 })),
+  );
+  const shares = curve.map(({ strength, share }) => `${outOfHundred(share)} at ${formatShort(strength)}`).join(", ");
+  const text =
+    `If applicants change so far, models of 100 that accept this: ${shares}. At 1, half of the applicants are left out, ` +
+    `or the odds of a good outcome are halved or doubled. Hardest of the changes tried: more ${stressName(stressed)}, ` +
+    `with ${models} models. How likely it is, nobody knows.`;
+  return [h("dt", {}, "If applicants change"), h("dd", {}, h("figure", {}, drawing, h("figcaption.hint", {}, text)))];
+}
 
 /** How like the model its stand-ins are. @param {FutureCertificate} future @param {number | null} agreement */
 const agreeing = ({ source }, agreement) =>

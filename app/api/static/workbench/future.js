@@ -39,5 +39,5 @@ export function stressName({ column, direction }) {
   const up = direction === "up";
   if (column === "@score") return up ? "stronger applicants" : "weaker applicants";
   if (column === "@label") return up ? "good outcomes" : "bad outcomes";
-  return `${up ? "high" : "low"} values of ${column}`;
+  return `${up ? "high" : "low"} values of ${column.replaceAll("_", " ")}`;
 }
