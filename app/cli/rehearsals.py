@@ -84,11 +84,14 @@ def stress_of(texts: list[str]) -> str | list[dict[str, str]]:
     return found
 
 
-def one_thread() -> None:
-    """Set numeric libraries, before they are imported, to one thread: their products are small here."""
+def one_thread(*, openmp: bool = False) -> None:
+    """Set numeric libraries, before they are imported, to one thread: their products are small here.
+
+    With `openmp` also those that train or ask trees, which wait for each other where the machine has few processors.
+    """
     from app.compute.child_template import ONE_THREAD
 
-    os.environ.update({key: value for key, value in ONE_THREAD.items() if key != "OMP_NUM_THREADS"})
+    os.environ.update({key: value for key, value in ONE_THREAD.items() if openmp or key != "OMP_NUM_THREADS"})
 
 
 def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> None:

@@ -1,6 +1,6 @@
 """The command ``recourse models try``: what registering a directory would bring, and some answers."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,16 +23,17 @@ def try_(
     directory: DirectoryArgument,
     scores: ScoresOption = None,
     score_tolerance: ToleranceOption = SCORE_TOLERANCE,
+    count: Annotated[int, typer.Option(min=1, max=1000, help="Rejected records to ask about.")] = 5,
     trust_pickle: TrustPickleOption = False,
 ) -> None:
     """Check a model and ask it about a few rejected records, without registering it."""
     settings = read_settings(trust_pickle=trust_pickle or None)
-    one_thread()
+    one_thread(openmp=True)
     from app.compute.tryout import attempt
     from app.observability import configure_logging
 
     configure_logging("error")
-    found = attempt(directory, settings, scores=scores, tolerance=score_tolerance)
+    found = attempt(directory, settings, scores=scores, tolerance=score_tolerance, count=count)
     registration = found.registration
     typer.echo(
         f"{found.name} would register: {found.features} features; accepts {registration.favourable:,} of "

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.cli.tryout import share_text, text_of
@@ -115,11 +116,43 @@ def test_leaps_over_many_levels_are_counted(tmp_path: Path, settings: Settings) 
     model.records[0]["savings"] = "much"
     found = tried(model, settings)
     (leap,) = (sentence for sentence in found.findings if "levels or more at once" in sentence)
-    count = sum(one.raised.get("savings", 0.0) >= 4 for one in found.asked)
+    count = sum(abs(after - before) >= 4 for one in found.asked for before, after in one.moved.values())
     assert count
-    assert leap.startswith(f"{count} of {sum(bool(one.changes) for one in found.asked)} answers move savings by 4")
+    assert leap.startswith(f"In {count} of {sum(bool(one.changes) for one in found.asked)} answers savings moves by 4")
     model.manifest["features"][3]["takes"] = {"months_per_level": 0.1}
     assert not any("levels or more" in sentence for sentence in tried(model, settings, version="2").findings)
+
+
+def test_each_oddity_names_the_line_that_mends_it(tmp_path: Path, settings: Settings) -> None:
+    """With the line that a sentence names, the sentence is gone."""
+    model = only(make_linear(tmp_path / "source"), "income", "amount")
+    income = model.manifest["features"][1]
+    found = attempt(model.write(), settings, count=20)
+    assert len(found.asked) == 20
+    (far,) = (sentence for sentence in found.findings if "income moves far in 0 months" in sentence)
+    spread = np.subtract(*np.quantile([record["income"] for record in model.records], [0.95, 0.05]))
+    moves = [one.moved["income"] for one in found.asked if "income" in one.moved]
+    assert far.startswith(f"In {sum(after - before > spread / 4 for before, after in moves)} of 20 answers")
+    income["takes"] = {"months": 1}
+    again = attempt(model.write(version="2"), settings, count=20)
+    assert not any("income moves far" in sentence for sentence in again.findings)
+
+
+def test_changes_that_a_name_rules_out_are_odd(tmp_path: Path, settings: Settings) -> None:
+    model = only(make_linear(tmp_path / "source"), "age", "income")
+    model.manifest["features"][1]["change"] = "none"
+    findings = attempt(model.write(), settings, count=20).findings
+    assert any("answers age changes, which nobody can do, by its name: protected: true" in one for one in findings)
+
+
+def test_changes_against_the_outcomes_are_odd(tmp_path: Path, settings: Settings) -> None:
+    model = only(make_linear(tmp_path / "source"), "income")
+    middle = float(np.median([record["income"] for record in model.records]))
+    for record in model.records:
+        record["outcome"] = int(record["income"] < middle)
+    model.columns.append("outcome")
+    findings = attempt(model.write(label="outcome", favourable=1), settings, count=20).findings
+    assert any("income moves away from the records with the favourable outcome" in one for one in findings)
 
 
 @pytest.mark.parametrize(("share", "text"), [(0.0, "0%"), (0.001, "<1%"), (0.5, "50%"), (0.999, ">99%"), (1.0, "100%")])

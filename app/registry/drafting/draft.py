@@ -177,7 +177,7 @@ class _Drafting:
             self.notes += [_found(facts, features), *facts.notes]
         unused = [name for name in columns if name not in {feature.name for feature in features}]
         if unused:
-            self.notes.append(f"Columns that are no features: {listed(unused)}.")
+            self.notes.append(f"Columns that are no features: {listed([name or "one without a name" for name in unused])}.")
         favourable = self._favourable(labels, facts, columns, scores)
         better = self.questions.ask(BETTER) if labels is None and facts.output is Output.POINTS else None
         self.questions.settle()

@@ -52,7 +52,13 @@ def _hint(
 _SCHOOLING = "education|school|schooling|schl|degree|qualification|edu|education_num|grade_level"
 _RISES = "change: increase, as it only rises; takes says a year for each {}: is that so? cost: 2 makes it hard"
 _PAST = "change: none, because it lies in the past; is that so?"
-_OWES = "change: decrease, as nobody is advised to owe more; max_change: {relative: 0.5} or takes limits it"
+_BURDEN = (
+    "dti|debtinc|debt_to_income|payment_to_income|loan_to_income|(percent|share|ratio)_\\w*income|income_(ratio|share)|"
+    "utili[sz]ation\\w*|\\w*util|\\w*burden|(revol\\w*|card|loan|credit|outstanding)_bal(ance)?|trades_w_\\w*balance|"
+    "expenses|expenditure|spending"
+)
+_DEBTS = "debt|debts|owed|overdraft|loans|(num|number|open|existing|active|other|current)_(of_)?credits|principal"
+_OWES = "change: decrease, by half at most, as nobody is advised to owe more; takes: {months: …} says how long it takes"
 _OTHERS = "change: none, because others set it; what it depends on may be a feature of its own"
 
 HINTS = (
@@ -176,13 +182,7 @@ HINTS = (
         "change: increase, and not beyond 60; max_change: {absolute: 10} limits it further",
         types=NUMBERS, most=60.0, change="increase",
     ),
-    _hint(
-        "dti|debtinc|debt_to_income|payment_to_income|loan_to_income|(percent|share|ratio)_\\w*income|income_(ratio|share)|"
-        "utili[sz]ation\\w*|\\w*util|\\w*burden|(revol\\w*|card|loan|credit|outstanding)_bal(ance)?|trades_w_\\w*balance|"
-        "expenses|expenditure|spending",
-        _OWES,
-        types=ORDERED, change="decrease",
-    ),
+    _hint(_BURDEN, _OWES, types=NUMBERS, change="decrease", max_change={"relative": 0.5}),
     _hint(
         "income|inc|annual_inc|salary|wage|wages|earnings|revenue|einkommen|gehalt",
         "change: increase, by a fifth at most, as nobody earns far more at once; how long does it take?",
@@ -200,8 +200,8 @@ HINTS = (
         types=ORDERED, change="increase",
     ),
     _hint(
-        "debt|debts|owed|overdraft|loans|(num|number|open|existing|active|other|current)_(of_)?credits|principal",
-        _OWES,
+        f"{_BURDEN}|{_DEBTS}",
+        "change: decrease, as nobody is advised to owe more; max_change: {relative: 0.5} or takes limits it",
         types=ORDERED, change="decrease",
     ),
     _hint(
