@@ -177,7 +177,8 @@ class _Drafting:
             self.notes += [_found(facts, features), *facts.notes]
         unused = [name for name in columns if name not in {feature.name for feature in features}]
         if unused:
-            self.notes.append(f"Columns that are no features: {listed([name or "one without a name" for name in unused])}.")
+            named = [name or "one without a name" for name in unused]
+            self.notes.append(f"Columns that are no features: {listed(named)}.")
         favourable = self._favourable(labels, facts, columns, scores)
         better = self.questions.ask(BETTER) if labels is None and facts.output is Output.POINTS else None
         self.questions.settle()
