@@ -16,7 +16,7 @@ from app.cli.rehearsals import one_thread
 
 if TYPE_CHECKING:
     from app.compute.answers import Json
-    from app.compute.tryout import Asked
+    from app.compute.oddities import Asked
 
 
 def try_(

@@ -3,17 +3,15 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from app.compute.answers import Json
 from app.recourse.features import Change, Feature, FeatureType, Takes
 from app.recourse.problem import Reference
 from app.registry.drafting.hints import hint_of
-
-if TYPE_CHECKING:
-    from app.compute.tryout import Asked
 
 MOST_CHANGES = 4
 """Changes of one answer beyond which few people carry it out."""
@@ -40,8 +38,27 @@ ALIKE = 3
 """Fewest answers of which something can be said together."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One question and its answer."""
+
+    record: int
+    """Line of the reference, counted from 0 without its header."""
+    before: Json
+    """The model's decision on it."""
+    after: Json | None
+    """The same after the changes; None where nothing was found."""
+    changes: tuple[tuple[str, str], ...]
+    """Feature and sentence of each change; empty where nothing was found."""
+    detail: str
+    """Why nothing was found; empty where something was."""
+    moved: Mapping[str, tuple[float, float]]
+    """Raw values of each feature that changes, before and after."""
+    elapsed_s: float
+
+
 def oddities(
-    reference: Reference, asked: Sequence["Asked"], labels: Bool[np.ndarray, "n"] | None = None
+    reference: Reference, asked: Sequence[Asked], labels: Bool[np.ndarray, "n"] | None = None
 ) -> Iterator[str]:
     """A sentence for each.
 
@@ -80,7 +97,7 @@ Moves = Sequence[tuple[float, float]]
 """Raw values before and after."""
 
 
-def _lever(found: Sequence["Asked"]) -> Iterator[str]:
+def _lever(found: Sequence[Asked]) -> Iterator[str]:
     """What every answer changes."""
     needed = [set(one.moved) for one in found]
     common = set.intersection(*needed) if len(needed) >= ALIKE else set()
@@ -94,7 +111,7 @@ def _lever(found: Sequence["Asked"]) -> Iterator[str]:
         )
 
 
-def _many(found: Sequence["Asked"]) -> Iterator[str]:
+def _many(found: Sequence[Asked]) -> Iterator[str]:
     """Answers with many changes."""
     if long := sum(len(one.moved) > MOST_CHANGES for one in found):
         yield (

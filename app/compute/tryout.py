@@ -5,7 +5,7 @@ Registration and answers are those of the service, in a store that is thrown awa
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from jaxtyping import Bool
 from app.compute import tasks
 from app.compute.answers import Frame, Json, identity
 from app.compute.messages import ModelRef, Question, Store
-from app.compute.oddities import oddities
+from app.compute.oddities import Asked, oddities
 from app.compute.use_cases import RECOURSE, answer
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.features import FeatureSpace
@@ -31,25 +31,6 @@ from app.settings import Settings
 
 QUESTIONS = 5
 """Rejected records that are asked about, unless more are asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One question and its answer."""
-
-    record: int
-    """Line of the reference, counted from 0 without its header."""
-    before: Json
-    """The model's decision on it."""
-    after: Json | None
-    """The same after the changes; None where nothing was found."""
-    changes: tuple[tuple[str, str], ...]
-    """Feature and sentence of each change; empty where nothing was found."""
-    detail: str
-    """Why nothing was found; empty where something was."""
-    moved: Mapping[str, tuple[float, float]]
-    """Raw values of each feature that changes, before and after."""
-    elapsed_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
