@@ -1,31 +1,50 @@
 """Special codes among the numbers of a column: they stand for states, such as -9 for "no bureau record"."""
 
 from collections import Counter
+from collections.abc import Collection
 
 import numpy as np
 from jaxtyping import Float
 
-CODES = (-1.0, -6.0, -7.0, -8.0, -9.0, *(sign * float("9" * k) for k in range(2, 10) for sign in (1, -1)))
-"""Numbers that stand for states in many data sets: -9, 99, -999 and so on."""
+CODES = frozenset({
+    -1.0, -6.0, -7.0, -8.0, -9.0, *(sign * float("9" * k) for k in range(2, 10) for sign in (1, -1)),
+    *(10.0**k - last for k in (2, 3, 4) for last in (2, 3, 4)), 365243.0,
+})  # fmt: skip
+"""Numbers that stand for states in many data sets: -9, 99, 98, -999, 365243 days and so on."""
 
-CODE_SHARE, CODE_RECORDS = 0.005, 5
+CODE_SHARE, CODE_RECORDS = 0.001, 5
 """Least share and number of records with a special code; less could be a mistake of typing."""
 
 CODE_GAP = 5.0
 """How many times the next number a positive code is."""
 
+MOST_TOGETHER = 3
+"""Positive codes that stand beside each other, such as 96 and 98."""
 
-def codes_among(numbers: Float[np.ndarray, "n"]) -> tuple[float, ...]:
-    """Numbers that stand apart: negative ones where all others are at least 0, or far above the others."""
+
+def codes_among(numbers: Float[np.ndarray, "n"], family: Collection[float] = ()) -> tuple[float, ...]:
+    """Numbers that stand apart: negative ones where all others are at least 0, or far above the others.
+
+    One of them must be frequent; a rare one beside it, such as -8 beside -9, is a code too.
+
+    Parameters
+    ----------
+    family : codes of other columns of the table, which need not be frequent here
+    """
     values = numbers[~np.isnan(numbers)]
     counts = Counter(values.tolist())
     least = max(CODE_RECORDS, CODE_SHARE * len(values))
-    often = {code for code in CODES if counts[code] >= least}
-    below = {code for code in often if code < 0.0}
+    known = {code for code in counts if code in CODES}
+    sure = {code for code in known if counts[code] >= least or code in family}
+    below = {code for code in known if code < 0.0}
     others = [value for value in counts if value not in below]
     # Where any other number is negative, negative numbers are quantities.
-    found = below if len(others) > 1 and min(others) >= 0.0 else set()
+    found = below if below & sure and len(others) > 1 and min(others) >= 0.0 else set[float]()
     rest = sorted(value for value in counts if value not in found)
-    while len(rest) > 2 and rest[-1] in often and rest[-1] >= CODE_GAP * max(rest[-2], 1.0):
-        found.add(rest.pop())
+    for together in range(MOST_TOGETHER, 0, -1):
+        top = set(rest[-together:])
+        if len(rest) < together + 2 or not top <= known or not top & sure:
+            continue
+        if min(top) >= CODE_GAP * max(abs(rest[0]), rest[-together - 1], 1.0):
+            return tuple(sorted(found | top))
     return tuple(sorted(found))

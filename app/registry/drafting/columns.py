@@ -52,6 +52,12 @@ class Column:
         codes = tuple(code / 100.0 for code in self.codes)
         return replace(self, texts=tuple(texts), numbers=numbers, codes=codes, percent="share")
 
+    def with_codes_of(self, family: Collection[float]) -> "Column":
+        """The same, where codes of other columns of the table need not be frequent here."""
+        if self.numbers is None:
+            return self
+        return replace(self, codes=tuple(sorted({*self.codes, *codes_among(self.numbers, family)})))
+
     @property
     def missing(self) -> int:
         """Number of records without a value."""

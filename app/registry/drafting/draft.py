@@ -300,7 +300,8 @@ class _Drafting:
             if found.numbers is None and not known and not found.flag and name in (facts.names or levels):
                 _require_numbers(records, name, mark, facts)
             columns[name] = self._percent(found) if found.percent and name in (facts.names or levels) else found
-        return columns
+        family = {code for column in columns.values() for code in column.codes}
+        return {name: column.with_codes_of(family) for name, column in columns.items()}
 
     def _mark(self, records: Records, names: Sequence[str]) -> str:
         """The decimal mark of the records."""

@@ -30,10 +30,23 @@ def column(*texts: str) -> list[str]:
         ([*range(100, 300), *[999] * 6], ()),  # near enough to be a quantity
         ([*range(18, 100), *[99] * 6], ()),
         ([0, 1] * 50 + [-1] * 6, (-1.0,)),
+        ([*range(100), *[-9] * 6, -8], (-9.0, -8.0)),  # rare beside a frequent one
+        ([*range(14), *[98] * 6, 96], (96.0, 98.0)),
+        ([*range(-17_900, -100, 100), *[365243] * 6], (365243.0,)),
+        ([-2, -1, 0, 1, 2] * 20, ()),  # of a payment status
     ],
 )
 def test_codes_are_numbers_that_stand_apart_and_are_frequent(values: list[int], codes: tuple[float, ...]) -> None:
     assert describe("x", [str(value) for value in values]).codes == codes
+
+
+def test_a_code_of_another_column_need_not_be_frequent() -> None:
+    rare = describe("NumTrades", [*map(str, range(100)), "-9", "-8"])
+    assert rare.codes == ()
+    assert rare.with_codes_of({-9.0}).codes == (-9.0, -8.0)
+    late = describe("NumberOfTimes90DaysLate", [*map(str, range(15)), "98"])
+    assert (late.codes, late.with_codes_of({98.0}).codes) == ((), (98.0,))
+    assert describe("balance", ["-50", "3", "-9"]).with_codes_of({-9.0}).codes == ()
 
 
 def test_missing_numbers_are_recognised_in_any_words() -> None:
