@@ -45,6 +45,29 @@ def _encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, S
                 yield column, None, ()
 
 
+def imputed(estimator: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The columns whose missing values a step fills, and what that step takes for missing."""
+    return {
+        column: step.missing_values
+        for one in within(estimator)
+        for _, transformer, selected in getattr(first_step(one), "transformers_", ())
+        for step in steps(transformer)
+        if hasattr(step, "missing_values")
+        for column in selection(selected, names)
+    }
+
+
+def missing_marks(estimator: Any, names: Sequence[str]) -> dict[str, str | None]:
+    """What the steps take for a missing level, where that is not NaN: None, or a text such as the empty one."""
+    filled = imputed(estimator, names)
+    found = {column: mark for column, mark in filled.items() if mark is None or isinstance(mark, str)}
+    for column, encoder, known in encoded(estimator, names):
+        own = [level for level in known if level is None or level == ""]
+        if encoder is not None and own and column not in found and not any(level != level for level in known):
+            found[column] = own[0]
+    return found
+
+
 def first_step(estimator: Any) -> Any:
     """What takes the table: the first step of a pipeline, or the encoder that boosted histograms hold."""
     first = next(steps(estimator), None)

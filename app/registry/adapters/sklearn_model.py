@@ -29,7 +29,7 @@ from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
 from app.registry.adapters.column_names import chosen_columns, listed, notes_on_dropped, raw_names
 from app.registry.adapters.columns import code_column, raw_column
-from app.registry.adapters.encoders import columns_of_codes, dropped
+from app.registry.adapters.encoders import columns_of_codes, dropped, missing_marks
 from app.registry.adapters.estimator_members import types_of_members, with_boosters, without_boosters
 from app.registry.adapters.estimator_parts import memory_faults, parts_of, single_thread
 from app.registry.adapters.optional_import import library
@@ -319,12 +319,26 @@ def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Tabl
     with library("sklearn"):
         import pandas as pd
     own = raw_names(manifest.file.map, space)
-    codes = columns_of_codes(estimator, names)
+    codes, marks = columns_of_codes(estimator, names), missing_marks(estimator, names)
+
+    def marked(values: Table, mark: str | None) -> Table:
+        """As the estimator knows missing levels; pandas would turn None into NaN."""
+
+        def column(numbers: np.ndarray) -> Any:
+            found = values(numbers).astype(object)
+            return pd.Series([mark if level is None or level != level else level for level in found], dtype=object)
+
+        return column
+
     columns = [
         (name, own.index(name), (code_column if name in codes else raw_column)(space.features[own.index(name)]))
         if name in own
         else (name, 0, lambda numbers: np.full(len(numbers), np.nan))  # the estimator leaves it out
         for name in names
+    ]
+    columns = [
+        (name, j, marked(values, marks[name]) if name in marks and not space.features[j].is_number else values)
+        for name, j, values in columns
     ]
     return lambda rows_raw: pd.DataFrame({name: values(rows_raw[:, j]) for name, j, values in columns}, copy=False)
 

@@ -41,6 +41,8 @@ class ModelFacts:
     """Codes of levels that the model's file has for columns of the table whose levels it does not name."""
     all_codes: bool = True
     """Whether these are all codes of the training; else the largest one is no larger than those."""
+    imputed: frozenset[str] = frozenset()
+    """Columns of the table whose missing values the model fills itself."""
     knows_missing: frozenset[str] = frozenset()
     """Columns of numbers of which the model says what a missing value gives."""
     cut_offs: tuple[float, ...] = ()

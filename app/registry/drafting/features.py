@@ -27,6 +27,12 @@ RARE = 0.9
 LEAST_YEARS = 7
 """Largest number of a column of schooling up to which it may be codes rather than years."""
 
+MARKS = frozenset({
+    "missing", "none", "unknown", "na", "n/a", "nan", "null", "not available", "no data", "?", "-", "unk", "undefined",
+    "not stated", "empty", "blank",
+})  # fmt: skip
+"""Levels that lenders write for a missing one before training, in lower case."""
+
 CODE = re.compile(r"[A-Za-z]?\d+")
 """A level without a meaning to people, such as 3 or A173."""
 
@@ -126,6 +132,14 @@ def _table_levels(found: FeatureDraft, column: Column, facts: ModelFacts) -> Non
             f'"{column.name}" has {listed(unknown)} in the records, which the model does not know; it knows '
             f'{listed(known)}. Give the records that it was trained on, or fit it with handle_unknown="ignore"'
         )
+    own = facts.levels.get(column.name, ())
+    if column.missing and known and None not in own and column.name not in facts.imputed:
+        marks = [level for level in known if level not in column.levels and level.strip().lower() in MARKS]
+        if marks:
+            raise ModelRefused(
+                f'"{column.name}" is empty in {column.missing} records, and the model knows no missing one but the '
+                f'level "{marks[0]}", which no record has: write {marks[0]} into the empty cells, as before training'
+            )
     levels = [*known, *unknown]
     # Plain numbers are codes of groups: their order says nothing.
     scale = None if all(level.isdecimal() for level in levels) else scale_of(tuple(levels))

@@ -10,7 +10,17 @@ from app.errors import ModelRefused
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import Output
 from app.registry.adapters.artifact import UNREADABLE
-from app.registry.adapters.encoders import dropped, encoded, first_step, is_code, plain, selection, steps, within
+from app.registry.adapters.encoders import (
+    dropped,
+    encoded,
+    first_step,
+    imputed,
+    is_code,
+    plain,
+    selection,
+    steps,
+    within,
+)
 from app.registry.adapters.sklearn_model import read_content
 from app.registry.artifact import SKOPS, Format
 from app.registry.drafting.facts import ModelFacts
@@ -66,6 +76,7 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
         names=None if names is None else tuple(str(one) for one in names if str(one) not in left_out),
         width=getattr(estimator, "n_features_in_", None),
         levels=levels, ordered=frozenset(ordered - one_hot), tolerant=frozenset(tolerant),
+        imputed=frozenset(imputed(estimator, [] if names is None else [str(one) for one in names])),
         numbers=frozenset(numbers), cut_offs=tuple(_cut_offs(thresholds)),
         classes=tuple(plain(one) for one in classes), numbered=False,
         encodings=("none",) if levels or _scales(estimator) else ("none", "standard", "minmax"),
@@ -121,7 +132,7 @@ def _are_codes(known: Sequence[Any]) -> bool:
 
 def _level(level: Any) -> str | None:
     """A level as it is called in a manifest; None for the mark of a missing one."""
-    if level is None or level != level:
+    if level is None or level != level or level == "":
         return None
     return level if isinstance(level, str) else str(int(level))
 

@@ -268,3 +268,59 @@ def test_which_of_three_classes_is_asked_and_then_their_threshold(tmp_path: Path
         drafted(tmp_path, table[NUMBERS], outcome, skops.io.dumps(fitted), favourable=None)
     with pytest.raises(Undecided, match="several classes, of which the likeliest wins"):
         drafted(tmp_path, table[NUMBERS], outcome, skops.io.dumps(fitted), favourable="fair")
+
+
+# --- missing levels --------------------------------------------------------------------------------------------------
+
+
+def gaps(mark: Any) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
+    """The table of training with a mark for missing levels, as it is in a file, and outcomes that depend on them."""
+    table, outcome = records()
+    absent = np.random.default_rng(9).random(len(table)) < 0.2
+    outcome = np.where(absent, np.random.default_rng(1).random(len(table)) < 0.9, outcome).astype(int)
+    housing = table.housing.astype(object)
+    return (
+        table.assign(housing=housing.where(~absent, mark)),
+        table.assign(housing=housing.where(~absent, None)),
+        outcome,
+    )
+
+
+ENCODERS: dict[str, Callable[[], Any]] = {
+    "one column for each": OneHotEncoder,
+    "tolerant": lambda: OneHotEncoder(handle_unknown="ignore"),
+    "by the outcome": TargetEncoder,
+}
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("mark", [np.nan, None, ""], ids=["NaN", "None", "empty text"])
+def test_a_missing_level_reaches_the_model_as_in_training(tmp_path: Path, kind: str, mark: Any) -> None:
+    training, file, outcome = gaps(mark)
+    steps = encoder(ENCODERS[kind]()), StandardScaler(with_mean=False), LogisticRegression()
+    fitted = make_pipeline(*steps).fit(training, outcome)
+    model = drafted(tmp_path, file, outcome, skops.io.dumps(fitted))
+    np.testing.assert_allclose(
+        model.black_box.probability(model.reference.scores), fitted.predict_proba(training)[:, 1], atol=1e-9
+    )
+
+
+def test_a_missing_level_is_filled_by_the_models_own_step(tmp_path: Path) -> None:
+    training, file, outcome = gaps(None)
+    inner = make_pipeline(SimpleImputer(strategy="most_frequent", missing_values=None), OneHotEncoder())
+    fitted = make_pipeline(encoder(inner), StandardScaler(), LogisticRegression()).fit(training, outcome)
+    model = drafted(tmp_path, file, outcome, skops.io.dumps(fitted))
+    np.testing.assert_allclose(
+        model.black_box.probability(model.reference.scores), fitted.predict_proba(training)[:, 1], atol=1e-9
+    )
+
+
+def test_a_level_that_stood_for_a_missing_one_is_refused_where_records_are_empty(tmp_path: Path) -> None:
+    training, file, outcome = gaps("missing")
+    fitted = make_pipeline(encoder(), StandardScaler(), LogisticRegression()).fit(training, outcome)
+    with pytest.raises(ModelRefused, match="write missing into the empty cells, as before training"):
+        drafted(tmp_path, file, outcome, skops.io.dumps(fitted))
+    model = drafted(tmp_path, training, outcome, skops.io.dumps(fitted))
+    np.testing.assert_allclose(
+        model.black_box.probability(model.reference.scores), fitted.predict_proba(training)[:, 1], atol=1e-9
+    )
