@@ -129,9 +129,9 @@ def test_a_caller_follows_so_many_jobs_at_once_and_no_more(
     monkeypatch.setattr(followers, "MOST_STREAMS", 2)
     address = later(client).headers["location"]
     with ExitStack() as stack:
-        for _ in range(2):
-            response = stack.enter_context(client.stream("GET", f"{address}/events"))
-            assert next(response.iter_lines()) == "event: progress"
+        # What is no longer read is closed.
+        reading = [stack.enter_context(client.stream("GET", f"{address}/events")).iter_lines() for _ in range(2)]
+        assert [next(lines) for lines in reading] == ["event: progress"] * 2
         document = problem(client.get(f"{address}/events"), 429, "too-many-requests")
         assert document["detail"].startswith("This caller has 2 event streams open, the most that are possible.")
         assert client.get(address).status_code == 200
