@@ -63,6 +63,9 @@ class Connection:
         self._queue: Queue | None = None
         self._records: Records | None = None
         self._presence: Presence | None = None
+        self._heard_s = 0.0
+        """When this process last beat; what it knows of others' silence is from times at which it beat itself."""
+        self._patient_until_s = 0.0
         # A thread of its own, so that no other question delays it until this process seems dead.
         self._beating = ThreadPoolExecutor(1, "jobs-beat")
 
@@ -173,14 +176,23 @@ class Connection:
         Those of them that the beat before has `missed` as well are queued again: what is taken from the queue begins
         before that, so the connection was lost in between. So are the parts of silent processes.
         """
+        from app.jobs.presence import SILENT_S
+
         assert self._presence is not None
         assert self._queue is not None
         assert self.worker is not None
         if not self._presence.beat():
             return None
+        now_s = time.monotonic()
+        if 0.0 < self._heard_s < now_s - SILENT_S / 2.0:
+            # The database was away, or this process stood still: then others may have been kept from beating as well.
+            self._patient_until_s = now_s + SILENT_S
+        self._heard_s = now_s
         begun = self._queue.begun()
         spared, running, own = self._presence.spared(), self.worker.running(), self._presence.executor_id
         idle = {one.workflow_id for one in begun if one.executor_id == own} - running
+        if now_s < self._patient_until_s:
+            spared |= {str(one.executor_id) for one in begun}
         again = [one for one in begun if one.executor_id not in spared or one.workflow_id in idle & missed]
         if again:
             self._queue.again(again)

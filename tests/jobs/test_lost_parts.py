@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -116,3 +117,40 @@ def test_parts_taken_under_a_name_that_has_a_new_holder_are_computed(
                 await asyncio.sleep(0.05)
 
     asyncio.run(races())
+
+
+@pytest.mark.slow
+def test_after_a_silence_of_its_own_a_process_is_patient_with_others(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database was away for all of them: what they had begun is still being computed."""
+    monkeypatch.setattr(presence, "BEAT_S", 600.0)
+    monkeypatch.setattr(queue, "PARTS_POLL_S", 0.02)
+
+    async def work() -> None:
+        lane = _Gate()
+        async with opened(settings, lane) as jobs:
+            job = await jobs.submit_batch(BATCH, {"deadline_s": 60.0}, ({} for _ in range(ROWS)))
+            connection = jobs._connection
+            taken: list[str] = []
+            async with asyncio.timeout(PATIENCE_S):
+                while not taken:
+                    taken += await asyncio.to_thread(taken_under, connection.engine, "ghost", job)
+
+            async def beat() -> set[str]:
+                await asyncio.to_thread(connection._beat, set())
+                begun = await asyncio.to_thread(connection.queue.begun)
+                return {one.workflow_id for one in begun if one.executor_id == "ghost"}
+
+            connection._heard_s = time.monotonic() - presence.SILENT_S
+            assert await beat() == {*taken}
+            assert await beat() == {*taken}
+            connection._patient_until_s = time.monotonic()
+            assert await beat() == set()
+            lane.open.set()
+            async with asyncio.timeout(PATIENCE_S):
+                while not (job := await jobs.get(job.id)).status.finished:
+                    await asyncio.sleep(0.02)
+            assert job.done == ROWS
+
+    asyncio.run(work())
