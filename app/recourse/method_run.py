@@ -84,7 +84,7 @@ class Groundwork:
     def narrowed(self, actions: ActionSet) -> "Groundwork":
         """What a question about fewer legal records of the same applicant shares with this one."""
         other = self._like(replace(self.problem, action_set=actions))
-        other._whole = self._whole
+        other._whole = self._whole  # noqa: SLF001 - of this class
         other.known = [one for one in self.known if actions.contains(one.row_raw[None])[0]]
         return other
 

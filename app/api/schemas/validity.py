@@ -33,7 +33,7 @@ class ValidityRequest(ModelQuestion):
     def _noted(cls, value: Any, read: Callable[[Any], Self]) -> Self:
         request = read(value)
         if isinstance(value, dict) and "factual" in value:
-            request._record = "factual"
+            request._record = "factual"  # noqa: SLF001 - of the class beside it
         return request
 
     def terms(self) -> Terms:

@@ -305,7 +305,7 @@ class Search:
         # What ties several features takes a program for each, so those that could not help without it are left out.
         wider = [(search, one) for search, one in searches if self.action_set.is_coupled or search.reach > self.reach]
         now = self._legal_reach() if wider else self.reach
-        options = [(search._legal_reach(), one) for search, one in wider if search.reach > now]
+        options = [(search._legal_reach(), one) for search, one in wider if search.reach > now]  # noqa: SLF001 - of this class
         options = [option for option in options if option[0] > now and not _close(option[0], now)]
         if not options:
             return None

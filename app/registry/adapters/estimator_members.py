@@ -100,7 +100,7 @@ def with_boosters(parts: Sequence[Any]) -> None:
             raise refused(f"holds a {type(part).__name__} with parameters that are no plain values")
         setattr(part, member.settings, {})
         try:
-            part._Booster = member.make(vars(held).get(member.state))
+            part._Booster = member.make(vars(held).get(member.state))  # noqa: SLF001 - no public way to set it
         except ModelRefused as error:
             pointer = f"/artifact/{type(part).__name__}"
             faults = [Fault(pointer + one.pointer.removeprefix("/artifact"), one.detail) for one in error.faults]
