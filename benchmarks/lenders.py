@@ -64,6 +64,8 @@ class Records:
     training: int
     """How many the lender trains on."""
     threshold: float = 0.5
+    later: np.ndarray | None = None
+    """Which records are of the population that the lender's next models are trained on; None where it does not move."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +233,7 @@ def lender(
     drawn: Drawn = "same",
     others: bool = False,
     models: int = 60,
+    true_models: int = TRUE_MODELS,
     seed: int = 0,
     applicants: int = APPLICANTS,
 ) -> Iterator[Lender]:
@@ -241,10 +244,13 @@ def lender(
     drawn : what the service is asked to draw for each future model
     others : the true future models are trained on other records of the source, else on bootstraps of the same ones
     models : in each of the two sets
+    true_models : true future models
     seed : of the records that the lender trains on, and of its model
     """
     order = np.random.default_rng(seed).permutation(len(data.rows_raw))
-    training, rest = order[: data.training], order[data.training :]
+    now = order if data.later is None else order[~data.later[order]]
+    training, rest = now[: data.training], now[data.training :]
+    next_ones = rest if data.later is None else order[data.later[order]]
     space = standardised(data.features, data.rows_raw[training])
     X, y = space.encode(data.rows_raw), data.labels
     today = family.train(X[training], y[training], seed)
@@ -256,9 +262,12 @@ def lender(
         futures = load_futures(model)
         assert futures is not None
         scores = []
-        for k in range(TRUE_MODELS):
+        for k in range(true_models):
             rng = np.random.default_rng(FIRST_SEED + k)
-            chosen = rng.choice(rest, data.training, replace=False) if others else rng.choice(training, data.training)
+            if data.later is not None:
+                chosen = rng.choice(next_ones, data.training)
+            else:
+                chosen = rng.choice(*((rest, data.training, False) if others else (training, data.training)))
             scores.append(family.score(family.train(X[chosen], y[chosen], FIRST_SEED + k)))
         refused = data.rows_raw[rest][~favourable(loaded.black_box.score_raw(data.rows_raw[rest]))]
         yield Lender(

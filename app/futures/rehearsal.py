@@ -145,7 +145,8 @@ class _Rehearsal:
         found: dict[SetName, range] = {"search": range(first), "held_back": range(first, plain)}
         if self.stresses:
             sets = len(self.stresses) * len(STRENGTHS)
-            middle = plain + sets * self._each(self.spec.search)
+            # Half as many for searches, which ask all of them: an answer shall not take longer than twice.
+            middle = plain + sets * max(1, self._each(self.spec.search) // 2)
             found["stressed_search"] = range(plain, middle)
             found["stressed"] = range(middle, middle + sets * self._each(self.spec.held_back))
         return found

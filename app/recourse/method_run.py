@@ -40,7 +40,7 @@ from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, PlanCertificate, RecourseResult, Status
-from app.recourse.robustness.future_validity import certify_future, fewer_than_asked
+from app.recourse.robustness.future_validity import certify_future, fewer_than_asked, given_up
 from app.recourse.shift import shift_of
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, Survey, sample_boundary, survey
 from app.recourse.verdict import NOTHING_PROPOSED, PROMISE_NOT_KEPT, SENTENCES, Reason, Verdict, all_refused
@@ -179,7 +179,7 @@ def answer_with(
         draft.warnings.append(NOT_AIMED_WARNING)
     draft.found = certify_future(problem, draft.found)
     if draft.aimed:
-        draft.warnings += fewer_than_asked(draft.found)
+        draft.warnings += [*fewer_than_asked(draft.found), *given_up(problem, draft.found, draft.default)]
     draft.warnings += draft.price_warnings
     status = Status.FOUND if draft.found else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
     return RecourseResult(

@@ -29,6 +29,12 @@ FEWER_WARNING = (
     "{} of {} future models that the search did not ask accept {}: fewer than the {:g}% that were asked for. "
     "`validity.future` says what can be counted on."
 )
+GIVEN_UP = 0.05
+"""Share of models from which on it is said that less is withstood than without asking for anything."""
+GIVEN_UP_WARNING = (
+    "The method's own answer, which asks for nothing, costs {:.3g}; of models of applicants {} {:.0f}% accept it, and "
+    "{:.0f}% accept this one. Asking `under: stress` keeps that margin."
+)
 STRESS_WARNING = (
     "If applicants change, {:g}% of future models accept {} under every stress {}, not up to the full strength; the "
     "smallest share is {:.0f}%. `validity.future.stressed` says how far it holds."
@@ -139,6 +145,29 @@ def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
             up_to = "of no strength that was rehearsed" if limit is None else f"up to the strength {limit:g}"
             warnings.append(STRESS_WARNING.format(100.0 * one.asked, record, up_to, 100.0 * one.stressed.lowest))
     return warnings
+
+
+def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default: Sequence[Counterfactual]) -> list[str]:
+    """A sentence where an answer withstands less than the method's own answer, which asks for nothing.
+
+    Where stresses were rehearsed: without, nothing says how far either holds.
+
+    Parameters
+    ----------
+    found : certified
+    """
+    if len(found) != 1 or len(default) != 1 or found[0].future is None or found[0].future.stressed is None:
+        return []
+    (own,) = certify_future(problem, default)
+    assert own.future is not None
+    pairs = [(found[0].future.probability, own.future.probability, "that stay as they are")]
+    if own.future.stressed is not None:
+        pairs.append((found[0].future.stressed.lowest, own.future.stressed.lowest, "that change"))
+    lost = [(mine, theirs, words) for mine, theirs, words in pairs if mine < theirs - GIVEN_UP]
+    if not lost:
+        return []
+    mine, theirs, words = max(lost, key=lambda one: one[1] - one[0])
+    return [GIVEN_UP_WARNING.format(own.cost, words, 100.0 * theirs, 100.0 * mine)]
 
 
 def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:

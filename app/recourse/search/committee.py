@@ -72,8 +72,8 @@ class CommitteeSearch:
     score_rows : the models; today's first
     share : of the future models that must accept, in (0, 1]
     own_margin : the score that today's model must reach
-    stressed : of each stress the columns of its models among the scores, and how many of them must accept; the share is
-        about the columns before all of these
+    plain : future models that the share is about, the first ones; all where absent
+    stressed : of each stress the columns of its models among the scores, and how many of them must accept
     cost : a sum over features that guides the search; the action set's cost where absent
     value : minimised over the records that are accepted; the cost where absent
     admits : which raw rows may be answered, beyond being legal; all where absent
@@ -90,6 +90,7 @@ class CommitteeSearch:
         share: float,
         *,
         own_margin: float = 0.0,
+        plain: int | None = None,
         stressed: Sequence[tuple[slice, int]] = (),
         cost: ValueOf | None = None,
         value: ValueOf | None = None,
@@ -101,7 +102,7 @@ class CommitteeSearch:
         self.actions, self.share, self.own_margin = action_set, share, own_margin
         self._ask, self._admits, self._until = score_rows, admits, until
         self._stressed = tuple(stressed)
-        self._plain = slice(1, min((columns.start for columns, _ in stressed), default=None))
+        self._plain = slice(1, None if plain is None else 1 + plain)
         self._cost = cost or action_set.cost
         self._value = value or self._cost
         self._tidy, self._at_most = tidy, at_most

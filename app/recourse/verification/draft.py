@@ -41,6 +41,8 @@ class Draft:
         self.candidates: Candidates | PlanCandidates | None = None
         self.found: list[Counterfactual] = []
         """The best record that the black box has accepted, or the members of a plan."""
+        self.default: list[Counterfactual] = []
+        """What was found before future models were asked."""
         self.fallback = False
         """Whether `found` may miss the method's own constraint."""
         self.fallback_warning = FALLBACK_WARNING

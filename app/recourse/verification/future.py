@@ -73,7 +73,7 @@ def verify_committee(
     draft.aimed = True
     known_raw = [one.row_raw for one in (*draft.found, *known)]
     proposals = np.array(known_raw).reshape(-1, draft.actions.space.p)
-    default = draft.found
+    default = draft.default = draft.found
     draft.found, draft.fallback = [], False
     at_most = min((one.cost for one in known), default=math.inf)
     stage = _Committee(draft, method, params, futures, share, at_most, default)
@@ -124,7 +124,8 @@ class _Committee:
         stress = self.stress
         assert stress is not None
         counted = stress.counted.tolist()
-        needed = np.tile([models_needed(self.share, n) for n in counted], (len(stress.stresses), 1))
+        # Few models have one stress: rounded up, nearly every share would ask for all of them.
+        needed = np.tile([max(1, round(self.share * n)) for n in counted], (len(stress.stresses), 1))
         if len(default) == 1:
             row_raw = default[0].row_raw[None]
             self.own_least = default[0].score
@@ -211,6 +212,11 @@ class _Committee:
             if reached is None:
                 self.draft.meter.check()
                 search, reached, starts_raw = self._again(target, base_raw, margin, starts_raw, search.nearest)
+        if reached is None and self.stress is not None and base_raw is None:
+            # Nothing keeps the margin of the method's own answer as well; without that, there may be an answer.
+            self.draft.meter.check()
+            self.own_least, self.wanted = -math.inf, ()
+            search, reached, starts_raw = self._again(self.asked, base_raw, margin, starts_raw, search.nearest)
         if reached is None:
             self.draft.meter.check()
         if reached is not None and self.by_surrogate:
@@ -240,6 +246,7 @@ class _Committee:
             self._scores,
             share,
             own_margin=max(margin, self.own_least) if base_raw is None else margin,
+            plain=self.futures.count,
             stressed=self._stressed,
             cost=lambda rows_raw: actions.cost(rows_raw) + CHANGE_COST * actions.changed(rows_raw),
             value=self.objective or actions.cost,
@@ -257,7 +264,7 @@ class _Committee:
             own = self.draft.candidates.rank(rows_raw)
         else:
             own = np.ones(len(rows_raw))
-        stressed = [] if self.stress is None else [self.stress.models.scores_raw(rows_raw)]
+        stressed = [] if self.stress is None or not self._stressed else [self.stress.models.scores_raw(rows_raw)]
         return np.column_stack([own, self.futures.scores_raw(rows_raw), *stressed])
 
     def _confirmed(self, accepted: list[Reached]) -> Reached | None:

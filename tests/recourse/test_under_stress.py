@@ -1,0 +1,115 @@
+"""Shares that are asked under stress: more asked is never less given, and what is not reached is said."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from jaxtyping import Float
+
+from app.recourse.models.committee import FutureModels, Futures, Stress, StressedModels
+from app.recourse.problem import RecourseProblem
+from app.recourse.solve import METHODS, solve
+from tests.recourse.test_future_validity import FUTURES, REJECTED, question
+
+STRESSES = (Stress(column="@score", direction="down"), Stress(column="@label", direction="down"))
+STRENGTHS = (0.25, 0.5, 1.0)
+EACH = 6
+METHODS_ASKED = ("robust_mpm", "wachter", "growing_spheres")
+
+
+def stressed(models: FutureModels, hardest: float = 1.0) -> StressedModels:
+    """Models of the set, moved against the applicant the more the stronger the stress; the second stress by half."""
+    count = len(STRESSES) * len(STRENGTHS) * EACH
+
+    def score_all(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
+        scores = models.score_all(X)[:, np.arange(count) % models.count]
+        spread = scores.std(axis=1, keepdims=True)
+        by = np.outer([1.0, 0.5], STRENGTHS).repeat(EACH, axis=1).ravel()
+        return np.asarray(scores - hardest * by * spread)
+
+    return StressedModels(
+        stresses=STRESSES, strengths=STRENGTHS, models=replace(models, count=count, score_all=score_all)
+    )
+
+
+def with_stress(hardest: float = 1.0) -> Futures:
+    return replace(
+        FUTURES, stressed_search=stressed(FUTURES.search, hardest), stressed=stressed(FUTURES.held_back, hardest)
+    )
+
+
+def asked(row_raw: np.ndarray, share: float | None, under: str | None, futures: Futures) -> RecourseProblem:
+    problem = question(row_raw, share, futures)
+    return replace(problem, under=under)
+
+
+@pytest.mark.parametrize("name", METHODS_ASKED)
+def test_more_asked_is_never_less_given(name: str) -> None:
+    """Over a grid of shares, plain and under stress, and beside the answer that asks for nothing.
+
+    In the mean over people: 30 held-back models that the search has not asked differ from those that it has.
+    """
+    method, futures, given = METHODS[name], with_stress(), []
+    for share in (None, 0.6, 0.8, 0.9, 0.95):
+        told = []
+        for row_raw in REJECTED[:5]:
+            result = solve(asked(row_raw, share, None, futures), method, method.params())
+            (one,) = result.counterfactuals
+            assert one.future is not None
+            assert one.future.stressed is not None
+            assert one.future.under == (None if share is None else "stress")
+            told.append((one.future.probability, one.future.stressed.lowest))
+            if share is not None:
+                plain = any("asked for" in warning for warning in result.warnings)
+                changed = any("If applicants change" in warning for warning in result.warnings)
+                assert (plain, changed) == (told[-1][0] < share - 1e-9, told[-1][1] < share - 1e-9)
+        given.append(np.mean(told, axis=0))
+    for before, after in pairwise(given):
+        assert (after >= before - 0.05).all(), given
+
+
+@pytest.mark.parametrize("name", METHODS_ASKED)
+def test_the_narrower_question_is_no_dearer_and_says_what_it_gives_up(name: str) -> None:
+    method, futures = METHODS[name], with_stress()
+    for row_raw in REJECTED[:3]:
+        nothing, same, stress = (
+            solve(asked(row_raw, share, under, futures), method, method.params())
+            for share, under in ((None, None), (0.8, "same"), (0.8, "stress"))
+        )
+        if name != "wachter":  # it minimises something else
+            assert same.counterfactuals[0].cost <= stress.counterfactuals[0].cost + 1e-6
+        default, own = nothing.counterfactuals[0].future, same.counterfactuals[0].future
+        assert default is not None
+        assert own is not None
+        assert default.stressed is not None
+        assert own.stressed is not None
+        lost = max(default.probability - own.probability, default.stressed.lowest - own.stressed.lowest)
+        assert any("asks for nothing" in warning for warning in same.warnings) == (lost > 0.05)
+
+
+def test_a_stress_that_nobody_withstands_is_told_and_makes_no_answer_impossible() -> None:
+    method, futures = METHODS["robust_mpm"], with_stress(hardest=1e6)
+    result = solve(asked(REJECTED[0], 0.8, "stress", futures), method, method.params())
+    (one,) = result.counterfactuals
+    assert one.future is not None
+    assert one.future.probability >= 0.8
+    assert one.future.stressed is not None
+    assert one.future.stressed.lowest == 0.0
+    assert one.future.stressed.holds_up_to is None
+    assert any("If applicants change" in warning for warning in result.warnings)
+
+
+def test_the_curve_is_that_of_the_models_themselves() -> None:
+    futures = with_stress()
+    result = solve(asked(REJECTED[0], None, None, futures), METHODS["robust_mpm"], METHODS["robust_mpm"].params())
+    (one,) = result.counterfactuals
+    assert futures.stressed is not None
+    yes = (futures.stressed.models.scores_raw(one.row_raw[None])[0] >= 0.0).reshape(2, 3, EACH)
+    expected = [FUTURES.held_back.shares(one.row_raw[None])[0]]
+    for k in range(3):
+        expected.append(min(expected[-1], yes[:, : k + 1].reshape(2, -1).mean(axis=1).min()))
+    assert one.future is not None
+    assert one.future.stressed is not None
+    assert [point.share for point in one.future.stressed.curve] == pytest.approx(expected)
+    assert [point.strength for point in one.future.stressed.curve] == [0.0, *STRENGTHS]
