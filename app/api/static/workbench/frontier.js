@@ -16,7 +16,7 @@ import { state } from "./state.js";
 
 /** Measures of robustness: names of the axis. */
 const MEASURES = {
-  future: "models that say yes if applicants stay as they are, of 100",
+  future: "yes if applicants stay, of 100",
   shift: "worst-case bound, of 100",
   noise: "accepted, of 100",
 };
