@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from contextlib import suppress
 from io import BufferedRandom
 
 from fastapi import Request
@@ -31,17 +32,19 @@ async def spooled(request: Request) -> BufferedRandom:
         if _KEY not in request.scope:
             request.scope[_KEY] = await asyncio.to_thread(_new_file, service_of(request))
             await _store(request, request.scope[_KEY])
+        file: BufferedRandom = request.scope[_KEY]
+        file.seek(0)  # writes what is in its buffer
     except OSError as error:
         raise StateUnusable(f"The body of the request cannot be stored: {error.strerror}.") from None
-    file: BufferedRandom = request.scope[_KEY]
-    file.seek(0)
     return file
 
 
 def close_spooled(request: Request) -> None:
     """Remove the file of a request, if it has one."""
     if (file := request.scope.pop(_KEY, None)) is not None:
-        file.close()
+        # What could not be written is in its buffer still, and the request was refused for it.
+        with suppress(OSError):
+            file.close()
 
 
 def _new_file(service: Service) -> BufferedRandom:

@@ -1,6 +1,7 @@
 """POST /recourse/batch: many applicants, in JSON, in lines of it or in a table, always a job."""
 
 import asyncio
+import io
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import IO, Annotated, Any, TypeAlias
@@ -107,7 +108,9 @@ async def batch(
     if kind == CSV:
         common: dict[str, Any] = {"model": model, "count": count, "seed": seed, "store": store}
         common |= {"method": method and {"name": method}, "robustness": {"future_validity": future_validity}}
-        read = _read_table(await spooled(request), common, service)
+        # A view of the file, since the reader of its text closes what it reads.
+        file = io.BufferedReader(io.FileIO((await spooled(request)).fileno(), closefd=False))
+        read = _read_table(file, common, service)
     elif request.query_params:
         raise InvalidRequest(f"Query parameters are for {CSV}; this body says what the applicants have in common.")
     else:
