@@ -1,6 +1,7 @@
 """Writes a drafted manifest: short lines, and a comment only where a person must decide."""
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,8 @@ WIDTH = 100
 
 LONGEST = 110
 """Length of a line and its comment beyond which the comment stands above it."""
+
+NUMBER = re.compile(r"[-+]?[0-9][0-9.]*[eE][-+]?[0-9]+")
 
 HEAD = "# Drafted from the records and the model. Lines that begin with # ask for a decision; the rest can stay."
 
@@ -61,9 +64,22 @@ def whole(directory: Path, names: Iterable[str]) -> Iterator[None]:
         raise
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts such as 1e5, which some readers of YAML take for numbers."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if NUMBER.fullmatch(text) else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
 def _flow(value: Any) -> str:
     """A value in one line, or few lines where it is long."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=WIDTH)
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=WIDTH
+    )
     return text.removesuffix("...\n").strip()
 
 

@@ -324,3 +324,12 @@ def test_a_level_that_stood_for_a_missing_one_is_refused_where_records_are_empty
     np.testing.assert_allclose(
         model.black_box.probability(model.reference.scores), fitted.predict_proba(training)[:, 1], atol=1e-9
     )
+
+
+def test_levels_that_look_like_numbers_stay_levels(tmp_path: Path) -> None:
+    """Some readers of YAML take 1e5 for a number."""
+    table, outcome = records()
+    table = table.assign(housing=np.array(["1e5", "2e3", "7"])[pd.factorize(table.housing)[0]])
+    fitted = make_pipeline(encoder(), StandardScaler(), LogisticRegression()).fit(table, outcome)
+    model = drafted(tmp_path, table, outcome, skops.io.dumps(fitted))
+    assert model.registered.manifest.features[-1].categories == ("1e5", "2e3", "7")
