@@ -257,7 +257,8 @@ def lender(
     with tempfile.TemporaryDirectory() as folder:
         model = registered(Path(folder), data, space, family, today, training)
         loaded = model.load()
-        choices = Choices(records=drawn, search=models, held_back=models)
+        stress = "none" if data.later is None else "auto"
+        choices = Choices(records=drawn, search=models, held_back=models, stress=stress)
         record = rehearse(model, choices)
         futures = load_futures(model)
         assert futures is not None
