@@ -42,6 +42,11 @@ class Running:
         service: Service = self.app.state.service
         return service
 
+    def until_loaded(self) -> None:
+        """Wait until every child that answers requests has loaded the models."""
+        lane = self.service._lane
+        until(lambda: lane.warm == lane.size and not lane._cold and not lane.loading)
+
 
 def until(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
     """Wait for something to become true, on however busy a machine.
@@ -105,8 +110,10 @@ def settings(models_store: Path) -> Settings:
 
 @pytest.fixture(scope="session")
 def running(settings: Settings) -> Iterator[Running]:
-    """The service, ready."""
-    yield from run(settings)
+    """The service, ready, its models loaded."""
+    for running in run(settings):
+        running.until_loaded()
+        yield running
 
 
 @pytest.fixture(scope="session")

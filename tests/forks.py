@@ -27,8 +27,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from app.compute import child_template
-from app.compute.child import die_with
+from app.pool.child import die_with
 
 ROOT = Path(__file__).parents[1]
 
@@ -196,37 +195,6 @@ def wait_for_orders(channel: socket.socket) -> dict[str, Any]:
             tell(channel, pid, None)
 
 
-class Prepared(subprocess.Popen[bytes]):
-    """The first template of a program, which was forked with it; `start_process` would import everything again."""
-
-    def __init__(self) -> None:
-        self._orders, orders = socket.socketpair()
-        program, self._forked = os.getpid(), os.fork()
-        if not self._forked:
-            self._orders.close()
-            die_with(program)
-            channel = socket.recv_fds(orders, 1, 1)[1]
-            orders.close()
-            if channel:
-                child_template.wait_for_orders(channel[0])
-            os._exit(0)
-        orders.close()
-
-    def start(self, channel: socket.socket) -> subprocess.Popen[bytes]:
-        """It takes orders from a socket. As the real `start_process`, which is in its place from then on."""
-        child_template.start_process = START_PROCESS
-        socket.send_fds(self._orders, [b"!"], [channel.fileno()])
-        self._orders.close()
-        super().__init__([])
-        return self
-
-    def _execute_child(self, *_: object) -> None:
-        self.pid, self._child_created = self._forked, True
-
-
-START_PROCESS = child_template.start_process
-
-
 def tell(channel: socket.socket, pid: int, code: int | None) -> None:
     channel.sendall(json.dumps([pid, code]).encode() + b"\n")
 
@@ -249,7 +217,6 @@ def main() -> None:
     if order["strict"]:
         warnings.simplefilter("error")
     sys.argv = [order["module"], *order["arguments"]]
-    child_template.start_process = Prepared().start
     try:
         runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
     except SystemExit as end:

@@ -24,5 +24,17 @@ def children(parent: int) -> list[int]:
 
 
 def lane_children(server: int) -> list[int]:
-    """Process ids of the living children of a server's lanes, which are forks of its template."""
-    return [pid for template in children(server) for pid in children(template)]
+    """Process ids of the living children of a server's lanes, which are forks of its fork server."""
+    return [pid for fork_server in fork_servers(server) for pid in children(fork_server)]
+
+
+def fork_servers(server: int) -> list[int]:
+    """Process ids of the fork servers of a process: one at most, but where it has just been replaced."""
+    return [pid for pid in children(server) if b"multiprocessing.forkserver" in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from app.compute.answers import Frame, plain
-from app.compute.child import Need
 from app.compute.encoded_answer import written
-from app.compute.lane import Lane
 from app.compute.messages import ModelRef, Question
 from app.errors import (
     ConstraintClash,
@@ -26,6 +24,8 @@ from app.errors import (
     UnknownModel,
 )
 from app.jobs.ids import new_id
+from app.pool.child import Need
+from app.pool.pool import Pool
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.methods.probe import ProbeParams
 from app.recourse.solve import METHODS
@@ -70,7 +70,7 @@ class Asked:
         self.timeouts: list[float] = []
         self.reply: Any = {"status": "not_found", "counterfactuals": [], "plan": None}
 
-        async def run(_lane: Lane, function: Callable[..., Any], *args: Any, timeout_s: float, need: Need) -> Any:
+        async def run(_lane: Pool, function: Callable[..., Any], *args: Any, timeout_s: float, need: Need) -> Any:
             assert need.args == args[:1], "the model that is asked is loaded before"
             self.calls.append((function.__name__, *args))
             self.timeouts.append(timeout_s)
@@ -79,7 +79,7 @@ class Asked:
             (frame,) = [arg for arg in args if isinstance(arg, Frame)]
             return written("recourse", plain(frame) | self.reply, "full")
 
-        monkeypatch.setattr(Lane, "run", run)
+        monkeypatch.setattr(Pool, "run", run)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from fastapi import Request
 
 from app.access import WINDOW_S, Rate
 from app.api.deps import service_of
-from app.compute.turns import caller
 from app.errors import KeyRequired, TooManyRequests
+from app.pool.turns import caller
 from app.store.keys import asking
 from app.store.scopes import Scope
 

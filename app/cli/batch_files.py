@@ -21,13 +21,13 @@ from typing import Any
 from app.api.errors import problem
 from app.api.schemas.batch import line_to_row
 from app.api.table_rows import Cells, Reader, count_and_mark, fault_of_heading, table_lines, table_records
-from app.compute import tasks, use_cases
+from app.compute import tasks
 from app.compute.answers import Json
-from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.jobs import kinds
 from app.jobs.executor import lines_of
 from app.jobs.lines import GROUP, line_of, refusal
+from app.pool.pool import Pool
 from app.recourse.features import Feature
 from app.registry.files import require_regular
 from app.registry.version import RegisteredModel
@@ -192,10 +192,9 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
     on_progress : called with the number of finished rows
     """
     store = Store.of(settings)
-    lane = Lane(
+    lane = Pool(
         "batch",
         settings.lanes_bounds,
-        use_cases.prepare,
         needs=lambda: tasks.needs(store),
         memory_mb=settings.child_memory_mb,
         load_s=settings.model_load_s,
@@ -214,7 +213,7 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
 
 
 async def _in_order(
-    lane: Lane, store: Store, common: Json, rows: Iterator[Json], first: int
+    lane: Pool, store: Store, common: Json, rows: Iterator[Json], first: int
 ) -> AsyncIterator[list[str]]:
     """The lines of each group in turn, while the next ones are being computed."""
     running: deque[asyncio.Task[list[str]]] = deque()

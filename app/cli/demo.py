@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from app.cli.common import CommandError, read_settings
-from app.cli.serving import HostOption, PortOption, refuse_taken, start_template
+from app.cli.serving import HostOption, PortOption, refuse_taken, start_children
 from app.errors import UnknownModel
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ def demo(host: HostOption = None, port: PortOption = None) -> None:
 
     The log is quiet, unless RECOURSE_LOG_LEVEL says otherwise.
     """
-    from app.compute.child_template import LOG_LEVEL
+    from app.pool.child import LOG_LEVEL
 
     os.environ.setdefault(LOG_LEVEL, "warning")  # child processes inherit it
     settings = read_settings(host=host, port=port)
     refuse_taken(settings.host, settings.port)
-    start_template()
+    start_children()
     _refuse_missing_demo(settings)
     if settings.port == 0:
         settings = settings.model_copy(update={"port": _free_port(settings.host)})

@@ -18,7 +18,7 @@ def notice(
     form: Annotated[Literal["text", "html"], typer.Option("--format", help="Form of the letter.")] = "text",
 ) -> None:
     """Write the letter about a recourse in the ledger to standard output."""
-    from app.compute.child_template import ONE_THREAD
+    from app.pool.child import ONE_THREAD
 
     os.environ.update(ONE_THREAD)
     settings = read_settings()

@@ -57,7 +57,7 @@ def verify(
 
 def replay(recourse_id: RecourseArgument) -> None:
     """Recompute a stored answer and compare it, apart from id, times and timings."""
-    from app.compute.child_template import ONE_THREAD
+    from app.pool.child import ONE_THREAD
 
     # As in the child processes: numeric libraries read this on import, and it affects the last bits of results.
     os.environ.update(ONE_THREAD)

@@ -89,7 +89,7 @@ def one_thread(*, openmp: bool = False) -> None:
 
     With `openmp` also those that train or ask trees, which wait for each other where the machine has few processors.
     """
-    from app.compute.child_template import ONE_THREAD
+    from app.pool.child import ONE_THREAD
 
     os.environ.update({key: value for key, value in ONE_THREAD.items() if openmp or key != "OMP_NUM_THREADS"})
 

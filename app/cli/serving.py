@@ -17,7 +17,7 @@ def serve(host: HostOption = None, port: PortOption = None) -> None:
     """Run the HTTP service."""
     settings = read_settings(host=host, port=port)
     refuse_taken(settings.host, settings.port)
-    start_template()
+    start_children()
     from app.main import serve as run
 
     run(settings)
@@ -31,7 +31,7 @@ def worker() -> None:
     settings = read_settings()
     if settings.worker_port is not None:
         refuse_taken(settings.host, settings.worker_port, "RECOURSE_WORKER_PORT")
-    start_template()
+    start_children()
     from app.main import work
 
     work(settings)
@@ -54,11 +54,11 @@ def refuse_taken(host: str, port: int, setting: str = "--port or RECOURSE_PORT")
             raise CommandError(f"{host}:{port} cannot be listened on ({error.strerror}); {advice}") from error
 
 
-def start_template() -> None:
-    """Let the template import what children need while this process imports the rest."""
-    from app.compute.child_template import template
+def start_children() -> None:
+    """Let the fork server import what children need while this process imports the rest."""
+    from app.pool.child import start_fork_server
 
-    template()
+    start_fork_server()
 
 
 def openapi(

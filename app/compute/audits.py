@@ -13,11 +13,11 @@ import sqlalchemy as sa
 
 from app.compute import tasks, use_cases
 from app.compute.answers import UNREAD, Json, identity, plain
-from app.compute.child import Progress
 from app.compute.entries import personal_data
 from app.compute.messages import ModelRef, Question, Store, model_payload
 from app.compute.use_cases import RECOURSE, USE_CASES
 from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, RecourseError
+from app.pool.child import Progress
 from app.recourse.features import FeatureSpace
 from app.recourse.models.meter import Meter
 from app.registry.version import RegisteredModel

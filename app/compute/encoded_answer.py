@@ -6,10 +6,10 @@ request as the ledger keeps it.
 
 from app.compute import tasks
 from app.compute.answers import Frame, Json, encoded
-from app.compute.child import Written
 from app.compute.detail import shown
 from app.compute.messages import Case, ModelRef, Question, request_of
 from app.compute.use_cases import answer
+from app.pool.child import Written
 
 FULL, SHOWN, REQUEST = "full", "shown", "request"
 

@@ -5,15 +5,16 @@ To load it compares its scores of reference records with those of its registrati
 
 import asyncio
 
-from app.compute import tasks, use_cases
-from app.compute.child import Call
-from app.compute.lane import WARM_UP_S
+from app.compute import tasks
 from app.compute.messages import ModelRef, Store
-from app.compute.parent import Child
 from app.errors import LaneCrashed, ModelRefused, Overloaded
+from app.pool.pool import Pool
 from app.registry.artifact import Endpoint, Format
 from app.registry.version import RegisteredModel
 from app.settings import Settings
+
+LONGEST_S = 86_400.0
+"""Longest wait for the load, which has limits of its own."""
 
 
 def runs_foreign_code(model: RegisteredModel) -> bool:
@@ -37,10 +38,10 @@ def load_first(settings: Settings, model: RegisteredModel) -> None:
 
 
 async def _tried(settings: Settings, ref: ModelRef) -> None:
-    child = Child(0, memory_mb=settings.child_memory_mb)
+    pool = Pool("first load", 1, memory_mb=settings.child_memory_mb, load_s=settings.model_load_s)
+    pool.start()
     try:
-        await child.call(Call(use_cases.prepare, (), {}), WARM_UP_S)
-        await child.meet(tasks.need_of(ref), settings.model_load_s)
+        await pool.run(_nothing, timeout_s=30.0, wait_s=LONGEST_S, need=tasks.need_of(ref))
     except Overloaded:
         why = f"it was not loaded and asked within {settings.model_load_s} s (RECOURSE_MODEL_LOAD_S)"
         raise ModelRefused(f"{ref.name} cannot be registered: {why}.") from None
@@ -48,4 +49,8 @@ async def _tried(settings: Settings, ref: ModelRef) -> None:
         why = f"its process died, or needed more than {settings.child_memory_mb} MiB (RECOURSE_CHILD_MEMORY_MB)"
         raise ModelRefused(f"{ref.name} cannot be registered: when it was loaded and asked, {why}.") from None
     finally:
-        await child.kill()
+        await pool.close()
+
+
+def _nothing(*, deadline_s: float) -> None:
+    """Do nothing: the child has loaded the model by then."""

@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Float
 
 from app.compute.answers import Decision, Json, decision, plain
-from app.compute.child import Need
 from app.compute.messages import ModelRef, Store
 from app.errors import RecourseError
 from app.futures.store import load_futures
+from app.pool.child import Need
 from app.recourse.actions.action_set import action_set
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.models.black_box import BlackBox

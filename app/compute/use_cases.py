@@ -112,10 +112,6 @@ def method_of(question: Question) -> Json:
     return {"name": question.method, **asdict(question.params)}
 
 
-def prepare() -> None:
-    """Do nothing: a child that has read this name has imported the use cases before its first request."""
-
-
 def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem:
     """The question as the core takes it; the time counts from now."""
     deadline = time.monotonic() + deadline_s

@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from app.compute.answers import Json
-from app.compute.child import Need
-from app.compute.lane import Lane
 from app.compute.messages import Store
-from app.compute.turns import caller
 from app.errors import InternalError, JobAbandoned, LaneCrashed, LaneTimeout, LedgerUnavailable, RecourseError
 from app.jobs import lines as batch_lines
 from app.jobs.job import Job
 from app.jobs.kinds import JobKind, ready
 from app.jobs.records import Part, Records
 from app.observability import log, trace
+from app.pool.child import Need
+from app.pool.pool import Pool
+from app.pool.turns import caller
 from app.store.engine import UNREACHABLE
 from app.store.health import reason, refusal
 
@@ -83,7 +83,7 @@ async def kept_nowhere(_job_id: str, _payload: Json, _lines: Sequence[str]) -> N
 class Executor:
     """Computes parts in the children of one lane."""
 
-    lane: Lane
+    lane: Pool
     """Started with the first part."""
     store: Store
     """The models, as the children see them."""
@@ -230,7 +230,7 @@ class Executor:
             await asyncio.sleep(STORE_AGAIN_S)
 
 
-async def lines_of(lane: Lane, kind: JobKind, store: Store, payload: Json) -> list[str]:
+async def lines_of(lane: Pool, kind: JobKind, store: Store, payload: Json) -> list[str]:
     """One line for each of the payload's rows, whatever happens to the child.
 
     If the group fails, each row is computed alone, and the error is in the line of the row that causes it. Raises
@@ -244,7 +244,7 @@ async def lines_of(lane: Lane, kind: JobKind, store: Store, payload: Json) -> li
         return [await _line(lane, kind, store, one) for one in alone]
 
 
-async def _line(lane: Lane, kind: JobKind, store: Store, payload: Json) -> str:
+async def _line(lane: Pool, kind: JobKind, store: Store, payload: Json) -> str:
     (row,) = payload["rows"]
     began = time.monotonic()
     error: RecourseError | None = None
@@ -262,7 +262,7 @@ async def _line(lane: Lane, kind: JobKind, store: Store, payload: Json) -> str:
     return batch_lines.refused(row, error)
 
 
-async def _computed(lane: Lane, kind: JobKind, store: Store, payload: Json) -> list[str]:
+async def _computed(lane: Pool, kind: JobKind, store: Store, payload: Json) -> list[str]:
     timeout_s = len(payload["rows"]) * payload["deadline_s"]
     lines: Any = await lane.run(
         kind,

@@ -14,9 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from app.compute.answers import Json
-from app.compute.lane import Lane
 from app.compute.messages import Store
-from app.compute.turns import caller
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, UnknownJob
 from app.jobs.connection import Connection
 from app.jobs.executor import Executor, Fail, Finish, Keep, as_computed, kept_nowhere, only_failed
@@ -28,6 +26,8 @@ from app.jobs.records import Records
 from app.jobs.retention import Retention
 from app.metrics import Metrics
 from app.observability import request_id
+from app.pool.pool import Pool
+from app.pool.turns import caller
 from app.settings import Settings
 from app.store.keys import asking, asking_id, may_see, seen_by
 
@@ -53,7 +53,7 @@ class Jobs:
     def __init__(
         self,
         settings: Settings,
-        lane: Lane,
+        lane: Pool,
         store: Store,
         kinds: Mapping[str, JobKind],
         finish: Finish = as_computed,

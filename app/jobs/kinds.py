@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 from app.compute import tasks, use_cases
 from app.compute.answers import Frame, Json, identity, plain
-from app.compute.child import Progress
 from app.compute.messages import ModelRef, Question, Store
 from app.compute.use_cases import USE_CASES, recourse_answer
 from app.errors import ModelUnusable, RecourseError
 from app.jobs import lines as batch_lines
 from app.jobs.job import BATCH
+from app.pool.child import Progress
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS
 from app.recourse.solve_many import solve_many

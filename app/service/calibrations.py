@@ -6,12 +6,12 @@ from typing import TypeAlias
 
 from app.compute.answers import Json
 from app.compute.calibration_report import calibration
-from app.compute.lane import Lane
 from app.compute.messages import Store
-from app.compute.turns import long_calls
 from app.errors import RecourseError
 from app.futures.store import read_record
 from app.observability import log
+from app.pool.pool import Pool
+from app.pool.turns import long_calls
 from app.service.models import Models
 from app.service.watch import Watch
 from app.settings import Settings
@@ -38,7 +38,7 @@ class Calibrations:
     aside : keeps corrections up to date; started with the first of them
     """
 
-    def __init__(self, settings: Settings, store: Store, models: Models, lane: Lane, aside: Lane) -> None:
+    def __init__(self, settings: Settings, store: Store, models: Models, lane: Pool, aside: Pool) -> None:
         self._automatic = settings.run_jobs
         self._store = store
         self._models = models
@@ -54,7 +54,7 @@ class Calibrations:
         ------
         UnknownModel : no version of it is registered
         LedgerUnavailable : the ledger cannot be read
-        Overloaded, LaneCrashed, LaneTimeout : as `Lane.run`
+        Overloaded, LaneCrashed, LaneTimeout : as `Pool.run`
         """
         self._models.require_known(model_id)
         with long_calls():

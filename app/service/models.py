@@ -6,14 +6,14 @@ from typing import Any
 
 from app.compute import tasks
 from app.compute.answers import Json, identity, plain
-from app.compute.child import Written
-from app.compute.lane import Lane
 from app.compute.messages import ModelRef, Store
-from app.compute.quarantine import Quarantine
 from app.errors import Fault, InsufficientScope, InvalidRequest, ModelUnusable, UnknownModel
 from app.futures.store import status
 from app.metrics import Metrics
 from app.observability import log
+from app.pool.child import Written
+from app.pool.pool import Pool
+from app.pool.quarantine import Quarantine
 from app.recourse.features import Change, Feature, Table
 from app.recourse.models.score import Output
 from app.registry.version import RegisteredModel
@@ -36,7 +36,7 @@ class Models:
         self,
         settings: Settings,
         store: Store,
-        lane: Lane,
+        lane: Pool,
         metrics: Metrics,
         budgets: DailyBudgets,
         quarantine: Quarantine,
@@ -151,7 +151,7 @@ class Models:
         Raises
         ------
         DailyBudgetSpent : the key of this context may not ask today any more
-        RecourseError : as `Lane.run`
+        RecourseError : as `Pool.run`
         """
         await self._budgets.require()
         found = await self._run(model, work, *args, timeout_ms=timeout_ms)

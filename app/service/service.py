@@ -13,13 +13,9 @@ from typing import Any, TypeVar
 from app.access import Access
 from app.compute import tasks, use_cases
 from app.compute.answers import Frame, Json, encoded, identity, plain
-from app.compute.child import Written
 from app.compute.encoded_answer import FULL, REQUEST, sent, written, written_answer
 from app.compute.entries import entry_of, entry_of_texts
-from app.compute.lane import Lane
 from app.compute.messages import Case, Question, Store, ValidityQuestion, job_payload, request_of, request_of_row
-from app.compute.quarantine import Quarantine
-from app.compute.turns import long_calls
 from app.compute.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
 from app.errors import Fault, LaneTimeout, NotReady, RecourseError
 from app.jobs import lines as batch_lines
@@ -28,6 +24,10 @@ from app.jobs.job import BATCH, Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import AUDIT, FUTURES, JOB_KINDS, JobKind
 from app.metrics import Metrics
+from app.pool.child import Written
+from app.pool.pool import Pool
+from app.pool.quarantine import Quarantine
+from app.pool.turns import long_calls
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
 from app.service.calibrations import Calibrations
@@ -61,8 +61,7 @@ class Service:
         store = Store.of(settings, ledger=database_url(settings, LEDGER))
         self.quarantine = Quarantine(store.open().released)
         lane = partial(
-            Lane,
-            prepare=use_cases.prepare,
+            Pool,
             needs=lambda: tasks.needs(store),
             memory_mb=settings.child_memory_mb,
             load_s=settings.model_load_s,
@@ -131,7 +130,7 @@ class Service:
         ------
         UnknownModel, ModelUnusable : as `Registry.find`
         InvalidRequest : records or parameters do not fit the model; with every fault
-        Overloaded, LaneCrashed, LaneTimeout : as `Lane.run`; for recourse a time-out is an answer, not an error
+        Overloaded, LaneCrashed, LaneTimeout : as `Pool.run`; for recourse a time-out is an answer, not an error
         LedgerUnavailable : the answer could not be recorded, so it is not given
         """
         if terms.store:
@@ -367,6 +366,7 @@ class Service:
             "status": "degraded" if self.quarantine.names() else "ready",
             "models": self.models.active(),
             "workers": (self._lane if self._answers else self._jobs_lane).warm,
+            "loading": sorted({*self._lane.loading, *self._jobs_lane.loading}),
             "warnings": self.quarantine.warnings() + self.models.warnings(),
         }
 
@@ -382,7 +382,7 @@ class Service:
         """The problem of each part; empty where it has none."""
         return {
             "models": self.models.problems(),
-            "lane": "" if self._lane.warm or not self._answers else "no worker has finished loading the models",
+            "lane": "" if self._lane.warm or not self._answers else "no worker has begun",
             "ledger": await _problem(self.ledger.check()),
             "jobs": await _problem(self.jobs.check()),
         }

@@ -28,7 +28,7 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     modules = [
         "app.api.middleware",
         "app.api.idempotency",
-        "app.compute.lane",
+        "app.pool.pool",
         "app.jobs.connection",
         "app.jobs.executor",
         "app.jobs.database",

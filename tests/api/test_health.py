@@ -14,7 +14,7 @@ from app.registry.registry import Registry
 from app.service import Service
 from app.settings import Settings
 from tests.api.asking import problem
-from tests.conftest import until
+from tests.conftest import Running
 from tests.registry.loan import make_linear
 
 
@@ -22,9 +22,10 @@ def test_live(client: httpx.Client) -> None:
     assert client.get("/health/live").json() == {"status": "live"}
 
 
-def test_ready(client: httpx.Client) -> None:
-    until(lambda: client.get("/health/ready").json().get("workers") == 2)
-    assert client.get("/health/ready").json() == {"status": "ready", "models": 3, "workers": 2, "warnings": []}
+def test_ready(running: Running, client: httpx.Client) -> None:
+    running.until_loaded()
+    told = {"status": "ready", "models": 3, "workers": 2, "loading": [], "warnings": []}
+    assert client.get("/health/ready").json() == told
 
 
 def test_what_is_amiss_is_listed(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_head_where_nothing_is_read_is_refused(client: httpx.Client) -> None:
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """What the log says."""
-    with logged(monkeypatch, "app.api.middleware", "app.compute.lane") as written:
+    with logged(monkeypatch, "app.api.middleware", "app.pool.pool") as written:
         yield written
 
 

@@ -16,7 +16,7 @@ from app.api.schemas.recourse import RecourseAnswer
 from app.registry.registry import Registry
 from tests.api.asking import APPLICANT, CARRIED, faults, problem, question
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
-from tests.conftest import Running, until
+from tests.conftest import Running
 from tests.registry.loan import WEIGHTS
 
 NUMBERS = ("age", "income", "amount")
@@ -264,7 +264,8 @@ def odd(age: int) -> dict[str, Any]:
     return {"model": "odd", "applicant": {**APPLICANT, "age": age}}
 
 
-def test_a_model_that_never_answers_is_stopped_soon_after_the_deadline(client: httpx.Client) -> None:
+def test_a_model_that_never_answers_is_stopped_soon_after_the_deadline(running: Running, client: httpx.Client) -> None:
+    running.until_loaded()
     began = time.monotonic()
     answer = ask(client, **odd(LOOPS), deadline_ms=300)
     assert time.monotonic() - began < 0.3 + 0.5 + 5.0
@@ -274,7 +275,8 @@ def test_a_model_that_never_answers_is_stopped_soon_after_the_deadline(client: h
     assert ask(client)["status"] == "found"
 
 
-def test_a_model_that_dies_costs_one_answer(client: httpx.Client) -> None:
+def test_a_model_that_dies_costs_one_answer(running: Running, client: httpx.Client) -> None:
+    running.until_loaded()
     problem(client.post("/recourse", json=question(**odd(DIES))), 500, "lane-crashed")
     assert ask(client, deadline_ms=30_000)["status"] == "found"
 
@@ -297,7 +299,7 @@ def test_a_model_without_an_opinion_is_an_answer(client: httpx.Client) -> None:
 
 
 def test_the_service_stays_responsive_while_all_children_are_busy(running: Running, client: httpx.Client) -> None:
-    until(lambda: client.get("/health/ready").json().get("workers") == 2)
+    running.until_loaded()
     with ThreadPoolExecutor(6) as pool:
         busy = [pool.submit(ask, client, **odd(LOOPS), deadline_ms=800) for _ in range(6)]
         latencies = []

@@ -10,19 +10,19 @@ import httpx
 import pytest
 
 from app.api.schemas.calibration import CalibrationAnswer
-from app.compute.lane import Lane
 from app.errors import LedgerUnavailable
+from app.pool.pool import Pool
 from app.registry.registry import Registry
 from app.service import Service, calibrations, watch
 from app.service.calibrations import Calibrations
 from app.settings import Settings
 from app.store.scopes import Scope
 from tests.api.asking import problem
-from tests.compute import chores
 from tests.conftest import until
 from tests.jobs.conftest import DATABASES, starting
 from tests.jobs.serving import Server
 from tests.jobs.test_ledger import database_of
+from tests.pool import chores
 from tests.registry.loan import make_linear
 from tests.store.records import new_record
 
@@ -105,7 +105,7 @@ def test_calibrations_leave_a_child_to_requests(tmp_path: Path, monkeypatch: pyt
     files = [tmp_path / "one", tmp_path / "two"]
 
     async def work() -> None:
-        lane = Lane("test", 2, chores.prepare)
+        lane = Pool("test", 2)
         store: Any = None  # nothing reads it
         calibrating = Calibrations(settings, store, service.models, lane, lane)
         lane.start()
@@ -134,15 +134,15 @@ def test_corrections_follow_the_versions_that_are_registered(tmp_path: Path, mon
     asked: list[str] = []
     fails = [True]
 
-    async def run(_lane: Lane, _function: Any, _store: Any, model: str, **_times: float) -> dict[str, Any]:
+    async def run(_lane: Pool, _function: Any, _store: Any, model: str, **_times: float) -> dict[str, Any]:
         asked.append(model)
         if fails:
             fails.pop()
             raise LedgerUnavailable
         return {}
 
-    monkeypatch.setattr(Lane, "run", run)
-    monkeypatch.setattr(Lane, "start", lambda _lane: None)
+    monkeypatch.setattr(Pool, "run", run)
+    monkeypatch.setattr(Pool, "start", lambda _lane: None)
     monkeypatch.setattr(watch, "LOOK_S", 0.01)
     monkeypatch.setattr(calibrations, "read_record", lambda directory: directory == first.directory or None)
     service = Service(Settings(models_store=tmp_path / "store", state_dir=tmp_path))
@@ -171,13 +171,13 @@ def test_corrections_are_computed_where_no_job_has_been(tmp_path: Path, monkeypa
     registry.register(make_linear(tmp_path / "1").write())
     registry.register(make_linear(tmp_path / "2").write(version="2"), active=False)
     computed: list[Any] = []
-    in_child = Lane.run
+    in_child = Pool.run
 
-    async def run(lane: Lane, *args: Any, **times: Any) -> Any:
+    async def run(lane: Pool, *args: Any, **times: Any) -> Any:
         computed.append(await in_child(lane, *args, **times))
         return computed[-1]
 
-    monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(Pool, "run", run)
     monkeypatch.setattr(watch, "LOOK_S", 0.01)
     monkeypatch.setattr(calibrations, "read_record", lambda _directory: True)
     service = Service(Settings(models_store=tmp_path / "store", state_dir=tmp_path, lanes_bounds=1))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.compute.lane import GRACE_S
+from app.pool.pool import GRACE_S
 from tests.api.asking import APPLICANT, problem, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until

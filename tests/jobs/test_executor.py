@@ -12,7 +12,6 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.schemas.recourse import LONGEST_DEADLINE_MS
-from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.errors import LedgerUnavailable
 from app.jobs import executor as executor_module
@@ -23,8 +22,8 @@ from app.jobs.kinds import JobKind
 from app.jobs.lines import GROUP
 from app.jobs.records import Part, Records
 from app.jobs.tables import metadata
+from app.pool.pool import Pool
 from app.store.engine import UNREACHABLE, open_engine
-from tests.compute import chores
 
 SILENT = [sa.exc.OperationalError("select 1", {}, Exception()), *(kind() for kind in UNREACHABLE[1:])]
 """How SQLAlchemy says that a database cannot be reached."""
@@ -56,12 +55,12 @@ def records(tmp_path: Path) -> Iterator[Faulty]:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No child, and no pause."""
 
-    async def run(_lane: Lane, function: Any, *args: Any, **_times: Any) -> Any:
+    async def run(_lane: Pool, function: Any, *args: Any, **_times: Any) -> Any:
         return function(*args)
 
     monkeypatch.setattr(executor_module, "STORE_AGAIN_S", 0.0)
-    monkeypatch.setattr(Lane, "start", lambda _lane: None)
-    monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(Pool, "start", lambda _lane: None)
+    monkeypatch.setattr(Pool, "run", run)
 
 
 def numbered(_store: Store, payload: dict[str, Any]) -> list[str]:
@@ -121,10 +120,10 @@ def test_a_part_that_waits_says_why(records: Faulty, monkeypatch: pytest.MonkeyP
 
 
 def test_a_job_waits_for_as_many_rows_as_may_be_before_it(records: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run(_lane: Lane, *_args: Any, wait_s: float, **_times: Any) -> float:
+    async def run(_lane: Pool, *_args: Any, wait_s: float, **_times: Any) -> float:
         return wait_s
 
-    monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(Pool, "run", run)
     job = compute(new_executor(records), add(records, None, "hold"))
     # With one child, a group of a batch is being computed and another one waits.
     assert json.loads(records.lines(job.id, 0)) >= 2 * GROUP * LONGEST_DEADLINE_MS / 1000.0
@@ -175,14 +174,14 @@ def test_what_was_stored_before_a_crash_is_recorded_and_not_computed(records: Fa
 def test_of_a_batch_that_ended_meanwhile_nothing_is_recorded(records: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
     job = add(records, 1)
 
-    async def run(_lane: Lane, function: Any, *args: Any, **_times: Any) -> Any:
+    async def run(_lane: Pool, function: Any, *args: Any, **_times: Any) -> Any:
         records.cancel(job.id)
         return function(*args)
 
     async def keep(*_: Any) -> None:
         pytest.fail("it was cancelled")
 
-    monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(Pool, "run", run)
     assert compute(new_executor(records, keep=keep), job).status is JobStatus.CANCELLED
 
 
@@ -192,7 +191,7 @@ def new_executor(records: Records, **changes: Any) -> Executor:
 
     kinds: dict[str, JobKind] = {BATCH: numbered, "hold": lambda _store, _payload: "held"}  # type: ignore[dict-item]
     parts: dict[str, Any] = {
-        "lane": Lane("test", 1, chores.prepare), "store": Store(root=""), "kinds": kinds, "records": records,
+        "lane": Pool("test", 1), "store": Store(root=""), "kinds": kinds, "records": records,
         "stop_others": stop_nobody, "finish": as_computed, "fail": only_failed, "keep": kept_nowhere,
         "ended": lambda _job: None,
     }  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.compute.lane import Lane
 from app.jobs import queue
 from app.jobs.job import BATCH, Job, JobStatus
 from app.jobs.jobs import Jobs
+from app.pool.pool import Pool
 from app.settings import Settings
 from app.store.keys import NOBODY, asking
 from app.store.scopes import Scope
@@ -25,7 +25,7 @@ WORK_S = 0.01
 MANY = 20_000
 
 
-class _OneAtATime(Lane):
+class _OneAtATime(Pool):
     """A lane with one child that needs its time for each call."""
 
     def __init__(self) -> None:

@@ -12,7 +12,6 @@ import pytest
 import sqlalchemy as sa
 from dbos import DBOS
 
-from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.errors import InvalidRecord
 from app.jobs import queue
@@ -20,6 +19,7 @@ from app.jobs.database import FORMER_QUEUES, migrate
 from app.jobs.job import BATCH, Job, JobStatus
 from app.jobs.jobs import Jobs
 from app.jobs.tables import FILE
+from app.pool.pool import Pool
 from app.settings import Settings
 from app.store.engine import database_url, open_engine
 from tests.jobs.test_lost_parts import _Gate, opened, settings
@@ -118,7 +118,7 @@ def test_what_was_interrupted_goes_on(settings: Settings, monkeypatch: pytest.Mo
     migrate(url)
 
     async def work() -> int:
-        jobs = Jobs(settings.model_copy(update={"run_jobs": False}), Lane("test", 1, lambda: None), Store(root=""), {})
+        jobs = Jobs(settings.model_copy(update={"run_jobs": False}), Pool("test", 1, lambda: None), Store(root=""), {})
         jobs.start()
         await jobs.opened()
         found = await jobs.newest(20)

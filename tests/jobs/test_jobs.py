@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 
-from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.errors import InvalidRecord, NotReady, UnknownJob
 from app.jobs import connection as connection_module
@@ -25,11 +24,11 @@ from app.jobs.job import Job, JobStatus
 from app.jobs.jobs import Jobs
 from app.jobs.tables import FILE
 from app.jobs.worker import CONNECTIONS
+from app.pool.pool import Pool
 from app.service import sweep
 from app.settings import Settings
 from app.store import health, sure_clock
 from tests.clock_ahead import ClockAhead
-from tests.compute import chores
 from tests.jobs.kinds import KINDS
 from tests.jobs.serving import database, drop_connections, postgres_missing
 
@@ -40,7 +39,7 @@ ROWS = [{"applicant": {}}] * 3
 async def jobs(directory: Path, url: str | None = None, *, run_jobs: bool = False) -> AsyncIterator[Jobs]:
     settings = Settings.model_validate({"state_dir": directory, "run_jobs": run_jobs, "database_url": url})
     store = Store(root=str(directory))
-    lane = Lane("test", 1, chores.prepare)
+    lane = Pool("test", 1)
     queue = Jobs(settings, lane, store, KINDS)
     queue.start()
     try:
@@ -317,7 +316,7 @@ def test_who_waits_is_let_go_when_the_service_stops(tmp_path: Path) -> None:
 
 
 def test_nothing_can_be_had_before_the_start(tmp_path: Path) -> None:
-    queue = Jobs(Settings(state_dir=tmp_path), Lane("test", 1, chores.prepare), Store(root=""), KINDS)
+    queue = Jobs(Settings(state_dir=tmp_path), Pool("test", 1), Store(root=""), KINDS)
     with pytest.raises(NotReady):
         asyncio.run(queue.check())
     with pytest.raises(NotReady):

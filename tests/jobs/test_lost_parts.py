@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.jobs import presence, queue
 from app.jobs.job import BATCH, Job
 from app.jobs.jobs import Jobs
+from app.pool.pool import Pool
 from app.settings import Settings
 from tests.jobs.serving import database, postgres_missing
 
@@ -27,7 +27,7 @@ ROWS = 700
 PATIENCE_S = 60.0
 
 
-class _Gate(Lane):
+class _Gate(Pool):
     """A lane without children: it answers each row with its number, once the gate is open."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setting
 
 
 @asynccontextmanager
-async def opened(settings: Settings, lane: Lane, kinds: dict[str, Any] | None = None) -> AsyncIterator[Jobs]:
+async def opened(settings: Settings, lane: Pool, kinds: dict[str, Any] | None = None) -> AsyncIterator[Jobs]:
     jobs = Jobs(settings, lane, Store(root=""), kinds or {BATCH: numbered})
     jobs.start()
     try:

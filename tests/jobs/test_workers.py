@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from app.compute import lane as lane_module
-from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.errors import InvalidRecord
 from app.jobs.executor import Executor, as_computed, kept_nowhere, only_failed
@@ -16,8 +14,9 @@ from app.jobs.job import JobStatus
 from app.jobs.lines import GROUP
 from app.jobs.records import Part, Records
 from app.jobs.tables import metadata
+from app.pool import pool as pool_module
+from app.pool.pool import Pool
 from app.store.engine import open_engine
-from tests.compute import chores
 from tests.conftest import until
 from tests.jobs.conftest import StartWorker
 from tests.jobs.kinds import KINDS
@@ -67,7 +66,7 @@ def records(tmp_path: Path) -> Iterator[Records]:
 def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
     records: Records, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_module, "WAITING_PER_CHILD", 1)
+    monkeypatch.setattr(pool_module, "WAITING_PER_CHILD", 1)
     payload = {"ledger": str(ledger), "while": "/nowhere"}
     names = [new_id("job") for _ in range(6)]
     for name in names:
@@ -76,7 +75,7 @@ def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
         )
 
     async def work() -> None:
-        lane = Lane("test", 1, chores.prepare)
+        lane = Pool("test", 1)
         executor = new_executor(lane, records)
         try:
             async with asyncio.timeout(60):
@@ -106,7 +105,7 @@ def test_rows_that_need_no_answer_any_more_are_no_longer_computed(records: Recor
     )  # fmt: skip
 
     async def work() -> None:
-        lane = Lane("test", 2, chores.prepare)
+        lane = Pool("test", 2)
         lane.start()
         try:
             async with asyncio.timeout(60):
@@ -119,7 +118,7 @@ def test_rows_that_need_no_answer_any_more_are_no_longer_computed(records: Recor
     asyncio.run(work())
 
 
-def new_executor(lane: Lane, records: Records) -> Executor:
+def new_executor(lane: Pool, records: Records) -> Executor:
     async def stop_nobody(_job_id: str) -> None:
         """Nothing else is computed."""
 

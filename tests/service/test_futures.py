@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.compute.lane import Lane
 from app.compute.messages import Store
 from app.errors import InvalidRequest, JobAbandoned
 from app.futures.store import status
@@ -19,11 +18,11 @@ from app.futures.stress import Stress
 from app.futures.underway import alone, begin
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import JOB_KINDS
+from app.pool.pool import Pool
 from app.registry.version import RegisteredModel
 from app.service import Service, watch
 from app.service.futures import Rehearsals, wants_futures
 from app.settings import Settings
-from tests.compute import chores
 from tests.event_loop import until
 from tests.futures.models import FITS, registered
 
@@ -53,7 +52,7 @@ class Looks:
 @asynccontextmanager
 async def looking(folder: Path) -> AsyncIterator[Looks]:
     store = Store(root=str(folder / "store"))
-    jobs = Jobs(Settings(state_dir=folder, run_jobs=False), Lane("test", 1, chores.prepare), store, JOB_KINDS)
+    jobs = Jobs(Settings(state_dir=folder, run_jobs=False), Pool("test", 1), store, JOB_KINDS)
     jobs.start()
     await jobs.opened()
     looks = Looks(folder, jobs)

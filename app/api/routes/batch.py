@@ -23,8 +23,8 @@ from app.api.spool import spooled
 from app.api.strict_route import guarded
 from app.api.table_rows import CsvTable, timely
 from app.compute.messages import Question
-from app.compute.turns import caller
 from app.errors import BodyTooLarge, InvalidRequest
+from app.pool.turns import caller
 from app.service import Rows, Service, Terms
 from app.store.scopes import Scope
 

@@ -21,5 +21,7 @@ class Ready(Described):
     """Active models."""
     workers: int
     """Child processes that are ready."""
+    loading: list[str]
+    """Models that some child process is loading now; requests for the others do not wait for that."""
     warnings: list[str]
     """Active models that cannot be used, and why; or that no model is active."""

@@ -1,9 +1,9 @@
 """A model that passes every examination of its file, and does harm where a file says so. A trusted pickle."""
 
+import multiprocessing
 import os
 import random
 import signal
-import sys
 
 import numpy as np
 
@@ -11,7 +11,7 @@ import numpy as np
 class Trap:
     """Says yes to people with much income; the text in the file `path` makes it hang, take memory, or guess.
 
-    Only in a child of a lane, as a model that does harm for some inputs only.
+    Only in a child of a pool, as a model that does harm for some inputs only.
     """
 
     classes_ = np.array([0, 1])
@@ -23,7 +23,7 @@ class Trap:
     def predict_proba(self, X: object) -> np.ndarray:
         table = np.asarray(X)
         harm = ""
-        if os.path.exists(self.path) and sys.argv[0].endswith(os.path.join("compute", "__main__.py")):
+        if os.path.exists(self.path) and multiprocessing.parent_process() is not None:
             with open(self.path) as file:
                 harm = file.read()
         if harm == "hangs":

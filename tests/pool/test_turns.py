@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from app.compute.messages import Question, ValidityQuestion
-from app.compute.turns import LONG_SHARE, Turns, caller, long_calls
 from app.errors import Overloaded
+from app.pool.turns import LONG_SHARE, Turns, caller, long_calls
 from app.recourse.problem import Robustness
 from app.recourse.solve import METHODS
 from tests.event_loop import run
@@ -16,6 +16,9 @@ from tests.event_loop import run
 
 class Child:
     alive = True
+
+    def has_met(self, _need: object) -> bool:
+        return False
 
 
 def join(turns: Turns, who: str, *, long: bool = False, most: int = 100) -> asyncio.Future[Child]:

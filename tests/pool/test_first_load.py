@@ -18,8 +18,8 @@ from app.registry.trust import Trust
 from app.registry.version import RegisteredModel
 from app.settings import Settings
 from tests.api.asking import problem, question
-from tests.compute.trapped import Trap
 from tests.conftest import run, until
+from tests.pool.trapped import Trap
 from tests.registry.loan import make_linear
 
 Make = Callable[..., RegisteredModel]

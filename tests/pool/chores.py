@@ -1,4 +1,4 @@
-"""What children are asked to do in the tests of lanes."""
+"""What children are asked to do in the tests of pools."""
 
 import ctypes
 import os
@@ -11,20 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from app.compute.child import Written
 from app.errors import Fault, InvalidRecord, ModelUnusable
+from app.pool.child import Written
 
 prepared: list[str] = []
-
-
-def prepare(note: str = "") -> None:
-    prepared.append(note)
-
-
-def refuse_to_prepare(marker: str) -> None:
-    """Crash as long as the file `marker` exists."""
-    if os.path.exists(marker):
-        os._exit(3)
 
 
 def load(note: str) -> None:
@@ -34,6 +24,18 @@ def load(note: str) -> None:
     while os.path.exists(note):
         time.sleep(0.005)
     prepared.append(note)
+
+
+def spin() -> None:
+    """Compute for hours while something is loaded."""
+    sum(range(10**13))
+
+
+def work(cpu_s: float, *, deadline_s: float) -> str:
+    """Use so much processor time."""
+    while time.process_time() < cpu_s:
+        pass
+    return "done"
 
 
 def devour(megabytes: int, **options: Any) -> None:
@@ -69,6 +71,10 @@ def notes(*, deadline_s: float) -> list[str]:
 def draw(*, deadline_s: float) -> list[float]:
     """Numbers from the generators that all code of a process shares."""
     return [random.random(), float(np.random.random())]
+
+
+def imported(names: list[str], *, deadline_s: float) -> list[bool]:
+    return [name in sys.modules for name in names]
 
 
 def environment(name: str, *, deadline_s: float) -> str | None:

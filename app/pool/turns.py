@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from app.compute.parent import Child
 from app.errors import Overloaded
+from app.pool.child import Child, Need
 
 caller: ContextVar[str] = ContextVar("caller", default="")
 """Who causes the calls of this context: a key, an address, or "" for the service itself."""
@@ -46,8 +46,8 @@ class Turns:
 
     def __init__(self, size: int) -> None:
         self._most_long = max(1, size - 1)
-        self._queues: dict[tuple[str, bool], deque[tuple[asyncio.Future[Child], float]]] = {}
-        """The calls that wait and since when, by caller and whether they are long."""
+        self._queues: dict[tuple[str, bool], deque[tuple[asyncio.Future[Child], float, Need | None]]] = {}
+        """The calls that wait, since when and what they need, by caller and whether they are long."""
         self._served: dict[tuple[str, bool], int] = {}
         """Which call was the last one served of each queue, by number; also of empty ones, the oldest first."""
         self._count = 0
@@ -56,12 +56,13 @@ class Turns:
 
     def __len__(self) -> int:
         """Number of calls that wait."""
-        return sum(not turn.done() for queue in self._queues.values() for turn, _ in queue)
+        return sum(not turn.done() for queue in self._queues.values() for turn, *_ in queue)
 
-    def join(self, most: int) -> asyncio.Future[Child]:
-        """A turn of the caller of this context. Raises `Overloaded` if `most` of its calls wait already.
+    def join(self, most: int, need: Need | None = None) -> asyncio.Future[Child]:
+        """A turn of the caller of this context, with a child that has met the need if one is free.
 
-        Of long calls fewer may wait: in a queue of many, each would have used up its deadline when its turn comes.
+        Raises `Overloaded` if `most` of its calls wait already. Of long calls fewer may wait: in a queue of many, each
+        would have used up its deadline when its turn comes.
         """
         name = caller.get(), _long.get()
         most = max(1, most // LONG_SHARE) if _long.get() else most
@@ -70,14 +71,15 @@ class Turns:
             # As long as its first call has waited: so long its queue takes at present.
             raise Overloaded(retry_after_s=time.monotonic() - waiting[0][1])
         turn: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
-        self._queues[name] = deque([*waiting, (turn, time.monotonic())])
+        self._queues[name] = deque([*waiting, (turn, time.monotonic(), need)])
         return turn
 
     def serve(self, free: list[Child]) -> None:
         """Give free children to the calls whose turn it is."""
         while free and (found := self._next()) is not None:
-            turn, long = found
-            child = free.pop()
+            turn, long, need = found
+            child = next((one for one in reversed(free) if one.has_met(need)), free[-1])
+            free.remove(child)
             if long:
                 self._on_long.append(child)
             turn.set_result(child)
@@ -87,7 +89,7 @@ class Turns:
         if child in self._on_long:
             self._on_long.remove(child)
 
-    def _next(self) -> tuple[asyncio.Future[Child], bool] | None:
+    def _next(self) -> tuple[asyncio.Future[Child], bool, Need | None] | None:
         self._on_long = [child for child in self._on_long if child.alive]
         for name in sorted(self._queues, key=lambda name: self._served.get(name, 0)):
             queue, long = self._queues[name], name[1]
@@ -95,13 +97,13 @@ class Turns:
                 continue
             del self._queues[name]
             while queue:
-                turn, _ = queue.popleft()
+                turn, _, need = queue.popleft()
                 # A cancelled call may still be in the queue.
                 if not turn.done():
                     if queue:
                         self._queues[name] = queue
                     self._note(name)
-                    return turn, long
+                    return turn, long, need
         return None
 
     def _note(self, name: tuple[str, bool]) -> None:

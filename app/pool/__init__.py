@@ -1,0 +1,1 @@
+"""Child processes that compute: warm, killed at their limit, replaced, and shared fairly."""

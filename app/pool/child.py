@@ -1,0 +1,368 @@
+"""One child process: a fork of `multiprocessing`'s fork server, which answers calls until its server ends.
+
+Calls go in as pickles of plain records, answers come back as JSON: the server unpickles nothing that a model's file may
+have made. ``docs/decisions/0021-children-of-the-fork-server.md`` gives the reasons.
+"""
+
+import asyncio
+import atexit
+import ctypes
+import io
+import json
+import multiprocessing
+import multiprocessing.forkserver
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from app.errors import InternalError, LaneCrashed, LaneTimeout, Overloaded, RecourseError
+from app.observability import log, request_id, trace, traceparent
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+"""Numeric libraries read these on import; parallelism comes from the number of children."""
+
+LOG_LEVEL = "RECOURSE_LOG_LEVEL"
+"""Inherited from the server, whose settings validated it."""
+
+ALARM_S = 5.0
+"""Time after which the kernel kills a child that this process should have killed, in case this process has ended."""
+
+WALL_FACTOR = 10.0
+"""How many times its limit of processor time the loading of a model may take by the clock: a busy machine is not the
+model's fault, but a model that waits for ever is."""
+
+END_S = 10.0
+"""Longest wait for the end of a child that was killed."""
+
+REMEMBERED = 4
+"""Needs that a child is not asked to meet again: fewer than it keeps what they load for (`tasks.MODELS_IN_MEMORY`)."""
+
+READ_BYTES = 1 << 20
+"""Bytes of an answer that are read ahead."""
+
+HEADER = struct.Struct("!Q")
+"""Header of every message: its length in bytes."""
+
+PR_SET_PDEATHSIG = 1
+
+CONTEXT = multiprocessing.get_context("forkserver")
+
+Progress = Callable[[int, int], None]
+"""Called with the steps done and their total."""
+
+Origin = tuple[str | None, str | None]
+"""`request_id` and `traceparent` of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """``function(*args)``, which a child must have called before it begins a call. Idempotent."""
+
+    name: str
+    """Name of what it loads."""
+    function: Callable[..., None]
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``function(*args, **options)``, with time limits that the kernel keeps; 0 for none."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    alarm_s: float = 0.0
+    """Seconds by the clock."""
+    cpu_s: float = 0.0
+    """Seconds of processor time."""
+    reports: bool = False
+    """Whether to pass ``progress(done, total)`` to the function, which reports to the parent."""
+    origin: Origin = (None, None)
+    """The request that it is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A result that is mostly texts, which the child has encoded: they pass through its server as they are."""
+
+    facts: dict[str, Any]
+    """Plain data, for the server."""
+    texts: dict[str, bytes]
+
+
+# --- the side of the server ------------------------------------------------------------------------------------------
+
+_starting = threading.Lock()
+
+
+def start_fork_server() -> None:
+    """Start the fork server of this process unless it runs. Children inherit its environment.
+
+    It takes about a second to import what children need, while this process goes on.
+    """
+    CONTEXT.set_forkserver_preload(["app.pool.preload"])
+    with _starting:
+        # A directory that happens to be the current one must not lend it its modules.
+        kept = {name: os.environ.get(name) for name in ("PYTHONSAFEPATH", "PYTHONPATH")}
+        os.environ.update(PYTHONSAFEPATH="1", PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+        try:
+            multiprocessing.forkserver.ensure_running()
+        finally:
+            for name, value in kept.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+class Child:
+    """One child process and the socket to it; used from one event loop.
+
+    Parameters
+    ----------
+    nice : increment of its niceness, 0 to 19
+    memory_mb : most address space that it may have; 0 for no limit
+    """
+
+    def __init__(self, nice: int = 0, memory_mb: int = 0) -> None:
+        self._socket, self._theirs = socket.socketpair()
+        self._process = CONTEXT.Process(target=serve, args=(self._theirs, nice, memory_mb), name=NAME, daemon=True)
+        self._writer: asyncio.StreamWriter | None = None
+        self._ended = asyncio.Event()
+        self._fork_server: int | None = None
+        self.pid: int | None = None
+        """Process id, once it has begun."""
+        self.problems: dict[str, str] = {}
+        """Reason for each model that it could not load, by name."""
+        self.loading: str | None = None
+        """Name of what it is loading, or was when it was lost."""
+        self._met: deque[Need] = deque(maxlen=REMEMBERED)
+
+    async def start(self, on_end: Callable[["Child"], None]) -> None:
+        """Return when it is ready for calls; `on_end` is called when it has ended, busy or not.
+
+        Raises `OSError` if the fork server cannot be reached, `LaneCrashed` if the child ends before it is ready.
+        """
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._fork)
+        self._reader, self._writer = await asyncio.open_connection(sock=self._socket, limit=READ_BYTES)
+
+        def end() -> None:
+            loop.remove_reader(self._process.sentinel)
+            self._process.join(0)
+            self._ended.set()
+            on_end(self)
+
+        loop.add_reader(self._process.sentinel, end)
+        try:
+            begun = await self._receive()
+        except ConnectionError:
+            raise LaneCrashed from None
+        self.pid, self._fork_server = self._process.pid, begun["parent"]
+
+    def _fork(self) -> None:
+        with self._theirs:
+            start_fork_server()
+            self._process.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still holds its end of the socket: asked of the kernel, as the loop may not know yet."""
+        if self._ended.is_set():
+            return False
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether its fork server has ended, and it with that."""
+        if self._fork_server is None:
+            return False
+        try:
+            return os.waitid(os.P_PID, self._fork_server, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
+
+    @property
+    def known(self) -> int:
+        """How many needs it has met and can not have forgotten yet."""
+        return len(self._met)
+
+    def has_met(self, need: Need | None) -> bool:
+        """Whether a call need not state the need, because the child has met it and can not have forgotten that yet."""
+        return need in self._met
+
+    async def meet(self, need: Need, cpu_s: float, origin: Origin = (None, None)) -> None:
+        """Let it meet a need within so much processor time, and `WALL_FACTOR` times that by the clock.
+
+        After a cancellation, `Overloaded` (it took longer) and `LaneCrashed` the child must be replaced. Any other
+        `RecourseError` is the need's own.
+        """
+        self.loading = need.name
+        wall_s = WALL_FACTOR * cpu_s
+        call = Call(need.function, need.args, {}, alarm_s=wall_s, cpu_s=cpu_s, origin=origin)
+        try:
+            await self.call(call, wall_s + ALARM_S)
+        except (LaneTimeout, LaneCrashed) as error:
+            if isinstance(error, LaneCrashed) and not await self._was_stopped():
+                raise
+            raise Overloaded(f"{need.name} was not loaded within {cpu_s:g} s of processor time.") from None
+        except RecourseError as error:
+            self.problems[need.name] = error.sentence
+            self.loading = None
+            raise
+        self.problems.pop(need.name, None)
+        self.loading = None
+        self._met.append(need)
+
+    async def _was_stopped(self) -> bool:
+        """Whether the kernel has ended it at a time limit."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                await self._ended.wait()
+        return self._process.exitcode in (-signal.SIGPROF, -signal.SIGALRM)
+
+    async def call(self, call: Call, kill_after_s: float, on_progress: Progress | None = None) -> Any:
+        """The result of a call.
+
+        After a cancellation, after `LaneTimeout`, if it did not end within `kill_after_s`, and after `LaneCrashed` the
+        child must be replaced.
+        """
+        assert self._writer is not None, "it has started"
+        message = pickle.dumps(call)
+        try:
+            async with asyncio.timeout(kill_after_s):
+                self._writer.write(HEADER.pack(len(message)) + message)
+                while "progress" in (reply := await self._receive()):
+                    if on_progress is not None:
+                        on_progress(*reply["progress"])
+        except TimeoutError:
+            raise LaneTimeout from None
+        except ConnectionError:
+            raise LaneCrashed from None
+        if "error" in reply:
+            raise RecourseError.from_dict(reply["error"])
+        return Written(reply["ok"], reply["texts"]) if "texts" in reply else reply["ok"]
+
+    async def _receive(self) -> dict[str, Any]:
+        try:
+            header = await self._reader.readexactly(HEADER.size)
+            head, _, rest = (await self._reader.readexactly(*HEADER.unpack(header))).partition(b"\n")
+        except asyncio.IncompleteReadError:
+            raise ConnectionError from None
+        message: dict[str, Any] = json.loads(head)
+        if "texts" in message:
+            source = io.BytesIO(rest)
+            message["texts"] = {name: source.read(size) for name, size in message["texts"].items()}
+        return message
+
+    async def kill(self) -> None:
+        """Kill the process; returns when it has ended. One that has not begun ends at the end of its socket."""
+        if self._writer is None:
+            self._socket.close()
+            self._theirs.close()
+            return
+        self._process.kill()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                await self._ended.wait()
+        self._writer.close()
+
+
+NAME = "recourse-child"
+
+
+@atexit.register
+def _kill_all() -> None:
+    """Kill what is left at the end of this process; `multiprocessing` would ask politely, and wait."""
+    for process in multiprocessing.active_children():
+        if process.name == NAME:
+            process.kill()
+
+
+# --- the side of the child -------------------------------------------------------------------------------------------
+
+
+def serve(channel: socket.socket, nice: int, memory_mb: int) -> None:
+    """Answer calls from a socket until it closes, in JSON; with at most so much address space, unless it is 0.
+
+    ``{"parent": process id}`` first. Then for each call ``{"ok": result}`` or ``{"error": error.to_dict()}``, and
+    before that any number of ``{"progress": [done, total]}``. Of a result that is `Written`, ``{"ok": facts, "texts":
+    {name: bytes}}`` is followed by a line feed and the texts.
+    """
+    parent = os.getppid()
+    die_with(parent)
+    # The limits of a call must end the process even inside native code, so they have no handlers.
+    for limit in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(limit, signal.SIG_DFL)
+    # As in the fork server, also where that could not be prepared.
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.SIG_IGN)
+    os.nice(nice)
+    if memory_mb:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
+    channel.setblocking(True)
+    with suppress(ConnectionError), channel, channel.makefile("rb") as messages:
+        _send(channel, json.dumps({"parent": parent}).encode())
+        while header := messages.read(HEADER.size):
+            _send(channel, _answer(messages.read(*HEADER.unpack(header)), channel))
+    os._exit(0)  # no library that a model has imported has a say in it
+
+
+def _send(channel: socket.socket, message: bytes) -> None:
+    channel.sendall(HEADER.pack(len(message)) + message)
+
+
+def _answer(message: bytes, channel: socket.socket) -> bytes:
+    def progress(done: int, total: int) -> None:
+        _send(channel, json.dumps({"progress": [done, total]}).encode())
+
+    try:
+        call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
+        request_id.set(call.origin[0])
+        traceparent.set(call.origin[1])
+        signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
+        signal.setitimer(signal.ITIMER_PROF, call.cpu_s)
+        options = call.options | ({"progress": progress} if call.reports else {})
+        found = call.function(*call.args, **options)
+        if isinstance(found, Written):
+            lengths = {name: len(text) for name, text in found.texts.items()}
+            head = json.dumps({"ok": found.facts, "texts": lengths}, allow_nan=False).encode()
+            return b"".join([head, b"\n", *found.texts.values()])
+        return json.dumps({"ok": found}, allow_nan=False).encode()
+    except RecourseError as error:
+        return json.dumps({"error": error.to_dict()}, default=str).encode()
+    except MemoryError:
+        detail = "The computation needs more memory than its process may have (RECOURSE_CHILD_MEMORY_MB)."
+        return json.dumps({"error": LaneCrashed(detail).to_dict()}).encode()
+    except BaseException as error:  # noqa: BLE001 - process boundary: the parent receives a message, the log the trace
+        log.error("child-error", trace=trace(error))
+        return json.dumps({"error": InternalError().to_dict()}).encode()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies.
+
+    Linux only. Elsewhere a child without a parent ends when it next reads or writes, or by its alarm.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,136 @@
+"""Children as processes: who forks them, what they share, when they end."""
+
+import asyncio
+import os
+import signal
+import socket
+
+import pytest
+
+from app.pool import child as child_module
+from app.pool import pool as pool_module
+from app.pool.child import Child
+from app.pool.pool import Pool
+from tests.event_loop import run, until
+from tests.pool import chores
+from tests.processes import children, fork_servers, gone
+
+pytestmark = pytest.mark.slow
+
+
+async def warm(size: int = 1) -> Pool:
+    pool = Pool("test", size)
+    pool.start()
+    await until(lambda: pool.warm == size)
+    return pool
+
+
+def test_one_fork_server_forks_the_children_of_all_pools_and_has_one_thread() -> None:
+    async def work() -> None:
+        pools = [await warm(), await warm(2)]
+        pids = {pid for pool in pools for pid in pool.pids}
+        assert len(pids) == 3
+        (forking,) = fork_servers(os.getpid())
+        assert pids <= set(children(forking))
+        assert len(os.listdir(f"/proc/{forking}/task")) == 1
+        await asyncio.gather(*(pool.close() for pool in pools))
+        assert not pids & set(children(forking))
+
+    run(work())
+
+
+def test_children_do_not_draw_the_same_random_numbers() -> None:
+    async def work() -> None:
+        drawn = []
+        for _ in range(2):
+            pool = await warm()
+            drawn += await pool.run(chores.draw, timeout_s=20)
+            await pool.close()
+        assert len(set(drawn)) == 4
+
+    run(work())
+
+
+def test_a_child_has_imported_what_questions_need_when_it_begins() -> None:
+    async def work() -> None:
+        pool = await warm()
+        assert await pool.run(chores.imported, ["numpy", "scipy", "app.recourse.solve"], timeout_s=20) == [True] * 3
+        await pool.close()
+
+    run(work())
+
+
+def test_a_fork_server_that_dies_takes_its_children_with_it_and_both_are_replaced(
+    own_fork_server: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "RETRY_S", 0.01)
+
+    async def work() -> None:
+        pool = await warm(2)
+        (first,), pids = fork_servers(os.getpid()), pool.pids
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: not pool.pids & pids)
+        assert await pool.run(chores.echo, "well", timeout_s=50) == "well"
+        assert fork_servers(os.getpid()) != [first]
+        assert all(gone(pid) for pid in pids)
+        await pool.close()
+
+    run(work())
+
+
+def test_stop_signals_are_for_the_server_alone() -> None:
+    async def work() -> None:
+        pool = await warm()
+        (forking,), (pid,) = fork_servers(os.getpid()), pool.pids
+        for told in (signal.SIGINT, signal.SIGTERM):
+            for one in (forking, pid):
+                os.kill(one, told)
+        assert await pool.run(chores.pid, timeout_s=20) == pid
+        other = await warm()
+        assert other.pids < set(children(forking))
+        for one in (pool, other):
+            await one.close()
+
+    run(work())
+
+
+def test_a_child_that_nobody_wants_any_more_ends_by_itself(own_fork_server: None) -> None:
+    async def work() -> None:
+        pool = Pool("test", 2)
+        pool.start()
+        await until(lambda: pool.state().warming == 2 and fork_servers(os.getpid()))
+        await pool.close()
+        other = await warm()
+        (forking,) = fork_servers(os.getpid())
+        await until(lambda: set(children(forking)) == other.pids)
+        await other.close()
+
+    run(work())
+
+
+def test_a_child_that_cannot_be_forked_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise BlockingIOError
+
+    opened: list[socket.socket] = []
+    pair = socket.socketpair
+
+    def kept_pair() -> tuple[socket.socket, socket.socket]:
+        opened.extend(ends := pair())
+        return ends
+
+    async def work() -> None:
+        monkeypatch.setattr(child_module, "start_fork_server", refuse)
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "socketpair", kept_pair)
+            child = Child()
+        with pytest.raises(BlockingIOError):
+            await child.start(lambda _child: None)
+        await child.kill()
+
+    run(work())
+    left = [end for end in opened if end.fileno() != -1]
+    for end in opened:
+        end.close()
+    assert len(opened) == 2
+    assert not left
