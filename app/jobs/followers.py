@@ -1,7 +1,7 @@
 """Looks at the jobs that somebody follows or waits for: one look for all of them, however many look on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from weakref import WeakKeyDictionary
 
 from app.closing import pause
@@ -58,7 +58,7 @@ class Followers:
         """Note that an event stream has ended."""
         self._streams.pop(stream, None)
 
-    async def follow(self, job: Job) -> AsyncIterator[Job]:
+    async def follow(self, job: Job) -> AsyncGenerator[Job, None]:
         """The job as it is, and again after each change, until it has ended or the service stops.
 
         Raises `UnknownJob` once it is deleted, and as `load`.

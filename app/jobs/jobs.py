@@ -7,8 +7,8 @@ database are opened in the background, so that requests without jobs are answere
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
+from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -192,12 +192,12 @@ class Jobs:
         """The job once it has ended, or as it is after `timeout_s`."""
         job = await self.get(job_id)
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                async for now in self._followers.follow(job):
+            async with asyncio.timeout(timeout_s), aclosing(self._followers.follow(job)) as states:
+                async for now in states:
                     job = now
         return job
 
-    def watch(self, job: Job) -> AsyncIterator[Job]:
+    def watch(self, job: Job) -> AsyncGenerator[Job, None]:
         """The job as it is, and again after each change, until it has ended or the service stops."""
         return self._followers.follow(job)
 

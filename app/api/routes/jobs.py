@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -196,11 +197,12 @@ async def follow_job(
     """
     job, stream = followed
     try:
-        async for now in service.jobs.watch(job):
-            event_id = _event_id(now)
-            if event_id != last_event_id or now.status.finished:
-                name = now.status.value if now.status.finished else "progress"
-                yield ServerSentEvent(data=described(now), event=name, id=event_id, retry=RECONNECT_MS)
+        async with aclosing(service.jobs.watch(job)) as states:
+            async for now in states:
+                event_id = _event_id(now)
+                if event_id != last_event_id or now.status.finished:
+                    name = now.status.value if now.status.finished else "progress"
+                    yield ServerSentEvent(data=described(now), event=name, id=event_id, retry=RECONNECT_MS)
     finally:
         service.jobs.end_stream(stream)
 
