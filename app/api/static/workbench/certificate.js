@@ -68,10 +68,7 @@ function stressEntry(stressed) {
     CURVE_WIDTH,
   );
   const line = curve.map(({ strength, share }, i) => `${i ? "L" : "M"}${x(strength)} ${y(share)}`).join("");
-  drawing.append(
-    svg("path", { class: "line", d: line }),
-    ...curve.map(({ strength, share }) => svg("circle", { cx: x(strength), cy: y(share), r: 4 })),
-  );
+  drawing.append(svg("path", { class: "line", d: line }));
   const shares = curve.map(({ strength, share }) => `${outOfHundred(share)} at ${formatShort(strength)}`).join(", ");
   const text =
     `If applicants change so far, models of 100 that accept this: ${shares}. At 1, half of the applicants are left out, ` +
