@@ -37,6 +37,7 @@ from app.registry.drafting.outcome import (
 )
 from app.registry.drafting.own_names import own_names
 from app.registry.drafting.questions import ANSWERS, Question, Questions, Undecided
+from app.registry.drafting.ratios import combine
 from app.registry.drafting.records import Records, read_records
 from app.registry.drafting.sentinels import fill, sentinels
 from app.registry.drafting.tables import derive
@@ -173,6 +174,7 @@ class _Drafting:
         fill(facts, features, columns, self.questions, scored=scores is not None)
         read_as_missing = sentinels(facts, features, columns, self.questions, scored=scores is not None)
         derive(features, columns, facts)
+        combine(features, columns, exact=scores is not None)
         if facts is not NO_MODEL:
             self.notes += [_found(facts, features), *facts.notes]
         unused = [name for name in columns if name not in {feature.name for feature in features}]

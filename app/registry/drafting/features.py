@@ -209,6 +209,8 @@ def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bo
     if "derived" in found.keys:
         return False
     hint = _answered(answer) if answer is not None else _hint(found, column)
+    if answer is None and found.keys.get("change") == "none" and not (hint and hint.keys.get("protected")):
+        return False  # it is part of a ratio that cannot follow
     if hint is not None:
         found.keys |= hint.keys
         found.comments += [hint.comment] if hint.comment else []

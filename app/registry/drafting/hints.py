@@ -58,7 +58,7 @@ _BURDEN = (
     "expenses|expenditure|spending"
 )
 _DEBTS = "debt|debts|owed|overdraft|loans|(num|number|open|existing|active|other|current)_(of_)?credits|principal"
-_OWES = "change: decrease, by half at most, as nobody is advised to owe more; takes: {months: …} says how long it takes"
+_OWES = "change: decrease, by half at most, as nobody is to owe more; takes: {months: …} says how long it takes"
 _OTHERS = "change: none, because others set it; what it depends on may be a feature of its own"
 
 HINTS = (
