@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,9 @@ def named_categories(
         (FeatureType.CATEGORICAL, FeatureType.ORDINAL, FeatureType.BINARY),
     )
     fitting = []
-    for kind in kinds:
-        columns = [j for j, feature in enumerate(space.features) if feature.type in kind]
+    for kind, flags in product(kinds, (True, False)):
+        # A feature of two texts is a category of the file; beside it a flag of 0 and 1 may be a number.
+        columns = [j for j, one in enumerate(space.features) if one.type in kind and (one.categories or flags)]
         if len(columns) == len(texts):
             levels = [[code_text(x) for x in space.features[j].levels if x is not None] for j in columns]
             alike = sum(sorted(own) == sorted(text) for own, text in zip(levels, texts, strict=True))
