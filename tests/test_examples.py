@@ -143,7 +143,7 @@ def test_most_rejected_applicants_have_something_to_do(
 
 def test_the_demo_has_every_type_of_feature_and_is_small() -> None:
     assert {feature.type for feature in FEATURES} == set(FeatureType)
-    assert sum(path.stat().st_size for path in DEMO.rglob("*")) < 500_000
+    assert sum(path.stat().st_size for path in DEMO.rglob("*")) < 800_000  # half of it are models of stressed records
 
 
 def test_the_demo_scores_as_its_file_says(consumer_loan: BlackBox, fresh: tuple[np.ndarray, np.ndarray]) -> None:
@@ -319,9 +319,10 @@ def test_the_client_prints_the_advice_of_the_demo(demo: Running) -> None:
     done = run_client("--url", demo.url)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "Bring your monthly payments on other debts down from 310 EUR to 73 EUR.",
+        "Bring your monthly payments on other debts down from 310 EUR to 156 EUR.",
         "Use less of your card and overdraft limits: 0% of them instead of 72%.",
-        "The model then says yes with probability 0.84.",
+        "Find a guarantor for the loan.",
+        "The model then says yes with probability 0.92.",
     ]
 
 
