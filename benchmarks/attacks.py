@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 
@@ -13,10 +15,14 @@ from benchmarks.attacker import ATTACKS
 from benchmarks.fairness import figures, measured, two_callers
 from benchmarks.tables import show
 from benchmarks.tasks import ROOT
+from tests.proxied import NGINX, proxied
 
 
 def table() -> None:
-    """Another caller's `POST /recourse` and `GET /health/live`, without and under each attack."""
+    """Another caller's `POST /recourse` and `GET /health/live`, without and under each attack.
+
+    Through the proxy where this machine has nginx.
+    """
     head = (
         "attack",
         "p50 ms",
@@ -28,7 +34,7 @@ def table() -> None:
     )
 
     def rows() -> Iterator[tuple[str, ...]]:
-        with two_callers() as (url, attacker, other, body):
+        with two_callers() as (direct, attacker, other, body), _reached(direct) as url:
             measured(url, other, body)
             with _alive(url) as waits:
                 alone = measured(url, other, body)
@@ -40,7 +46,18 @@ def table() -> None:
                     seconds = time.perf_counter() - began
                 yield (name, *figures(found, alone), f"{max(waits):.0f}", f"{ended[0] / seconds:.0f}")
 
-    show("Attacks: another caller beside one attacker", head, rows())
+    way = "through nginx" if NGINX else "without a proxy"
+    show(f"Attacks: another caller beside one attacker, {way}", head, rows())
+
+
+@contextmanager
+def _reached(url: str) -> Iterator[str]:
+    """The address at which the callers reach the server."""
+    if NGINX is None:
+        yield url
+        return
+    with tempfile.TemporaryDirectory() as folder, proxied(url, Path(folder)) as proxy:
+        yield proxy
 
 
 @contextmanager

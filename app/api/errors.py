@@ -253,11 +253,24 @@ async def _on_http_exception(request: Request, error: Exception) -> JSONResponse
     assert isinstance(error, HTTPException)
     error_class = _FRAMEWORK_ERRORS.get(error.status_code, errors.InternalError)
     headers = dict(error.headers or {})
+    if error_class is errors.MethodNotAllowed and _names_no_recourse(request):
+        return problem_response(errors.NotFound(NO_SUCH_QUESTION), request.url.path)
     if "Allow" in headers:
         # The framework names the methods of one route; an address may have several.
         described = request.app.openapi()["paths"].get(getattr(request.scope.get("route"), "path", None), {})
         headers["Allow"] = ", ".join(sorted(map(str.upper, described))) or headers["Allow"]
     return problem_response(error_class(), request.url.path, headers)
+
+
+def _names_no_recourse(request: Request) -> bool:
+    """Whether the address is one of a recourse in form alone, as a misspelt /recourse/frontier is."""
+    path: str = request.scope["path"]
+    return path.startswith("/recourse/") and not path.startswith("/recourse/rec_") and path not in QUESTIONS
+
+
+QUESTIONS = ("/recourse/batch", "/recourse/correct", "/recourse/frontier", "/recourse/validity")
+
+NO_SUCH_QUESTION = f"There is no such address. Questions are asked at /recourse, {', '.join(QUESTIONS)}."
 
 
 # --- validation ------------------------------------------------------------------------------------------------------

@@ -367,7 +367,7 @@ class Service:
             "models": self.models.active(),
             "workers": (self._lane if self._answers else self._jobs_lane).warm,
             "loading": sorted({*self._lane.loading, *self._jobs_lane.loading}),
-            "warnings": self.quarantine.warnings() + self.models.warnings(),
+            "warnings": self.quarantine.warnings() + self.models.warnings() + self.ledger.clock_warnings(),
         }
 
     async def measured(self) -> bytes:

@@ -128,12 +128,21 @@ class IdempotentAnswers:
         overwrite_log(self._engine)
         return erased
 
-    def sweep(self, now: datetime) -> int:
-        """Delete expired answers and abandoned keys; returns their number."""
+    def sweep(self, now: datetime, by_clock: datetime | None = None) -> int:
+        """Delete expired answers and abandoned keys; returns their number.
+
+        An answer that expires later than one that is given now was kept under a clock that was wrong: it goes too.
+
+        Parameters
+        ----------
+        now : the time that has surely come
+        by_clock : the time of this machine's clock, which may be ahead of it; the same where it is not given
+        """
         over = answers.c.status.is_not(None) & (answers.c.until < timestamp(now))
         given_up = answers.c.until < timestamp(now - KEPT)
+        misdated = answers.c.until > timestamp(max(now, by_clock or now) + KEPT + SKEW)
         with writing(self._engine) as connection:
-            return connection.execute(sa.delete(answers).where(over | given_up)).rowcount
+            return connection.execute(sa.delete(answers).where(over | given_up | misdated)).rowcount
 
 
 def _holds(row: sa.Row[Any], now: datetime) -> bool:

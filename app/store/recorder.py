@@ -27,7 +27,7 @@ from app.store.ledger import FILE, Ledger, NewRecord, Record
 from app.store.migrate import upgrade
 from app.store.spent_rows import SpentRows
 from app.store.state import require_state
-from app.store.sure_clock import SureClock
+from app.store.sure_clock import ADVICE, SureClock
 
 Answer = TypeVar("Answer")
 
@@ -167,7 +167,7 @@ class Recorder:
         `trust_clock` that of this machine's clock.
         """
         time_of = partial(datetime.now, UTC) if trust_clock else self._sure_now
-        await self.run(lambda engine: IdempotentAnswers(engine).sweep(time_of()))
+        await self.run(lambda engine: IdempotentAnswers(engine).sweep(time_of(), datetime.now(UTC)))
         await self.run(lambda engine: SpentRows(engine).forget(time_of()))
         self._overwrite_soon()
         erased = after = 0
@@ -184,6 +184,15 @@ class Recorder:
     def clock_doubted(self) -> bool:
         """Whether the clock is so far ahead of the newest entry that nothing is deleted by its time."""
         return self._clock is not None and self._clock.doubted
+
+    def clock_warnings(self) -> list[str]:
+        """That this machine's clock is doubted, in a sentence; none where it is not."""
+        if self._clock is None:
+            return []
+        sure, own = self._clock.now(), datetime.now(UTC)
+        if not self._clock.doubted:
+            return []
+        return [f"The clock says {own:%Y-%m-%d}, but {sure:%Y-%m-%d} is expected: answers have its times. {ADVICE}"]
 
     def _sure_now(self) -> datetime:
         if self._clock is None:

@@ -1,6 +1,7 @@
 """Every error has a status, a title and a remedy, and looks the same over HTTP."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -59,6 +60,14 @@ def test_addresses_that_do_not_exist(client: httpx.Client) -> None:
         "/%ff",
     ):
         problem(client.get(path), 404, "not-found")
+
+
+@pytest.mark.parametrize("path", ["/recourse/fronteir", "/recourse/batches", "/recourse/explain"])
+def test_a_misspelt_question_does_not_exist_and_the_others_are_named(client: httpx.Client, path: str) -> None:
+    detail = problem(client.post(path, json={}), 404, "not-found")["detail"]
+    assert set(re.findall(r"/recourse/\w+", detail)) == {
+        path for path in client.get("/openapi.json").json()["paths"] if re.fullmatch(r"/recourse/[a-z]+", path)
+    }
 
 
 def test_methods_that_an_address_does_not_answer(client: httpx.Client) -> None:

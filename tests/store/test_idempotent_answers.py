@@ -132,3 +132,13 @@ def test_what_nobody_can_have_again_is_swept(answers: IdempotentAnswers) -> None
     # The ids of who crashed are kept for who comes back.
     assert answers.sweep(LATER) == 0
     assert answers.sweep(LATER + KEPT) == 1
+
+
+def test_an_answer_that_was_kept_under_a_clock_that_was_ahead_goes_once_the_clock_is_right(
+    answers: IdempotentAnswers,
+) -> None:
+    """It stayed for three years."""
+    ahead = NOW + timedelta(days=3 * 365)
+    assert answers.keep(claim(answers, now=ahead), ANSWER, "rec_1", ahead)
+    assert answers.sweep(NOW, by_clock=ahead) == 0  # while the clock is as it was, the request may come again
+    assert answers.sweep(NOW, by_clock=NOW) == 1

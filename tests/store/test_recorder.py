@@ -227,11 +227,14 @@ def test_a_clock_that_is_years_ahead_of_the_newest_entry_sweeps_only_if_it_is_tr
         times = {"at": timestamp(given), "expires_at": timestamp(given + timedelta(days=90))}
         async with opened(settings) as ledger:
             await ledger.record(new_record(1, **times))
+            assert ledger.clock_warnings() == []
         monkeypatch.setattr(sure_clock, "datetime", ClockAhead)
         monkeypatch.setattr(recorder, "datetime", ClockAhead)
         async with opened(settings) as ledger:
             assert await ledger.sweep() == 0
             assert ledger.clock_doubted
+            (told,) = ledger.clock_warnings()
+            assert f"{given:%Y-%m-%d} is expected" in told
             assert await ledger.sweep(trust_clock=True) == 1
 
     asyncio.run(work())

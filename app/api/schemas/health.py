@@ -24,4 +24,4 @@ class Ready(Described):
     loading: list[str]
     """Models that some child process is loading now; requests for the others do not wait for that."""
     warnings: list[str]
-    """Active models that cannot be used, and why; or that no model is active."""
+    """Active models that cannot be used, and why; that no model is active; that the clock is doubted."""
