@@ -78,9 +78,10 @@ class Column:
     @property
     def whole(self) -> bool:
         """Whether all numbers are whole, and small enough for one."""
-        return self.numbers is not None and all(
-            value == np.round(value) and abs(value) < 2**53 for value in (*self.known, *self.codes)
-        )
+        if self.numbers is None:
+            return False
+        values = np.append(self.numbers[~np.isnan(self.numbers)], self.codes)
+        return bool(((values == np.round(values)) & (np.abs(values) < 2**53)).all())
 
     @property
     def flag(self) -> bool:
@@ -118,8 +119,9 @@ class Column:
     @property
     def decimals(self) -> int:
         """Digits after the point in which a number can be stated to a person."""
-        written = max((len(text.partition(".")[2]) for text in self.texts if "e" not in text.lower()), default=0)
-        if written <= MOST_DECIMALS and not any("e" in text.lower() for text in self.texts):
+        texts = {text.lower() for text in self.texts}
+        written = max((len(text.partition(".")[2]) for text in texts if "e" not in text), default=0)
+        if written <= MOST_DECIMALS and not any("e" in text for text in texts):
             return written
         spread = float(np.std(self.known)) if self.known.size else 1.0
         return int(min(max(0, math.ceil(2 - math.log10(spread))), 9)) if spread > 0.0 else MOST_DECIMALS
@@ -170,6 +172,8 @@ def _known_text(text: str, known: Collection[str]) -> str:
     if text in known:
         return text
     plain = text.strip()
+    if not known:
+        return plain
     whole = re.fullmatch(r"(-?\d+)\.0*", plain)
     return whole[1] if whole is not None and whole[1] in known else plain
 
