@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from app.api.schemas.described import Described, describe
 from app.api.schemas.strict import FEW, MOST_ENTRIES, Strict
@@ -69,6 +69,18 @@ class FuturesStatus(Described):
     """Why they could not be made."""
 
 
+def _kind(value: object) -> str:
+    return "list" if isinstance(value, list) else "one" if isinstance(value, dict | Stress) else "word"
+
+
+Stresses = Annotated[
+    Annotated[Literal["auto", "none"], Tag("word")]
+    | Annotated[Stress, Tag("one")]
+    | Annotated[list[Stress], Field(max_length=20), Tag("list")],
+    Discriminator(_kind),
+]
+
+
 class FuturesRequest(Strict):
     """Which future models to make; the manifest decides what is absent."""
 
@@ -80,7 +92,7 @@ class FuturesRequest(Strict):
     """Number of future models that help to find answers; the manifest says how many when absent."""
     held_back: Annotated[int, Field(ge=2, le=1_000)] | None = None
     """Number of future models that judge answers; the manifest says how many when absent."""
-    stress: Literal["auto", "none"] | Stress | Annotated[list[Stress], Field(max_length=20)] | None = None
+    stress: Stresses | None = None
     """Makes further models of records as they are if applicants change, at most twice as many as without: in the
     directions that matter most (`auto`), in none, or in these."""
 
