@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from starlette import requests
 from structlog.testing import capture_logs
 
 from app import main
@@ -49,10 +50,11 @@ and beyond."""
 
 
 @pytest.mark.parametrize("path", [b"/health/live", b"/recourse", b"/docs", b"/models", b"/problems/overloaded"])
-def test_cookies_are_never_parsed(running: Running, path: bytes) -> None:
-    began = time.process_time()
+def test_cookies_are_never_parsed(running: Running, path: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(requests, "cookie_parser", lambda cookie: parsed.append(cookie) or {})
     answers = [exchanged(running.url, get(cookie, path=path)) for cookie in COOKIES]
-    assert time.process_time() - began < 0.4
+    assert parsed == []
     assert [answer.partition(b" ")[2][:3] == b"431" for answer in answers] == [False, True]
     with httpx.Client(base_url=running.url, verify=NO_TLS) as client:
         began = time.perf_counter()
