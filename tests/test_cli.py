@@ -285,7 +285,7 @@ def promise(
 
 @pytest.mark.slow
 def test_the_life_of_a_ledger(run: Run, environment: dict[str, str], source: ModelDirectory, tmp_path: Path) -> None:
-    assert run("db", "upgrade").stdout == "The ledger is now at 0004.\n"
+    assert run("db", "upgrade").stdout == "The ledger is now at 0005.\n"
     with closing(sqlite3.connect(tmp_path / "state" / "jobs.sqlite")) as database:
         made = {name for (name,) in database.execute("select name from sqlite_master where type = 'table'")}
     assert made >= {"workflow_status", "jobs", "job_parts", "job_workers"}

@@ -118,7 +118,7 @@ def test_what_was_interrupted_goes_on(settings: Settings, monkeypatch: pytest.Mo
     migrate(url)
 
     async def work() -> int:
-        jobs = Jobs(settings.model_copy(update={"run_jobs": False}), Pool("test", 1, lambda: None), Store(root=""), {})
+        jobs = Jobs(settings.model_copy(update={"run_jobs": False}), Pool("test", 1), Store(root=""), {})
         jobs.start()
         await jobs.opened()
         found = await jobs.newest(20)
