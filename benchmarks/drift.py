@@ -25,7 +25,7 @@ from benchmarks.lenders import EPOCHS, FAMILIES, RECORDS, Lender, Records, lende
 from benchmarks.tables import show
 from examples.consumer_loan import train as demo
 from examples.consumer_loan.applicants import applicants
-from examples.training import write_records
+from examples.training import probability, write_records
 
 PEOPLE = 30
 """Applicants of each lender."""
@@ -182,7 +182,7 @@ def demo_lender() -> Iterator[Lender]:
     def score_all(table: np.ndarray) -> np.ndarray:
         own = loaded.black_box.space.decode(table)
         limit = np.log(demo.THRESHOLD / (1.0 - demo.THRESHOLD))
-        chances = [demo.probability(network, space.encode(own)) for space, network in scores]
+        chances = [probability(network, space.encode(own)) for space, network in scores]
         return np.column_stack([np.log(p / (1.0 - p)) - limit for p in chances])
 
     yield Lender(
@@ -204,7 +204,7 @@ def stress_times() -> None:
         taken = []
         for stress in ("none", "auto"):
             began = time.process_time()
-            rehearse(model, Choices(stress=stress), Material(data=Path(folder) / "records.csv"))  # type: ignore[arg-type]
+            rehearse(model, Choices(stress=stress), Material(data=Path(folder) / "records.csv"))
             taken.append(time.process_time() - began)
     show(
         "Time of a rehearsal with stress", ("model", "without, CPU s", "with", "ratio"),

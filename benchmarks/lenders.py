@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import yaml
@@ -257,7 +257,7 @@ def lender(
     with tempfile.TemporaryDirectory() as folder:
         model = registered(Path(folder), data, space, family, today, training)
         loaded = model.load()
-        stress = "none" if data.later is None else "auto"
+        stress: Literal["none", "auto"] = "none" if data.later is None else "auto"
         choices = Choices(records=drawn, search=models, held_back=models, stress=stress)
         record = rehearse(model, choices)
         futures = load_futures(model)

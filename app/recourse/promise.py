@@ -5,7 +5,7 @@ sentence. Where later versions kept fewer promises than were told, the share tha
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,7 +149,7 @@ def _models(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     return {**ENGLISH.models, **phrases.models}.get(future["source"], future["source"])
 
 
-def _least(interval: tuple[float, float]) -> int:
+def _least(interval: Sequence[float]) -> int:
     """The lower end as a number of 100, rounded down: what is said is never more than holds."""
     return math.floor(100.0 * interval[0] + ROUNDING)
 

@@ -211,8 +211,9 @@ class CommitteeSearch:
     def _shares(self, scores: Float[np.ndarray, "*n m"]) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
         """Shares of the plain models and, in the mean over the stresses, of those under stress that accept."""
         stressed = [(scores[..., columns] >= 0.0).mean(axis=-1) for columns, _ in self._stressed]
-        plain = (scores[..., self._plain] >= 0.0).mean(axis=-1)
-        return plain, np.mean(stressed, axis=0) if stressed else np.ones_like(plain)
+        # A single record has scalars, which are arrays here too.
+        plain = np.asarray((scores[..., self._plain] >= 0.0).mean(axis=-1))
+        return plain, np.asarray(np.mean(stressed, axis=0)) if stressed else np.ones_like(plain)
 
     def _keep(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n m"]) -> None:
         A, levels = self.actions, self._levels(scores)

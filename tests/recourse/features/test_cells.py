@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from app.recourse.features import DecimalMark, Feature, FeatureType, lines_and_delimiter, parse_column, written
+from app.recourse.features.states import Missing
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_the_heading_shows_what_stands_between_cells(heading: str, delimiter: st
     assert (list(lines), found) == (["\n", heading + "\n", "1\n"], delimiter)
 
 
-NUMBER = Feature(name="rate", type=FeatureType.CONTINUOUS, missing="nan")
+NUMBER = Feature(name="rate", type=FeatureType.CONTINUOUS, missing=Missing.NAN)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ NUMBER = Feature(name="rate", type=FeatureType.CONTINUOUS, missing="nan")
     ],
 )
 def test_a_column_is_read_as_its_feature_says(percent: str | None, texts: list[str], expected: list[float]) -> None:
-    feature = Feature(name="rate", type=FeatureType.CONTINUOUS, missing="nan", percent=percent)
+    feature = Feature(name="rate", type=FeatureType.CONTINUOUS, missing=Missing.NAN, percent=percent)
     values, faults = parse_column(feature, texts)
     assert not faults
     np.testing.assert_array_equal(values, expected)
@@ -98,7 +99,7 @@ def test_a_percentage_is_refused_where_nobody_says_what_the_model_takes() -> Non
 
 
 def test_a_level_that_is_a_code_is_known_as_3_and_as_3_point_0() -> None:
-    product = Feature(name="product", type=FeatureType.CATEGORICAL, categories=("1", "3", "NA"), missing="nan")
+    product = Feature(name="product", type=FeatureType.CATEGORICAL, categories=("1", "3", "NA"), missing=Missing.NAN)
     values, faults = parse_column(product, ["3", "3.0", " 1 ", "NA", "", "null"])
     assert not faults
     assert values.tolist() == [1, 1, 0, 2, 3, 3]
