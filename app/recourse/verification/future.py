@@ -230,7 +230,7 @@ class _Committee:
         margin: float,
         starts_raw: Float[np.ndarray, "n p"],
         near: Reached | None,
-    ) -> tuple[CommitteeSearch, Reached | None, Float[np.ndarray, "n p"]]:
+    ) -> tuple[CommitteeSearch, Reached | None, Float[np.ndarray, "k p"]]:
         """Search with another target, from the best record so far as well."""
         if near is not None:
             starts_raw = np.concatenate([starts_raw, near.row_raw[None]])
