@@ -328,7 +328,9 @@ def test_a_letter_is_written_from_the_ledger(
     (tmp_path / "general.en.txt").write_text("Dear {{nmae}}")
     faulty = refused(run("notice", promised, RECOURSE_NOTICE_DIR=str(tmp_path)))
     assert faulty.startswith("general.en.txt: line 1 names nmae; there are ")
-    assert refused(run("serve", "--port", "0", RECOURSE_NOTICE_DIR=str(tmp_path))) == faulty
+    # A line of the log about an old Python may come first.
+    (*_, last) = refused(run("serve", "--port", "0", RECOURSE_NOTICE_DIR=str(tmp_path))).splitlines(keepends=True)
+    assert last == faulty
 
 
 @pytest.mark.parametrize("arguments", [["db", "verify"], ["replay", "rec_none"]])

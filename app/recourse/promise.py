@@ -115,6 +115,8 @@ def ways_text(future: Mapping[str, Any], ways: int, phrases: PromisePhrases = EN
     ----------
     future : ``plan.validity.future`` of an answer
     """
+    if ways == 1:
+        return _first({**future, "interval": future["any_interval"]}, phrases)
     least = _least(future["any_interval"])
     words = {"ways": ways, "n": least, "all": _least(future["all_interval"]), "models": _models(future, phrases)}
     if least == 0:

@@ -52,7 +52,7 @@ def test_head_is_answered_as_get_without_a_body(client: httpx.Client, path: str)
 
 
 def test_head_where_nothing_is_read_is_refused(client: httpx.Client) -> None:
-    response = client.head("/recourse/correct/verify")
+    response = client.head("/recourse/rec_1/verify")
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 

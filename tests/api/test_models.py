@@ -123,6 +123,7 @@ def loans(tmp_path: Path, loan_store: Path) -> Path:
 def test_a_model_that_never_answers_is_stopped_at_the_default_deadline(store: Path) -> None:
     settings = Settings(models_store=store, trust_pickle=True, lanes_sync=1, default_deadline_ms=400)
     for running in run(settings):
+        running.until_loaded()
         with httpx.Client(base_url=running.url, timeout=30, verify=NO_TLS) as client:
             problem(predict(client, LOOPS), 504, "lane-timeout")
 

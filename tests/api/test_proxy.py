@@ -46,7 +46,7 @@ def alive(url: str) -> Iterator[list[float]]:
 
     def look() -> None:
         with httpx.Client(base_url=url, timeout=60, verify=NO_TLS) as client:
-            while not ending.wait(0.05):
+            while not waits or not ending.wait(0.05):
                 began = time.perf_counter()
                 client.get("/health/live").raise_for_status()
                 waits.append(1e3 * (time.perf_counter() - began))

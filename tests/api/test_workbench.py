@@ -443,7 +443,7 @@ def test_it_is_told_how_far_an_answer_got(desk: Open) -> None:
     page.wait_for_selector("#answer-body h4")
     nearest = answered.value.json()["nearest"]
     assert text(page, "#answer-body h3") == "No way to a yes was found"
-    said = f"If the lender trains its model again {told(nearest['future'], 'retrained models')}"
+    said = f"If the lender trains its model again {nearest['future']['promise']}"
     assert said in text(page, "#answer-body")
 
 

@@ -81,6 +81,11 @@ def test_one_of_several_ways_comes_first() -> None:
     )
 
 
+def test_a_plan_of_one_way_is_promised_as_a_record() -> None:
+    alone = {"any_interval": [0.841, 1.0], "all_interval": [0.841, 1.0], "records": "fresh", "source": "retrained"}
+    assert ways_text(alone, 1) == "If applicants stay as they are, at least 84 in 100 retrained models accept this."
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_no_language_says_a_share_without_a_condition(language: str) -> None:
     phrases: PromisePhrases = LANGUAGES[language]
