@@ -1,6 +1,7 @@
 """Children as processes: who forks them, what they share, when they end."""
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import socket
@@ -94,7 +95,15 @@ def test_stop_signals_are_for_the_server_alone() -> None:
     run(work())
 
 
-def test_a_child_that_nobody_wants_any_more_ends_by_itself(own_fork_server: None) -> None:
+def test_a_child_that_nobody_wants_any_more_ends_by_itself() -> None:
+    """In a process of its own, whose fork server has no children of services that other tests share."""
+    alone = multiprocessing.get_context("spawn").Process(target=close_while_children_begin)
+    alone.start()
+    alone.join(120)
+    assert alone.exitcode == 0
+
+
+def close_while_children_begin() -> None:
     async def work() -> None:
         pool = Pool("test", 2)
         pool.start()

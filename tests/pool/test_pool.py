@@ -265,8 +265,9 @@ def test_errors_come_back_as_themselves_and_leave_the_child_in_use() -> None:
 
 
 def test_anything_unforeseen_is_an_internal_error_that_is_logged_without_its_message(
-    own_fork_server: None, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str], own_fork_server: None
 ) -> None:
+    # In this order: services of other tests in this process may start the fork server at once.
     surprises: list[tuple[Any, ...]] = [(chores.stumble, "a secret"), (chores.leave,), (chores.give_nan,)]
 
     async def work() -> None:
