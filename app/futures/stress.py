@@ -31,9 +31,6 @@ __all__ = ["Stress", "Stressed", "along", "columns", "ranks", "stressed_records"
 STRENGTHS = (0.25, 0.5, 1.0)
 """Of each stress; the mean of `u` is 0.625 and 0.75, and then half of the records are left out."""
 
-STRESS = 36.4
-"""How many times as often the last record is drawn as the first one at strength 0.5: then the mean of `u` is 0.75."""
-
 COLUMNS = 3
 """Columns that matter most to today's model, along which there is a stress by itself."""
 

@@ -65,7 +65,7 @@ def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
     assert [float(one.removesuffix(" × the effort")) for one in times] == pytest.approx(
         [cost / costs[0] for cost in costs[1:]], rel=0.05
     )
-    apart = "2 changes. Unlike way 1: “Loan amount”, not “Guarantor for the loan”"
+    apart = "3 changes. Unlike way 1: “Loan amount”, not “Savings”"
     assert text(page, ".card:nth-child(2) .apart") == apart
     for i, way in enumerate(ways, start=1):
         card = f".card:nth-child({i})"

@@ -14,7 +14,7 @@ from app.futures.records import Records, sample
 from app.futures.rehearsal import rehearse
 from app.futures.spec import Choices, Material, choices_of
 from app.futures.store import load_futures, status
-from app.futures.stress import STRESS, Stress, weights
+from app.futures.stress import Stress, weights
 from app.recourse.actions.action_set import action_set
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
@@ -23,6 +23,9 @@ from tests.futures.models import FITS, registered
 from tests.optional import library
 
 FEW = Choices(stress="none", search=6, held_back=20, records="same")
+
+STRESS = 36.4
+"""How many times as often the last record is drawn as the first one at strength 0.5."""
 
 
 def dated(directory: Any, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
