@@ -2,15 +2,17 @@
 
 from typing import Any
 
-from starlette.responses import JSONResponse
 
-from app.api.job_responses import described
-from app.main import create_app, run
-from app.observability import configure_logging
-from app.settings import Settings
-from tests.jobs.kinds import KINDS
+def main() -> None:
+    # Imported here: `multiprocessing` imports this module in every child of the server.
+    from starlette.responses import JSONResponse
 
-if __name__ == "__main__":
+    from app.api.job_responses import described
+    from app.main import create_app, run
+    from app.observability import configure_logging
+    from app.settings import Settings
+    from tests.jobs.kinds import KINDS
+
     settings = Settings()
     configure_logging(settings.log_level)
     app = create_app(settings, KINDS)
@@ -22,3 +24,7 @@ if __name__ == "__main__":
         return JSONResponse(described(job), 202)
 
     run(app, settings)
+
+
+if __name__ == "__main__":
+    main()

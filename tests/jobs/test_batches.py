@@ -237,7 +237,7 @@ def test_what_is_no_table_of_the_model_is_refused_at_once(server: Server) -> Non
 def test_rows_that_kill_or_stop_the_model_are_alone_in_their_trouble(odd_server: Server) -> None:
     ages = [30, LOOPS, 31, DIES, 32, STUMBLES, 33, GIVES_NAN, GIVES_TOO_MUCH, 34]
     applicants = [{"applicant": {**APPLICANT, "age": age}} for age in ages]
-    address = submit(odd_server, applicants, model="odd", deadline_ms=400)
+    address = submit(odd_server, applicants, model="odd", deadline_ms=1000)
     found = lines(odd_server, address)
     told = [line.get("code") or line["reason"] or line["status"] for line in found]
     assert told == [

@@ -24,14 +24,20 @@ def ask(server: Server, key: str, body: dict[str, Any], **headers: str) -> httpx
     return server.client.post("/recourse", json=body, headers={"Idempotency-Key": key, **headers})
 
 
+def with_model(start: Start, models_store: Path, **settings: str) -> Server:
+    """A server whose only child has loaded the model: else a first question may spend its time on that."""
+    server = start(RECOURSE_MODELS_STORE=str(models_store), RECOURSE_LANES_SYNC="1", **settings).ready()
+    until(lambda: server.client.post("/recourse", json=question(model="odd", deadline_ms=60_000)).status_code == 200)
+    return server
+
+
 def busy(server: Server) -> bool:
     return 'recourse_lane_children{lane="sync",state="busy"} 1.0' in server.client.get("/metrics").text
 
 
 def test_two_servers_carry_a_request_out_once(start: Start, models_store: Path) -> None:
-    odd = {"RECOURSE_MODELS_STORE": str(models_store)}
-    first = start(**odd).ready()
-    second = start(**odd, RECOURSE_EXECUTOR_ID="other", RECOURSE_RUN_JOBS="false").ready()
+    first = with_model(start, models_store)
+    second = with_model(start, models_store, RECOURSE_EXECUTOR_ID="other", RECOURSE_RUN_JOBS="false")
     key = str(uuid.uuid4())
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, first, key, SLOW)
@@ -50,8 +56,7 @@ def test_two_servers_carry_a_request_out_once(start: Start, models_store: Path) 
 
 @on_sqlite
 def test_a_killed_server_locks_no_key(start: Start, models_store: Path) -> None:
-    odd = {"RECOURSE_MODELS_STORE": str(models_store)}
-    server = start(**odd).ready()
+    server = with_model(start, models_store)
     key = str(uuid.uuid4())
     with ThreadPoolExecutor(1) as pool:
         lost = pool.submit(ask, server, key, SLOW)
@@ -60,7 +65,7 @@ def test_a_killed_server_locks_no_key(start: Start, models_store: Path) -> None:
         with suppress(httpx.TransportError):
             raise AssertionError(lost.result())
     killed = time.monotonic()
-    heir = start(**odd).ready()
+    heir = with_model(start, models_store)
     answers: list[httpx.Response] = []
 
     def answered() -> bool:
