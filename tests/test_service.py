@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,14 @@ from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.methods.probe import ProbeParams
 from app.recourse.solve import METHODS
 from app.service import Service, Terms
+from app.service import service as service_module
 from app.settings import Settings
+from app.store import recorder, sure_clock
+from app.store.ledger import NewRecord
+from app.store.timestamps import timestamp
 from tests.api.asking import APPLICANT
+from tests.clock_ahead import ClockAhead
+from tests.store.records import new_record
 
 METHOD = METHODS["robust_mpm"]
 
@@ -176,3 +182,31 @@ def test_ids_are_new_and_sort_by_time() -> None:
     assert before < after
     assert len(before) == len("rec_") + 26
     assert len({new_id("rec") for _ in range(1000)}) == 1000
+
+
+def test_while_the_clock_is_far_ahead_an_answer_expires_by_the_expected_time(
+    models_store: Path, child: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(models_store=models_store, state_dir=tmp_path, run_jobs=False, valid_days=30)
+    given = datetime.now(UTC)
+    times = {"at": timestamp(given), "expires_at": timestamp(given + timedelta(days=30))}
+
+    async def answered(*known: NewRecord) -> dict[str, Any]:
+        service = Service(settings)
+        service.start(answers=False)
+        await service.ledger._opened.wait()
+        for one in known:
+            await service.ledger.record(one)
+        terms, question = Terms(model="loan"), Question(method=METHOD.name, params=METHOD.params())
+        answer = json.loads(await service.ask("recourse", question, APPLICANT, terms))
+        by = service.batch_payload(question, terms)["frame"]["expires_by"]
+        await service.close()
+        return {**answer, "expires_by": by}
+
+    before = asyncio.run(answered(new_record(1, **times)))
+    for module in (sure_clock, recorder, service_module):
+        monkeypatch.setattr(module, "datetime", ClockAhead)
+    under = asyncio.run(answered())
+    assert under["created_at"] > f"{given.year + 9}"
+    for name in ("expires_at", "expires_by"):
+        assert datetime.fromisoformat(under[name]) - datetime.fromisoformat(before[name]) < timedelta(minutes=5)

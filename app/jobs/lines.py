@@ -52,6 +52,7 @@ def answered(answer: RecourseAnswer, *, scores: bool = True) -> str:
 def frame(payload: Json, offset: int) -> Frame:
     """What is known about the answer to row `offset` of the payload's rows: its own id, seed and times."""
     common, created = payload["frame"], datetime.now(UTC)
+    expires_at = timestamp(created + timedelta(days=common["valid_days"]))
     return Frame(
         id=new_id("rec"),
         reference=payload["rows"][offset].get("reference"),
@@ -61,7 +62,8 @@ def frame(payload: Json, offset: int) -> Frame:
         seed=seed(payload, offset),
         stored=payload["store"],
         created_at=timestamp(created),
-        expires_at=timestamp(created + timedelta(days=common["valid_days"])),
+        # A job of the release before has no bound.
+        expires_at=min(expires_at, common.get("expires_by", expires_at)),
         points=common.get("points") and PointScale(**common["points"]),
     )
 

@@ -52,6 +52,9 @@ Record = Mapping[str, object]
 
 Asked = TypeVar("Asked", bound=Case)
 
+LONGEST_WAIT = timedelta(days=7)
+"""A row of a batch that is answered later than this after its submission is valid for less time."""
+
 
 class Service:
     """The use cases, over one models store, lanes of child processes and the jobs."""
@@ -194,6 +197,7 @@ class Service:
             "threshold": model.manifest.least_probability,
             "method": use_cases.method_of(question),
             "valid_days": valid_days,
+            "expires_by": timestamp(self.ledger.believed_now() + LONGEST_WAIT + self._valid),
             "scores": may_read_scores(),
             "points": plain(model.manifest.points),
         }
@@ -226,7 +230,7 @@ class Service:
             seed=question.seed,
             stored=terms.store,
             created_at=timestamp(created),
-            expires_at=timestamp(created + timedelta(days=self.settings.valid_days)),
+            expires_at=timestamp(min(created, self.ledger.believed_now()) + self._valid),
             scores=may_read_scores(),
             points=model.manifest.points,
         )
@@ -283,8 +287,13 @@ class Service:
         return written(name, found, terms.detail, answer.texts.get(REQUEST))
 
     @property
+    def _valid(self) -> timedelta:
+        """How long an answer is valid."""
+        return timedelta(days=self.settings.valid_days)
+
+    @property
     def _valid_months(self) -> float:
-        """How long an answer is valid, and so how long its changes may take."""
+        """The same in months: how long the changes of an answer may take."""
         return self.settings.valid_days / DAYS_PER_MONTH
 
     @property

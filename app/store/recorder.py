@@ -185,6 +185,10 @@ class Recorder:
         """Whether the clock is so far ahead of the newest entry that nothing is deleted by its time."""
         return self._clock is not None and self._clock.doubted
 
+    def believed_now(self) -> datetime:
+        """The time of this machine's clock, but while that is doubted the one that is expected."""
+        return datetime.now(UTC) if self._clock is None else self._clock.now()
+
     def clock_warnings(self) -> list[str]:
         """That this machine's clock is doubted, in a sentence; none where it is not."""
         if self._clock is None:
@@ -192,7 +196,8 @@ class Recorder:
         sure, own = self._clock.now(), datetime.now(UTC)
         if not self._clock.doubted:
             return []
-        return [f"The clock says {own:%Y-%m-%d}, but {sure:%Y-%m-%d} is expected: answers have its times. {ADVICE}"]
+        said = f"The clock says {own:%Y-%m-%d}, but {sure:%Y-%m-%d} is expected."
+        return [f"{said} Answers carry the first as their time, and expire by the second. {ADVICE}"]
 
     def _sure_now(self) -> datetime:
         if self._clock is None:
