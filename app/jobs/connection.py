@@ -98,7 +98,7 @@ class Connection:
             # The database answered; storing a key twice is a bug of ours.
             raise
         except UNREACHABLE as error:
-            sentence = reason(error, STORE, LOST)
+            sentence = self._lack_of_space() or reason(error, STORE, LOST)
             log.error("job-store-lost", trace=trace(error), reason=sentence, refusal=refusal(error))
             raise NotReady(sentence) from None
 

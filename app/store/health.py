@@ -26,14 +26,18 @@ _REASONS = {
     "SQLITE_IOERR": "The disk of the {store} does not work.",
     "SQLITE_CANTOPEN": "The file of the {store} cannot be opened.",
     "SQLITE_BUSY": "Another process has locked the {store}.",
-    "SQLITE_ERROR": "The tables of the {store} are not those of this release.",
 }
 """By the beginning of SQLite's name for the error."""
 
+_OTHER_TABLES = "The tables of the {store} are not those of this release."
+
+_MISSING = ("no such table", "no such column")
+"""How SQLite begins what it says of other tables; it has one name, SQLITE_ERROR, for that and for much else."""
+
 _STATES = {
     "25006": "The {store} is read-only.",
-    "42P01": "The tables of the {store} are not those of this release.",
-    "42703": "The tables of the {store} are not those of this release.",
+    "42P01": _OTHER_TABLES,
+    "42703": _OTHER_TABLES,
     "42501": "The role of the database lacks rights on the tables of the {store}.",
     "53100": "The disk of the {store} is full.",
     "55P03": "Another process has locked the {store}.",
@@ -54,6 +58,7 @@ def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUna
     driver = getattr(error, "orig", None)
     name = getattr(driver, "sqlite_errorname", None) or ""
     known = [sentence for prefix, sentence in _REASONS.items() if name.startswith(prefix)]
+    known += [_OTHER_TABLES] if name == "SQLITE_ERROR" and str(driver).startswith(_MISSING) else []
     known += [sentence for code, sentence in _STATES.items() if getattr(driver, "sqlstate", None) == code]
     return known[0].format(store=store) if known else unknown
 

@@ -138,6 +138,16 @@ def test_tables_of_a_newer_release_are_named(ledger: Ledger) -> None:
     assert reason(missing.value) == "The tables of the ledger are not those of this release."
 
 
+def test_not_every_error_of_sqlite_is_about_its_tables(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / FILE}")
+    with engine.connect() as connection, pytest.raises(sa.exc.DBAPIError) as caught:
+        connection.exec_driver_sql("ROLLBACK TO nowhere")
+    engine.dispose()
+    assert caught.value.orig is not None
+    assert caught.value.orig.sqlite_errorname == "SQLITE_ERROR"
+    assert reason(caught.value, unknown="It cannot be reached.") == "It cannot be reached."
+
+
 def test_a_ledger_that_was_not_opened_says_why_to_every_request(tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir()
 
