@@ -213,6 +213,13 @@ def test_a_key_has_a_budget_of_records_in_a_day(locked: Running, monkeypatch: py
         assert other.post("/recourse", json=question(store=False)).status_code == 200
 
 
+def test_a_budget_is_used_up_with_its_last_record(locked: Running) -> None:
+    with client_with(locked, Scope.RECOURSE, Scope.MODELS, model_rows=2) as client:
+        for _ in range(2):
+            assert client.post("/models/loan/predict", json={"records": [APPLICANT]}).status_code == 200
+        problem(client.post("/models/loan/predict", json={"records": [APPLICANT]}), 429, "daily-budget-spent")
+
+
 def test_a_job_is_not_begun_for_a_model_in_quarantine(locked: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     quarantine = locked.service.quarantine
     with client_with(locked, Scope.RECOURSE, Scope.AUDIT) as client:

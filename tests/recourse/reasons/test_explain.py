@@ -1,7 +1,9 @@
 """Which contributions are stated as reasons, and the verdicts where none are."""
 
+import sys
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from app.recourse.features import Change, Feature
 from app.recourse.models.meter import Meter
 from app.recourse.reasons import Against, Comparison, Departure, NoReasons, ReasonsParams, ReasonsStatus, explain
+from app.recourse.reasons.shapley import Contributions, contributions
 from tests.recourse.reasons.lender import FEATURES, curved, problem, rows
 
 POOR = [1.2, 1.6, 25, 2, 3]
@@ -62,6 +65,23 @@ def test_a_principal_reason_is_named_though_most_have_it_too() -> None:
     found = {one.feature: one for one in explain(asked, ReasonsParams(against=Against.EVERYONE)).reasons}
     assert found.keys() == {0, 1}
     assert (found[1].usual_raw, found[1].departure) == (0.0, None)
+
+
+@pytest.mark.parametrize(("std_error", "counts"), [(2.25, True), (2.75, False)])
+def test_a_contribution_counts_from_two_standard_errors_on(
+    monkeypatch: pytest.MonkeyPatch, std_error: float, counts: bool
+) -> None:
+    """At two standard errors one of forty contributions that are none would count."""
+    measured = contributions
+
+    def doubtful(*asked: Any) -> Contributions:
+        found = measured(*asked)
+        values, errors = np.full_like(found.values, -1.0), np.zeros_like(found.std_errors)
+        values[2], errors[2] = -5.0, std_error
+        return replace(found, values=values, std_errors=errors)
+
+    monkeypatch.setattr(sys.modules[explain.__module__], "contributions", doubtful)
+    assert ("age" in named()) is counts
 
 
 def test_fewer_can_be_asked_for() -> None:
