@@ -14,15 +14,15 @@ import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 
-from app.access import refuse_open
 from app.api.middleware import LARGEST_HEAD
 from app.api.openapi import http_api, worker_api
 from app.errors import StateUnusable
 from app.jobs.kinds import JOB_KINDS, JobKind
+from app.keys.access import refuse_open
+from app.keys.keys import Keys
 from app.observability import configure_logging, log
-from app.service import Service
+from app.service.service import Service
 from app.settings import Settings, unknown_settings
-from app.store.keys import Keys
 from app.store.migrate import opened
 from app.store.state import require_state
 

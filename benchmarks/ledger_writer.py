@@ -6,9 +6,9 @@ Begins when standard input ends, and prints how many appends of `SIZE` answers i
 import sys
 import time
 
-from app.store.chain import PersonalData
+from app.ledger.chain import PersonalData
+from app.ledger.ledger import Ledger, NewRecord
 from app.store.engine import open_engine
-from app.store.ledger import Ledger, NewRecord
 
 ANSWER, REQUEST = 3_000, 1_500
 """Bytes of an answer and of a request, about those of the demo model."""

@@ -18,12 +18,12 @@ import httpx
 import numpy as np
 import yaml
 
+from app.ledger.ledger import Ledger
 from app.recourse.models.score import sigmoid
 from app.registry.registry import Registry
 from app.registry.trust import Trust
 from app.remote_hosts import RemoteHost
 from app.store.engine import open_engine
-from app.store.ledger import Ledger
 from app.store.migrate import upgrade
 from benchmarks.batch import Body, run_batch, worker
 from benchmarks.http import server

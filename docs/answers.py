@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from app.api.examples import DEMO_MODEL, PREDICT_EXAMPLES, RECOURSE_EXAMPLES, VERIFY_EXAMPLES
 from app.api.schemas.corrections import CORRECT_EXAMPLES
 from app.api.schemas.frontier import FRONTIER_EXAMPLES
-from app.api.schemas.reasons import REASONS_EXAMPLES
 from app.api.schemas.validity import VALIDITY_EXAMPLES
+from app.reasons.schema import REASONS_EXAMPLES
 
 if TYPE_CHECKING:
     import httpx

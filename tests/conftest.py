@@ -20,7 +20,7 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from app.service import Service
+    from app.service.service import Service
     from tests.browser import Open
 
 DEMO_STORE = Path(__file__).parents[1] / "models_store"
@@ -58,6 +58,19 @@ def until(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
         waited = time.monotonic() - began
         assert waited < within_s, "waited in vain"
         time.sleep(min(max(0.01, waited / 10), 0.25))
+
+
+OWN_SERVERS = {"start", "cluster", "odd_server"}
+"""Fixtures that start servers for one test, or few."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests with servers of their own as slow."""
+    for item in items:
+        own_servers = isinstance(item, pytest.Function) and OWN_SERVERS & set(item.fixturenames)
+        if own_servers and not item.get_closest_marker("release"):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -23,10 +23,11 @@ import httpx
 import pytest
 
 from app.compute.answers import Frame, identity
-from app.compute.entries import entry_of
 from app.compute.messages import ModelRef, Question, Store, request_of
 from app.compute.use_cases import answer as answer_of
 from app.jobs.ids import new_id
+from app.ledger.entries import entry_of
+from app.ledger.ledger import Ledger
 from app.recourse.actions.constraints import Constraints
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.solve import METHODS
@@ -34,13 +35,12 @@ from app.registry.registry import Registry
 from app.registry.trust import Trust
 from app.remote_hosts import RemoteHost
 from app.store.engine import open_engine
-from app.store.ledger import Ledger
 from tests.api.asking import APPLICANT
 from tests.forks import forks
+from tests.ledger.records import new_record
 from tests.registry.drafting.lender import TRAINED, lender
 from tests.registry.loan import ModelDirectory, make_linear
 from tests.remote.serving import make_remote, shared
-from tests.store.records import new_record
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-W", "error", "-m", "app.cli"]

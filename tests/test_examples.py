@@ -25,8 +25,8 @@ from examples.german_credit import train as german_train
 from examples.training import auc, probability, standardised, train_mlp, write_model, write_records
 from tests.by_hand import encode_by_hand, forward
 from tests.conftest import DEMO_STORE, Running
-from tests.jobs.conftest import starting
 from tests.jobs.serving import Server
+from tests.servers import starting
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "models_store" / "consumer-loan" / "1"

@@ -21,8 +21,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from app.access import refuse_open
 from app.api.examples import APPLICANT
+from app.keys.access import refuse_open
 from app.recourse.solve import METHODS
 from app.registry.registry import Registry
 from app.settings import Settings

@@ -28,6 +28,8 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 FORMATS = type(next(iter(ADAPTERS)))
 
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+
 MOST_FILES = 5
 
 
@@ -163,10 +165,9 @@ def test_every_format_has_an_adapter() -> None:
 
 
 def test_the_import_contracts_know_every_adapter() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     lists = [
         one[key]
-        for one in contracts
+        for one in CONTRACTS
         for key in ("modules", "protected_modules")
         if "Adapters" in one["name"] and key in one
     ]
@@ -186,8 +187,43 @@ def test_no_other_file_names_a_format(form: str) -> None:
 
 def test_the_router_of_an_endpoint_is_listed_where_its_recipe_says() -> None:
     routes = {path.stem for path in (ROOT / "app/api/routes").glob("*.py")} - {"__init__"}
+    routes |= {path.parent.name for path in (ROOT / "app").glob("*/route.py")}
     assert "`app/api/openapi.py`" in ARCHITECTURE.partition("### Add an endpoint\n")[2].partition("\n#")[0]
     assert routes <= words()["app/api/openapi.py"]
+
+
+ROOMS = CONTRACTS[0]["exhaustive_ignores"]
+"""The folders of `app/` that have all of one feature."""
+
+
+def test_each_file_of_a_room_stands_on_a_floor() -> None:
+    floors = {name for line in CONTRACTS[0]["layers"] for name in re.split(r" [:|] ", line)}
+    files = {f"{room}.{path.stem}" for room in ROOMS for path in (ROOT / "app" / room).glob("*.py")}
+    assert {name for name in floors if "." in name} == {name for name in files if not name.endswith("__init__")}
+
+
+@pytest.mark.parametrize(
+    ("noun", "homes"),
+    {
+        "calibration": ("app/calibration/", "app/recourse/models/calibration.py"),
+        "letter|notice": ("app/letters/",),
+        "reasons": ("app/reasons/", "app/recourse/reasons/", "app/compute/messages.py"),  # which has all questions
+        "idempoten": ("app/idempotency/",),
+        "api_?key|daily_?budget|authentic": ("app/keys/",),
+        "quarantine": ("app/pool/",),
+        "audit": ("app/ledger/",),
+    }.items(),
+)
+def test_a_feature_has_one_home(noun: str, homes: tuple[str, ...]) -> None:
+    """Files and classes that are named after it; records of the table, requests and errors are elsewhere by kind."""
+    elsewhere = []
+    for path in sorted((ROOT / "app").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith((*homes, "app/errors.py")):
+            continue
+        classes = re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE)
+        elsewhere += [f"{name}: {word}" for word in (path.stem, *classes) if re.search(noun, word, re.IGNORECASE)]
+    assert elsewhere == []
 
 
 # --- rooms and paths -------------------------------------------------------------------------------------------------

@@ -24,27 +24,28 @@ from app.errors import (
     UnknownModel,
 )
 from app.jobs.ids import new_id
+from app.ledger import recorder, sure_clock
+from app.ledger.ledger import NewRecord
 from app.pool.child import Need
 from app.pool.pool import Pool
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.methods.probe import ProbeParams
 from app.recourse.solve import METHODS
-from app.service import Service, Terms
 from app.service import service as service_module
+from app.service.queries import Terms
+from app.service.service import Service
 from app.settings import Settings
-from app.store import recorder, sure_clock
-from app.store.ledger import NewRecord
 from app.store.timestamps import timestamp
 from tests.api.asking import APPLICANT
 from tests.clock_ahead import ClockAhead
-from tests.store.records import new_record
+from tests.ledger.records import new_record
 
 METHOD = METHODS["robust_mpm"]
 
 
 def ask(service: Service, **changes: Any) -> Any:
     """The answer to a valid question with changes, of its terms or else of the question."""
-    # What is stored is asked of real servers, in `tests.jobs.test_ledger`.
+    # What is stored is asked of real servers, in `tests.ledger.test_servers`.
     given = {"model": "loan", "applicant": APPLICANT, "method": METHOD.name, "params": METHOD.params()} | changes
     terms = Terms(**{name: given.pop(name) for name in ("model", "reference", "deadline_ms") if name in given})
     applicant = given.pop("applicant")

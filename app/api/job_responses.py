@@ -12,7 +12,7 @@ from app.compute.answers import encoded
 from app.compute.detail import shown
 from app.jobs.job import Job, JobStatus
 from app.jobs.kinds import AUDIT
-from app.service import Service
+from app.service.service import Service
 from app.store.timestamps import timestamp
 
 VARY = {"Vary": "Prefer"}

@@ -14,7 +14,6 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.authentication import extra_headers
 from app.api.errors import problem_response
 from app.api.media_type import media_type
 from app.errors import (
@@ -26,6 +25,7 @@ from app.errors import (
     RecourseError,
     RequestTimeout,
 )
+from app.keys.authentication import extra_headers
 from app.metrics import Metrics
 from app.observability import log, request_id, trace, traceparent
 

@@ -16,29 +16,29 @@ from starlette.types import Lifespan
 from app import __version__
 from app.api import errors
 from app.api.all_faults import further_faults
-from app.api.authentication import SECURITY_SCHEMES
 from app.api.middleware import BodyLimit, EarlyAnswers, HeadLimit, HeadRequests, RequestContext
 from app.api.routes import (
     batch,
-    calibration,
     docs,
     health,
     jobs,
-    ledger,
     methods,
     metrics,
     models,
-    notice,
     problems,
-    reasons,
     recourse,
     root,
     workbench,
 )
 from app.api.schemas.batch import BatchProblem, BatchRequest, BatchRow
 from app.api.schemas.problem import Problem
+from app.calibration import route as calibration
+from app.keys.authentication import SECURITY_SCHEMES
+from app.ledger import route as ledger
+from app.letters import route as notice
 from app.metrics import Metrics
-from app.service import Service
+from app.reasons import route as reasons
+from app.service.service import Service
 from app.settings import Settings
 
 DESCRIPTION = """\

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from app.api.authentication import SCHEME, admit
 from app.api.error_docs import GATE, refusals
 from app.api.errors import LONGEST_TOKEN
-from app.api.idempotency import HEADER, PARAMETER, answer_once
 from app.api.json_body import read_body
 from app.api.media_type import JSON, media_type, require_plain
 from app.api.spool import close_spooled
 from app.errors import InvalidRequest, UnsupportedMediaType
-from app.store.scopes import Scope
+from app.idempotency.header import HEADER, PARAMETER, answer_once
+from app.keys.authentication import SCHEME, admit
+from app.keys.scopes import Scope
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 

@@ -8,9 +8,13 @@ import sys
 
 import typer
 
-from app.cli import batch, db, demo, keys, models, notices, promises, serving
+from app.cli import batch, demo, models, serving
 from app.cli.common import CommandError
 from app.errors import RecourseError
+from app.keys import command as keys
+from app.ledger import command as db
+from app.ledger import promise_command as promises
+from app.letters import command as notices
 
 cli = typer.Typer(
     help="Robust algorithmic recourse: what could this person change so that the answer becomes yes, and stays yes?",

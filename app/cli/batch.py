@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from app.compute.messages import Question
-    from app.service import Terms
+    from app.service.queries import Terms
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -39,7 +39,7 @@ def batch(
 
     from app.cli import batch_files
     from app.observability import configure_logging
-    from app.service import Service
+    from app.service.service import Service
 
     configure_logging("warning")
     settings = read_settings()

@@ -4,13 +4,18 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from app.registry.registry import Registry
     from app.settings import Settings
+
+
+RecourseArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of a recourse in the ledger, rec_...")]
 
 
 class CommandError(Exception):

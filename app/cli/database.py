@@ -9,13 +9,13 @@ from app.cli.common import CommandError, read_settings
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from app.store.ledger import Ledger
+    from app.ledger.ledger import Ledger
 
 
 @contextmanager
 def open_ledger() -> "Iterator[Ledger]":
     """The existing ledger, migrated to this release; `CommandError` if there is none: a new one would be empty."""
-    from app.store.ledger import FILE, Ledger
+    from app.ledger.ledger import FILE, Ledger
 
     settings = read_settings()
     file = settings.state_dir.absolute() / FILE

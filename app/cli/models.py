@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.calibration import calibration
+from app.calibration.command import calibration
 from app.cli.common import memory_limit, new_table, open_registry, print_table, read_settings
 from app.cli.drafts import draft
 from app.cli.registration_options import (

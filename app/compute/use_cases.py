@@ -38,7 +38,8 @@ from app.compute.messages import (
     Store,
     ValidityQuestion,
 )
-from app.compute.reasons import (
+from app.futures.store import load_futures
+from app.reasons.answer import (
     Explained,
     Reasons,
     no_time_for_reasons,
@@ -48,7 +49,6 @@ from app.compute.reasons import (
     reasons_part,
     together,
 )
-from app.futures.store import load_futures
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.advice_ranges import LEAST_SHARE
 from app.recourse.actions.rules import Rule

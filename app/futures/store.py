@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError, model_validator
 
+from app.calibration.file import read_calibration
 from app.errors import ModelRefused, ModelUnusable, RecourseError
-from app.futures.calibration_file import read_calibration
 from app.futures.records import Labels
 from app.futures.stacks import STACKS, Kind
 from app.observability import log

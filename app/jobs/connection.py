@@ -15,10 +15,10 @@ from app.closing import pause
 from app.errors import NotReady, RecourseError
 from app.jobs.executor import LOST, STORE
 from app.jobs.records import Records
+from app.ledger.health import lack_of_space, reason, refusal
 from app.observability import log, trace
 from app.settings import Settings
 from app.store.engine import UNREACHABLE, overwrite_log
-from app.store.health import lack_of_space, reason, refusal
 
 if TYPE_CHECKING:
     from app.jobs.presence import Presence

@@ -20,12 +20,12 @@ from app.jobs import lines as batch_lines
 from app.jobs.job import Job
 from app.jobs.kinds import JobKind, ready
 from app.jobs.records import Part, Records
+from app.ledger.health import reason, refusal
 from app.observability import log, trace
 from app.pool.child import Need
 from app.pool.pool import Pool
 from app.pool.turns import caller
 from app.store.engine import UNREACHABLE
-from app.store.health import reason, refusal
 
 Answer = TypeVar("Answer")
 

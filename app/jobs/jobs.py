@@ -24,12 +24,12 @@ from app.jobs.job import BATCH, JOB_ID, Job, JobStatus
 from app.jobs.kinds import JobKind
 from app.jobs.records import Records
 from app.jobs.retention import Retention
+from app.keys.keys import asking, asking_id, may_see, seen_by
 from app.metrics import Metrics
 from app.observability import request_id
 from app.pool.pool import Pool
 from app.pool.turns import caller
 from app.settings import Settings
-from app.store.keys import asking, asking_id, may_see, seen_by
 
 if TYPE_CHECKING:
     from app.jobs.worker import Worker

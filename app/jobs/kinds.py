@@ -65,9 +65,9 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 
 
 def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
-    """The promises of a model, checked against another version; see `app.compute.audits`."""
+    """The promises of a model, checked against another version; see `app.ledger.audits`."""
     # Most children never audit, so they need no database.
-    from app.compute.audits import audit
+    from app.ledger.audits import audit
 
     ref = _model_asked(store, payload, include_inactive=True)
     return audit(ref, payload, deadline_s=deadline_s, progress=progress)

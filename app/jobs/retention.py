@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from app.jobs.connection import Connection
 from app.jobs.job import Job
+from app.ledger.sure_clock import SureClock
 from app.observability import log, trace
-from app.store.sure_clock import SureClock
 
 FORGET_S = 3600.0
 """Interval at which old jobs are deleted."""

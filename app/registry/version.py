@@ -9,7 +9,7 @@
 * ``inactive.json``: present iff it was registered as inactive and has not been activated,
 * ``released.json``: when it was last released from quarantine,
 * ``calibration.json``: a correction of what is told about its future models; may be replaced at any time
-  (`app.futures.calibration_file`).
+  (`app.calibration.file`).
 """
 
 import hashlib

@@ -9,6 +9,8 @@ from app.compute.answers import Json, identity, plain
 from app.compute.messages import ModelRef, Store
 from app.errors import Fault, InsufficientScope, InvalidRequest, ModelUnusable, UnknownModel
 from app.futures.store import status
+from app.keys.daily_budgets import DailyBudgets
+from app.keys.keys import asking, asking_id
 from app.metrics import Metrics
 from app.observability import log
 from app.pool.child import Written
@@ -17,9 +19,7 @@ from app.pool.quarantine import Quarantine
 from app.recourse.features import Change, Feature, Table
 from app.recourse.models.score import Output
 from app.registry.version import RegisteredModel
-from app.service.daily_budgets import DailyBudgets
 from app.settings import Settings
-from app.store.keys import asking, asking_id
 from app.store.timestamps import timestamp
 
 UNREADABLE = "the directory of models (RECOURSE_MODELS_STORE) cannot be read"

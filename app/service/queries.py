@@ -1,8 +1,7 @@
-"""The terms of a question, the rows of a batch, and audits."""
+"""The terms of a question, and the rows of a batch."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 
 from app.compute.answers import Json
 
@@ -29,17 +28,3 @@ class Terms:
 
 Rows = Iterable[Json]
 """The rows of a batch, each with its ``applicant`` and ``reference``, or with the error that it is ``refused`` for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditQuery:
-    """A request to re-verify the promises of a model."""
-
-    id: str
-    """Of the model; the promises of all its versions are checked."""
-    candidate: str
-    """The version to check them against, `id@version`; it need not be active."""
-    since: datetime | None = None
-    until: datetime | None = None
-    reissue: bool = False
-    """Also find the candidate's answers in place of broken promises."""

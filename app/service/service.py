@@ -10,11 +10,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from app.access import Access
+from app.calibration.calibrations import Calibrations
 from app.compute import tasks, use_cases
 from app.compute.answers import Frame, Json, encoded, identity, plain
 from app.compute.encoded_answer import FULL, REQUEST, sent, written, written_answer
-from app.compute.entries import entry_of, entry_of_texts
 from app.compute.messages import Case, Question, Store, ValidityQuestion, job_payload, request_of, request_of_row
 from app.compute.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
 from app.errors import Fault, LaneTimeout, NotReady, RecourseError
@@ -23,6 +22,16 @@ from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import AUDIT, FUTURES, JOB_KINDS, JobKind
+from app.keys.access import Access
+from app.keys.daily_budgets import DailyBudgets
+from app.keys.keys import asking_id, may_read_scores, require_own_or
+from app.keys.scopes import Scope
+from app.ledger.entries import entry_of, entry_of_texts
+from app.ledger.given import GivenRecourse
+from app.ledger.ledger import FILE as LEDGER
+from app.ledger.ledger import NewRecord
+from app.ledger.recorder import Recorder
+from app.letters.notices import Notices
 from app.metrics import Metrics
 from app.pool.child import Written
 from app.pool.pool import Pool
@@ -30,21 +39,12 @@ from app.pool.quarantine import Quarantine
 from app.pool.turns import long_calls
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
-from app.service.calibrations import Calibrations
-from app.service.daily_budgets import DailyBudgets
 from app.service.futures import CANCELLED, Rehearsals
-from app.service.ledger import GivenRecourse
 from app.service.models import Models
-from app.service.notices import Notices
 from app.service.queries import Rows, Terms
 from app.service.validation import Check, all_or_faults, checks
 from app.settings import Settings
 from app.store.engine import database_url
-from app.store.keys import asking_id, may_read_scores, require_own_or
-from app.store.ledger import FILE as LEDGER
-from app.store.ledger import NewRecord
-from app.store.recorder import Recorder
-from app.store.scopes import Scope
 from app.store.timestamps import timestamp
 
 Record = Mapping[str, object]

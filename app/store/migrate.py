@@ -11,9 +11,9 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from app.errors import LedgerUnavailable
+from app.ledger.ledger import FILE
 from app.settings import Settings
 from app.store.engine import database_url, open_engine, writing
-from app.store.ledger import FILE
 from app.store.state import require_state
 
 VERSIONS = "ledger_version"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from app.keys.keys import Keys
+from app.keys.scopes import Scope
 from app.settings import Settings
-from app.store.keys import Keys
 from app.store.migrate import opened
-from app.store.scopes import Scope
 from tests.conftest import DEMO_STORE, run
 
 EXAMPLES = int(os.environ.get("TEST_CONTRACT_EXAMPLES", "3"))

@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.keys.keys import Keys, parts
+from app.keys.scopes import Scope
 from app.settings import Settings
-from app.store.keys import Keys, parts
 from app.store.migrate import opened
-from app.store.scopes import Scope
 from tests.api.asking import APPLICANT, question
 from tests.conftest import NO_TLS, run, until
 from tests.logged import logged
@@ -27,13 +27,13 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """All that is logged while every logger says all it can."""
     modules = [
         "app.api.middleware",
-        "app.api.idempotency",
+        "app.idempotency.header",
         "app.pool.pool",
         "app.jobs.connection",
         "app.jobs.executor",
         "app.jobs.database",
         "app.jobs.retention",
-        "app.store.recorder",
+        "app.ledger.recorder",
     ]
     with logged(monkeypatch, *modules) as written:
         root = logging.getLogger()

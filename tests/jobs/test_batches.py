@@ -16,9 +16,9 @@ from app.jobs.records import LEAST
 from tests.api.asking import APPLICANT, faults, problem
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import until
-from tests.jobs.conftest import Start, on_sqlite
 from tests.jobs.serving import OwnPostgres, Server, drop_connections, own_postgres
 from tests.processes import gone
+from tests.servers import Start, on_sqlite
 
 PATH = "/recourse/batch"
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from app.ledger.ledger import FILE
 from app.store.engine import open_engine, writing
-from app.store.ledger import FILE
 from tests.api.asking import APPLICANT, question
-from tests.jobs.conftest import Start
 from tests.jobs.serving import Server
+from tests.servers import Start
 
 SECRETS = {
     "Authorization": "Bearer rk_sentinel-key",

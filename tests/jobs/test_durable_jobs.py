@@ -14,9 +14,9 @@ from app.pool.pool import GRACE_S
 from tests.api.asking import APPLICANT, problem, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until
-from tests.jobs.conftest import Start, on_sqlite
 from tests.jobs.serving import Server, drop_connections
 from tests.processes import gone
+from tests.servers import Start, on_sqlite
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends children with their parent")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.conftest import Start, on_sqlite
 from tests.jobs.serving import Server
 from tests.jobs.test_batches import lines, rows, submit
+from tests.servers import Start, on_sqlite
 
 
 def holding(server: Server, text: str) -> list[str]:

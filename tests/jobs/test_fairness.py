@@ -11,10 +11,10 @@ import pytest
 from app.jobs import queue
 from app.jobs.job import BATCH, Job, JobStatus
 from app.jobs.jobs import Jobs
+from app.keys.keys import NOBODY, asking
+from app.keys.scopes import Scope
 from app.pool.pool import Pool
 from app.settings import Settings
-from app.store.keys import NOBODY, asking
-from app.store.scopes import Scope
 from tests.jobs.test_lost_parts import numbered, opened, settings
 
 __all__ = ["settings"]

@@ -12,9 +12,9 @@ import pytest
 from app.api.schemas.models import FuturesAnswer
 from tests.conftest import until
 from tests.futures.models import estimator, registered
-from tests.jobs.conftest import Start, on_sqlite, starting
 from tests.jobs.serving import Server
 from tests.optional import library
+from tests.servers import Start, on_sqlite, starting
 
 
 def futures(server: Server, name: str = "loan") -> dict[str, Any]:

@@ -24,10 +24,10 @@ from app.jobs.job import Job, JobStatus
 from app.jobs.jobs import Jobs
 from app.jobs.tables import FILE
 from app.jobs.worker import CONNECTIONS
+from app.ledger import health, sure_clock
+from app.ledger.sweep import sweep
 from app.pool.pool import Pool
-from app.service import sweep
 from app.settings import Settings
-from app.store import health, sure_clock
 from tests.clock_ahead import ClockAhead
 from tests.jobs.kinds import KINDS
 from tests.jobs.serving import database, drop_connections, postgres_missing
@@ -124,7 +124,7 @@ def test_an_operator_who_trusts_the_clock_has_old_jobs_deleted(tmp_path: Path, m
             return len(await queue.newest(10))
 
     assert asyncio.run(ended(submitted=1)) == 1
-    monkeypatch.setattr(import_module("app.service.sweep"), "datetime", ClockAhead)
+    monkeypatch.setattr(import_module("app.ledger.sweep"), "datetime", ClockAhead)
     for trusted, left in ((False, 1), (True, 0)):
         assert asyncio.run(sweep(settings, trust_clock=trusted)) == 0
         assert asyncio.run(ended()) == left

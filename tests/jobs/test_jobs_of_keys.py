@@ -5,15 +5,15 @@ from typing import Any
 
 import httpx
 
+from app.keys.keys import Keys, parts
+from app.keys.scopes import Scope
+from app.keys.spent_rows import SpentRows
 from app.settings import Settings
-from app.store.keys import Keys, parts
 from app.store.migrate import opened
-from app.store.scopes import Scope
-from app.store.spent_rows import SpentRows
 from tests.api.asking import problem
 from tests.conftest import until
-from tests.jobs.conftest import Start, on_sqlite
 from tests.jobs.test_batches import lines, rows, submit
+from tests.servers import Start, on_sqlite
 
 
 @on_sqlite

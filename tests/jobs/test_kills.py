@@ -13,10 +13,10 @@ import pytest
 
 from app.jobs.presence import SILENT_S
 from tests.conftest import until
-from tests.jobs.conftest import Start
 from tests.jobs.serving import Server, Worker, own_postgres
 from tests.jobs.test_batches import PATIENCE_S, each_exactly_once, rows, submit
 from tests.processes import gone
+from tests.servers import Start
 
 pytestmark = pytest.mark.release
 

@@ -13,8 +13,8 @@ import pytest
 
 from app.api.json_body import MOST_VALUES
 from tests.conftest import NO_TLS
-from tests.jobs.conftest import Start, on_sqlite
 from tests.jobs.serving import Server
+from tests.servers import Start, on_sqlite
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process from /proc")
 

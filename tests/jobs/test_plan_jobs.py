@@ -3,9 +3,9 @@
 from typing import Any
 
 from tests.api.asking import APPLICANT, problem, question
-from tests.jobs.conftest import Start
 from tests.jobs.serving import Server
 from tests.jobs.test_validity_jobs import QUESTION, timeless
+from tests.servers import Start
 
 ASKED: dict[str, Any] = {**QUESTION, "correction": {"kind": "mahalanobis", "max_shift": 0.5}}
 

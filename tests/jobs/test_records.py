@@ -16,7 +16,7 @@ from app.jobs.lines import GROUP, refusal, refused
 from app.jobs.records import CHUNK, LEAST, SHARES, Part, Records
 from app.jobs.tables import metadata
 from app.store.engine import open_engine
-from tests.store.conftest import url
+from tests.databases import url
 
 __all__ = ["url"]
 

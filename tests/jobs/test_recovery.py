@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.api.asking import question
-from tests.jobs.conftest import Start
 from tests.jobs.serving import ROOT, database
+from tests.servers import Start
 
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs/operations/recovery.md").read_text(), re.M | re.S)
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.api.asking import APPLICANT
-from tests.jobs.conftest import Start
 from tests.jobs.serving import Server
+from tests.servers import Start
 
 QUESTION: dict[str, Any] = {
     "model": "loan",

@@ -13,9 +13,9 @@ from app.registry.registry import Registry
 from tests.api.odd_model import BROODS
 from tests.browser import Open, ask, text, violations, workbench_of
 from tests.forks import forks
-from tests.jobs.conftest import Start, StartWorker, starting
 from tests.jobs.serving import Server
 from tests.registry.loan import make_linear
+from tests.servers import Start, StartWorker, starting
 
 
 @pytest.fixture(scope="module")

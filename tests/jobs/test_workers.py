@@ -18,10 +18,10 @@ from app.pool import pool as pool_module
 from app.pool.pool import Pool
 from app.store.engine import open_engine
 from tests.conftest import until
-from tests.jobs.conftest import StartWorker
 from tests.jobs.kinds import KINDS
 from tests.jobs.serving import Server, drop_connections
 from tests.jobs.test_batches import PATIENCE_S, each_exactly_once, in_the_middle, many, submit
+from tests.servers import StartWorker
 
 
 def test_what_a_dead_worker_had_begun_is_finished_by_another(cluster: tuple[Server, StartWorker], ledger: Path) -> None:

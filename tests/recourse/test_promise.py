@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.notice import Templates
+from app.letters.regime import Templates
 from app.recourse.promise import ENGLISH, PromisePhrases, promise_text, ways_text
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ def test_no_language_says_a_share_without_a_condition(language: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [ROOT / "README.md", *sorted((ROOT / "app/notice/templates").glob("*.txt")),
+    [ROOT / "README.md", *sorted((ROOT / "app/letters/templates").glob("*.txt")),
      *sorted((ROOT / "app/api/static/workbench").glob("*.js")), *sorted((ROOT / "app/cli").glob("*.py"))],
     ids=lambda path: path.name,
 )  # fmt: skip

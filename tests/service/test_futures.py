@@ -20,8 +20,9 @@ from app.jobs.jobs import Jobs
 from app.jobs.kinds import JOB_KINDS
 from app.pool.pool import Pool
 from app.registry.version import RegisteredModel
-from app.service import Service, watch
+from app.service import watch
 from app.service.futures import Rehearsals, wants_futures
+from app.service.service import Service
 from app.settings import Settings
 from tests.event_loop import until
 from tests.futures.models import FITS, registered

@@ -13,14 +13,14 @@ from sqlalchemy import make_url, select
 from sqlalchemy.exc import OperationalError
 
 from app.errors import StateUnusable
+from app.ledger.ledger import FILE, Ledger
+from app.ledger.recorder import PATIENCE_S
 from app.settings import Settings
 from app.store.engine import bare, database_url, open_engine, writing
-from app.store.ledger import FILE, Ledger
 from app.store.migrate import upgrade
-from app.store.recorder import PATIENCE_S
 from app.store.state import require_state
 from tests.jobs.serving import database, postgres_missing
-from tests.store.records import new_record
+from tests.ledger.records import new_record
 
 PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1, "busy_timeout": 5000}
 

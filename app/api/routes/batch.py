@@ -24,9 +24,10 @@ from app.api.strict_route import guarded
 from app.api.table_rows import CsvTable, timely
 from app.compute.messages import Question
 from app.errors import BodyTooLarge, InvalidRequest
+from app.keys.scopes import Scope
 from app.pool.turns import caller
-from app.service import Rows, Service, Terms
-from app.store.scopes import Scope
+from app.service.queries import Rows, Terms
+from app.service.service import Service
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 

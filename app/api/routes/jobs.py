@@ -26,7 +26,7 @@ from app.compute.use_cases import RECOURSE
 from app.jobs.followers import Stream
 from app.jobs.job import BATCH, JOB_ID, Job
 from app.jobs.lines import REFUSED, line_of, refusal
-from app.store.scopes import Scope
+from app.keys.scopes import Scope
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 deleting = APIRouter(route_class=guarded(Scope.RECOURSE))

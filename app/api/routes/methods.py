@@ -8,8 +8,8 @@ from app.api.error_docs import refusals
 from app.api.etag import UNCHANGED, IfNoneMatch, if_changed
 from app.api.schemas.methods import CHOICES, Methods
 from app.api.strict_route import guarded
+from app.keys.scopes import Scope
 from app.recourse.solve import DEFAULT_METHOD, METHODS
-from app.store.scopes import Scope
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 

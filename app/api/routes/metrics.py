@@ -7,8 +7,8 @@ from app import errors
 from app.api.deps import ServiceDep
 from app.api.error_docs import refusals
 from app.api.strict_route import guarded
+from app.keys.scopes import Scope
 from app.metrics import CONTENT_TYPE
-from app.store.scopes import Scope
 
 router = APIRouter(tags=["operations"], route_class=guarded(Scope.AUDIT))
 

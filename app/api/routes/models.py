@@ -22,7 +22,7 @@ from app.api.schemas.models import (
     PredictRequest,
 )
 from app.api.strict_route import guarded
-from app.store.scopes import Scope
+from app.keys.scopes import Scope
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=guarded(Scope.MODELS))
 training = APIRouter(route_class=guarded(Scope.AUDIT))

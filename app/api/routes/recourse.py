@@ -19,8 +19,8 @@ from app.api.schemas.recourse import RecourseAnswer, RecourseRequest
 from app.api.schemas.validity import VALIDITY_EXAMPLES, ValidityAnswer, ValidityRequest
 from app.api.strict_route import guarded
 from app.compute.use_cases import CORRECTION, FRONTIER, RECOURSE, VALIDITY
-from app.service import Service
-from app.store.scopes import Scope
+from app.keys.scopes import Scope
+from app.service.service import Service
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
 

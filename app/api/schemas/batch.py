@@ -13,7 +13,7 @@ from app.api.schemas.strict import Strict
 from app.compute.answers import Json
 from app.compute.messages import Question
 from app.errors import InvalidRequest, RecourseError
-from app.service import Terms
+from app.service.queries import Terms
 
 
 class BatchRow(Strict):

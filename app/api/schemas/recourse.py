@@ -34,7 +34,7 @@ from app.recourse.method import Yields
 from app.recourse.problem import Robustness
 from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import DEFAULT_METHOD, METHODS
-from app.service import Terms
+from app.service.queries import Terms
 
 LONGEST_DEADLINE_MS = 60_000
 

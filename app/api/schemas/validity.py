@@ -13,7 +13,7 @@ from app.api.schemas.recourse import ModelQuestion
 from app.api.schemas.strict import FEW
 from app.compute import use_cases
 from app.compute.messages import ValidityQuestion
-from app.service import Terms
+from app.service.queries import Terms
 
 MOST_MEMBERS = 20
 """Counterfactuals in one request."""

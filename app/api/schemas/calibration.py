@@ -1,8 +1,0 @@
-"""What was told about future models against what later versions of the model did."""
-
-from typing import Any
-
-from app.api.schemas.described import describe
-from app.compute import calibration_report
-
-CalibrationAnswer: Any = describe(calibration_report.CalibrationAnswer)

@@ -1,8 +1,0 @@
-"""The letter to an applicant."""
-
-from typing import Any
-
-from app.api.schemas.described import describe
-from app.notice import letter
-
-Notice: Any = describe(letter.Notice)

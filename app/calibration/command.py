@@ -1,0 +1,50 @@
+"""The command ``recourse models calibration``: what was told about future models against what later versions did."""
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.common import CommandError, new_table, open_registry, print_table, read_settings
+from app.cli.database import open_ledger
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def calibration(
+    model_id: Annotated[str, typer.Argument(metavar="ID", help="Id of a model, without a version.")],
+) -> None:
+    """Compare the validity told for future models with what the next versions kept; stores the correction."""
+    settings = read_settings()
+    from app.calibration.report import calibration as compute
+    from app.compute.messages import Store
+    from app.ledger.ledger import FILE
+    from app.store.engine import database_url
+
+    if all(model.id != model_id for model in open_registry().list()):
+        raise CommandError(f"No version of {model_id} is registered.")
+    with open_ledger():
+        store = Store.of(settings, ledger=database_url(settings, FILE))
+        found = compute(store, model_id, deadline_s=math.inf)
+    print_table(_table(found))
+    typer.echo(f"Without a next version: {found['pending']:,}. Not checked: {found['unchecked']:,}.")
+    if found["left_out"]:
+        typer.echo(f"Older answers that were not read: {found['left_out']:,}.")
+    if (correction := found["correction"]) is None:
+        typer.echo("Nothing is corrected.")
+        return
+    largest = max(correction["by"])
+    behind = f"{correction['promises']:,} promises and {correction['retrainings']} retrainings"
+    typer.echo(f"Answers of {correction['model']} are corrected by up to {largest:.3f}, from {behind}.")
+
+
+def _table(found: dict[str, Any]) -> "Table":
+    table = new_table("method", "told", "promises", "mean told", "kept", "95 % interval")
+    for name, part in (("all", found), *((one["method"], one) for one in found["methods"])):
+        for one in part["bins"]:
+            low, high = one["interval"]
+            told = f"{one['told'][0]:.1f} to {one['told'][1]:.1f}"
+            numbers = f"{one['mean_told']:.3f}", f"{one['kept']:.3f}", f"{low:.3f} to {high:.3f}"
+            table.add_row(name, told, f"{one['promises']:,}", *numbers)
+    return table

@@ -1,0 +1,49 @@
+"""What was told about future models against what later versions of the model did."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from starlette.responses import JSONResponse
+
+from app import errors
+from app.api.deps import ServiceDep
+from app.api.error_docs import LANE, refusals
+from app.api.strict_route import guarded
+from app.calibration.schema import CalibrationAnswer
+from app.keys.scopes import Scope
+
+router = APIRouter(tags=["ledger"], route_class=guarded(Scope.MODELS, Scope.AUDIT))
+
+
+@router.get(
+    "/models/{id}/calibration",
+    name="get_model_calibration",
+    summary="Compare what was told about future models with what later versions did",
+    response_model=CalibrationAnswer,
+    responses=refusals(
+        "/models/consumer-loan/calibration",
+        errors.InvalidRequest,
+        errors.UnknownModel,
+        *LANE,
+        errors.LaneTimeout,
+        errors.LedgerUnavailable,
+    ),
+)
+async def calibration(
+    model_id: Annotated[
+        str,
+        Path(
+            alias="id",
+            description="Name of the model, without a version.",
+            openapi_examples={"demo": {"value": "consumer-loan"}},
+        ),
+    ],
+    service: ServiceDep,
+) -> JSONResponse:
+    """Of the counterfactuals given with a `validity.future.probability` of 0.8 to 0.9, how many the next version keeps.
+
+    The next version is the one registered after the version that answered, active or not, with the same columns. Covers
+    the newest 5,000 stored answers, expired ones included; remote models are not asked. What follows for later answers
+    is their `validity.future.measured`, which the service keeps up to date by itself.
+    """
+    return JSONResponse(await service.calibrations.of(model_id))

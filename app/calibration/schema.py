@@ -1,0 +1,8 @@
+"""What was told about future models against what later versions of the model did."""
+
+from typing import Any
+
+from app.api.schemas.described import describe
+from app.calibration import report as calibration_report
+
+CalibrationAnswer: Any = describe(calibration_report.CalibrationAnswer)

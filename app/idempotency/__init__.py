@@ -1,0 +1,1 @@
+"""A request that is sent again is answered as it was the first time."""

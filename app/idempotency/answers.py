@@ -1,0 +1,155 @@
+"""Answers that are kept for their idempotency key. Blocks; not for an event loop.
+
+A key is claimed before its request is answered, by a lease that its server renews. If the server crashes or fails, the
+lease ends, and the same request takes over when it is sent again, with the same ids, so that nothing is done twice.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from app.errors import IdempotencyInProgress, IdempotencyKeyReused
+from app.ledger.chain import Kind
+from app.store.engine import overwrite_log, writing
+from app.store.tables import entries
+from app.store.tables import idempotent_answers as answers
+from app.store.timestamps import timestamp
+
+Change = TypeVar("Change", sa.Update, sa.Delete)
+
+LEASE = timedelta(seconds=10)
+"""How long a key stays claimed by a server that no longer renews its lease."""
+
+SKEW = timedelta(minutes=5)
+"""How far the clocks of servers may differ. A lease that ends later was taken by a clock that was wrong."""
+
+KEPT = timedelta(hours=24)
+"""How long an answer can be repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The right to answer the request of a key."""
+
+    name: str
+    attempt: str
+    """Distinguishes this attempt from one that took over."""
+    ids: str
+    """Start of the ids that the request assigns; the same for an attempt that takes over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotentAnswer:
+    """An answer that was sent."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class IdempotentAnswers:
+    """The answers in one database; safe to use from several threads, processes and machines."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def claim(self, name: str, digest: str, ids: str, now: datetime) -> Attempt | IdempotentAnswer:
+        """The answer that the request received before, or the right to answer it.
+
+        Parameters
+        ----------
+        name : of the key and its caller; reveals neither
+        digest : of the request
+        ids : start of its ids, if this is the first attempt
+
+        Raises
+        ------
+        IdempotencyKeyReused : the key was used for another request
+        IdempotencyInProgress : another attempt is answering it
+        """
+        with writing(self._engine) as connection:
+            row = connection.execute(sa.select(answers).where(answers.c.name == name)).one_or_none()
+            if row is not None and _holds(row, now):
+                if row.digest != digest:
+                    raise IdempotencyKeyReused
+                if row.status is None:
+                    raise IdempotencyInProgress
+                return IdempotentAnswer(status=row.status, headers=json.loads(row.headers), body=row.body)
+            if row is not None and row.status is None and row.digest == digest:
+                ids = row.ids  # its server crashed, or failed with a write that may still succeed
+            attempt = Attempt(name=name, attempt=secrets.token_hex(16), ids=ids)
+            connection.execute(sa.delete(answers).where(answers.c.name == name))
+            values = {"name": name, "digest": digest, "ids": attempt.ids, "attempt": attempt.attempt}
+            connection.execute(sa.insert(answers).values(**values, until=timestamp(now + LEASE)))
+        return attempt
+
+    def renew(self, attempt: Attempt, now: datetime) -> None:
+        """Claim the key for another `LEASE`, unless it has an answer: that is kept for longer."""
+        unanswered = _own(sa.update(answers), attempt).where(answers.c.status.is_(None))
+        with writing(self._engine) as connection:
+            connection.execute(unanswered.values(until=timestamp(now + LEASE)))
+
+    def keep(self, attempt: Attempt, answer: IdempotentAnswer, recourse: str | None, now: datetime) -> bool:
+        """Keep an answer for `KEPT`; `recourse` is the id of the recourse or job in it.
+
+        False if the recourse was erased meanwhile, which frees the key, or if another attempt has taken over.
+        """
+        values = {
+            "status": answer.status,
+            "headers": json.dumps(dict(answer.headers)),
+            "body": answer.body,
+            "recourse": recourse,
+            "until": timestamp(now + KEPT),
+        }
+        erased = sa.select(entries.c.number).where(entries.c.id == recourse, entries.c.kind == Kind.ERASED)
+        with writing(self._engine) as connection:
+            if connection.scalar(erased) is not None:
+                connection.execute(_own(sa.delete(answers), attempt))
+                return False
+            return bool(connection.execute(_own(sa.update(answers), attempt).values(**values)).rowcount)
+
+    def release(self, attempt: Attempt, now: datetime) -> None:
+        """Release the key: the request was refused or failed, and may be sent again.
+
+        Its ids stay: a write that seemed to fail may still succeed. A late renewal has no effect.
+        """
+        with writing(self._engine) as connection:
+            connection.execute(_own(sa.update(answers), attempt).values(until=timestamp(now), attempt=""))
+
+    def erase(self, ids: Sequence[str]) -> int:
+        """Delete the answers with a recourse or job of one of these ids; returns their number."""
+        with writing(self._engine) as connection:
+            erased = connection.execute(sa.delete(answers).where(answers.c.recourse.in_(ids))).rowcount
+        overwrite_log(self._engine)
+        return erased
+
+    def sweep(self, now: datetime, by_clock: datetime | None = None) -> int:
+        """Delete expired answers and abandoned keys; returns their number.
+
+        An answer that expires later than one that is given now was kept under a clock that was wrong: it goes too.
+
+        Parameters
+        ----------
+        now : the time that has surely come
+        by_clock : the time of this machine's clock, which may be ahead of it; the same where it is not given
+        """
+        over = answers.c.status.is_not(None) & (answers.c.until < timestamp(now))
+        given_up = answers.c.until < timestamp(now - KEPT)
+        misdated = answers.c.until > timestamp(max(now, by_clock or now) + KEPT + SKEW)
+        with writing(self._engine) as connection:
+            return connection.execute(sa.delete(answers).where(over | given_up | misdated)).rowcount
+
+
+def _holds(row: sa.Row[Any], now: datetime) -> bool:
+    """Whether a row is an answer that can be repeated, or the lease of a server that may still be at work."""
+    believed = row.status is not None or row.until <= timestamp(now + LEASE + SKEW)
+    return row.until > timestamp(now) and believed
+
+
+def _own(statement: Change, attempt: Attempt) -> Change:
+    return statement.where(answers.c.name == attempt.name, answers.c.attempt == attempt.attempt)

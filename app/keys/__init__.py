@@ -1,0 +1,1 @@
+"""API keys: who may ask what, and how much of it in a day."""

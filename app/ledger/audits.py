@@ -1,0 +1,188 @@
+"""Whether a model still accepts what was given: one recourse, or all promises of a model."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from app.compute import tasks, use_cases
+from app.compute.answers import UNREAD, Json, identity, plain
+from app.compute.messages import ModelRef, Question, Store, model_payload
+from app.compute.use_cases import RECOURSE, USE_CASES
+from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, RecourseError
+from app.ledger.chain import PersonalData
+from app.ledger.entries import personal_data
+from app.ledger.ledger import Ledger, Record
+from app.ledger.promises import Promises
+from app.pool.child import Progress
+from app.recourse.features import FeatureSpace
+from app.recourse.models.meter import Meter
+from app.registry.version import RegisteredModel
+from app.store.engine import open_engine
+
+REISSUE_S = 5.0
+"""Time for each new answer in place of a broken promise."""
+
+AUDIT_SHARE = 0.95
+"""Share of its time after which an audit starts no further part; the result counts those that are left."""
+
+REFUSED = "refused"
+"""The model refuses the record."""
+
+DOES_NOT_FIT = "does_not_fit"
+"""The record does not fit the model's schema: a feature is new, a limit is tighter."""
+
+
+def verify(ref: ModelRef, records: Sequence[Mapping[str, object]], *, deadline_s: float) -> list[Json]:
+    """A model's decisions about counterfactuals; `reason` is null where it accepts them."""
+    deadline = time.monotonic() + deadline_s
+    (checks,) = _checked(Meter(tasks.load(ref).black_box, deadline), [records])
+    return checks
+
+
+def _checked(meter: Meter, plans: Sequence[Sequence[Mapping[str, object]]]) -> list[list[Json]]:
+    """A model's decisions about every counterfactual of every plan, in one call."""
+    rows = [[fitting_row(meter.black_box.space, record) for record in plan] for plan in plans]
+    fitting = [row for plan in rows for row in plan if row is not None]
+    decisions = iter(plain(tasks.decisions(meter, np.array(fitting)) if fitting else []))
+    return [[_check(row, decisions) for row in plan] for plan in rows]
+
+
+def fitting_row(space: FeatureSpace, record: Mapping[str, object]) -> Any:
+    """The raw row of a record that was given once; None where it does not fit a model's schema."""
+    try:
+        return space.read(record)
+    except InvalidRequest:
+        return None
+
+
+def _check(row: Any, decisions: Iterator[Json]) -> Json:
+    if row is None:
+        return {**UNREAD, "favourable": False, "reason": DOES_NOT_FIT}
+    decision = next(decisions)
+    return {**decision, "reason": None if decision["favourable"] else REFUSED}
+
+
+def audit(ref: ModelRef, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
+    """The promises of an `audit_payload`, asked of another version; `app.ledger.schema` describes the result."""
+    # The rest of the time is for the part that is in progress then.
+    deadline = time.monotonic() + AUDIT_SHARE * deadline_s
+    with opened_ledger(ref.store) as ledger:
+        return Audit(ref, payload, deadline).run(ledger, progress)
+
+
+@contextmanager
+def opened_ledger(store: Store) -> Iterator[Ledger]:
+    """The ledger, with connections of its own. Raises `LedgerUnavailable` where it cannot be read."""
+    engine = open_engine(store.ledger)
+    try:
+        yield Ledger(engine)
+    except sa.exc.DBAPIError:
+        raise LedgerUnavailable from None
+    finally:
+        engine.dispose()
+
+
+def audit_payload(ref: ModelRef, model: RegisteredModel, which: Promises, *, reissue: bool) -> Json:
+    """The input of `audit`."""
+    promises = {"model": which.model, "as_of": which.as_of, "since": which.since, "until": which.until}
+    return {"model": model_payload(ref), "asked": plain(identity(model)), "promises": promises, "reissue": reissue}
+
+
+class Audit:
+    """Counts promises that the candidate keeps and breaks."""
+
+    def __init__(self, ref: ModelRef, payload: Json, deadline: float) -> None:
+        self._ref = ref
+        self._payload = payload
+        self._deadline = deadline
+        self._count = 0
+        self._certified: list[float] = []
+        self._broken: list[Json] = []
+
+    def run(self, ledger: Ledger, progress: Progress) -> Json:
+        """The result; raises what the ledger raises."""
+        which = Promises(**self._payload["promises"])
+        total = ledger.count(which)
+        progress(0, total)
+        with suppress(DeadlineExceeded):
+            for records in ledger.promises(which):
+                self._ask(records)
+                # More may have been given meanwhile.
+                progress(self._count, max(total, self._count))
+        return self._result(total)
+
+    def _ask(self, records: Sequence[Record]) -> None:
+        held = [personal_data(record) for record in records]
+        answers = [json.loads(known.answer) for known in held]
+        plans = [[one["applicant"] for one in answer["counterfactuals"]] for answer in answers]
+        # One for each part: the budget of a remote model is for a request, not for all promises.
+        meter = Meter(tasks.load(self._ref).black_box, self._deadline)
+        for answer, known, checks in zip(answers, held, _checked(meter, plans), strict=True):
+            meter.check()
+            self._note(answer, known, checks)
+            self._count += 1
+
+    def _note(self, answer: Json, known: PersonalData, checks: list[Json]) -> None:
+        if (bound := promised_lower(answer)) is not None:
+            self._certified.append(bound)
+        failed = [check for check in checks if check["reason"] is not None]
+        if failed:
+            self._broken.append(
+                {
+                    "id": answer["id"],
+                    "expires_at": answer["expires_at"],
+                    "reason": failed[0]["reason"],
+                    "score": failed[0]["score"],
+                    "promised_cost": answer["counterfactuals"][0]["cost"]["total"],
+                    "reissue": self._reissued(json.loads(known.request)) if self._payload["reissue"] else None,
+                }
+            )
+
+    def _reissued(self, request: Json) -> Json:
+        """The candidate's answer to the same question."""
+        try:
+            factual_raw = tasks.load(self._ref).black_box.space.read(request["applicant"])
+            question = replace(Question.from_json(request["question"]), factual_raw=factual_raw, reasons=None)
+            left_s = max(self._deadline - time.monotonic(), 0.0)
+            problem = use_cases.problem(self._ref, question, min(REISSUE_S, left_s))
+            found = USE_CASES[RECOURSE].compute(problem, question, 0.0).recourse
+        except RecourseError as error:
+            return {"status": error.code, "cost": None}
+        return {"status": found.status.value, "cost": found.counterfactuals[0].cost if found.counterfactuals else None}
+
+    def _result(self, total: int) -> Json:
+        kept = self._count - len(self._broken)
+        costs = [one["reissue"]["cost"] for one in self._broken if one["reissue"]]
+        found = [cost for cost in costs if cost is not None]
+        mean = fmean(found) if found else None
+        reissue = {"found": len(found), "not_found": len(costs) - len(found), "mean_cost": mean}
+        promises = self._payload["promises"]
+        return {
+            "model": self._payload["asked"],
+            "as_of": promises["as_of"],
+            "since": promises["since"],
+            "until": promises["until"],
+            "promises": self._count,
+            "unchecked": max(total - self._count, 0),
+            "still_valid": kept,
+            "broken": len(self._broken),
+            "kept_share": kept / self._count if self._count else None,
+            "promised_lower": fmean(self._certified) if self._certified else None,
+            "reissue": reissue if self._payload["reissue"] else None,
+            "broken_promises": self._broken,
+        }
+
+
+def promised_lower(answer: Json) -> float | None:
+    """The lower bound of an answer's certificate: of its plan, else of its first record; None without a certificate."""
+    if answer["plan"]:
+        return float(answer["plan"]["validity"]["lower"])
+    shift = answer["counterfactuals"][0]["validity"]["shift"]
+    return None if shift is None else float(shift["gelbrich"]["lower"])

@@ -1,0 +1,51 @@
+"""What the ledger keeps of an answer: request and answer as they were, and how they are read again."""
+
+import json
+from collections.abc import Mapping
+
+from app.compute.answers import Json, encoded
+from app.errors import Erased
+from app.ledger.chain import PersonalData
+from app.ledger.ledger import NewRecord, Record
+
+
+def entry_of(
+    answer: Json, request: Json, job: str | None = None, *, key: str | None = None, sent: bytes | None = None
+) -> NewRecord:
+    """The ledger's entry for an answer that is about to be sent to a key; `sent` is its bytes, where they are known."""
+    return entry_of_texts(answer, encoded(request), encoded(answer) if sent is None else sent, job, key=key)
+
+
+def entry_of_texts(
+    answer: Json, request: bytes, sent: bytes, job: str | None = None, *, key: str | None = None
+) -> NewRecord:
+    """The same where both are encoded already; of the answer itself only its facts are read."""
+    model = answer["model"]
+    return NewRecord(
+        id=answer["id"],
+        at=answer["created_at"],
+        expires_at=answer["expires_at"],
+        model=model["id"],
+        version=model["version"],
+        sha256=model["sha256"],
+        status=answer["status"],
+        key=key,
+        personal_data=PersonalData(
+            reference=answer["reference"],
+            job=job,
+            request=request,
+            answer=sent,
+        ),
+    )
+
+
+def personal_data(record: Record) -> PersonalData:
+    """The personal data of an entry. Raises `Erased`."""
+    if record.personal_data is None:
+        raise Erased(f"{Erased.__doc__} It was erased at {record.erased_at}.")
+    return record.personal_data
+
+
+def promised(record: Record) -> list[Mapping[str, object]]:
+    """The records that the answer of an entry gave. Raises `Erased`."""
+    return [one["applicant"] for one in json.loads(personal_data(record).answer)["counterfactuals"]]

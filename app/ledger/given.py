@@ -1,0 +1,271 @@
+"""Recourse that was given: looked up, erased, and verified again."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from app.compute.answers import UNREAD, Json, encoded, identity, plain
+from app.errors import (
+    Erased,
+    Fault,
+    InvalidRequest,
+    JobUnfinished,
+    RecourseError,
+    UnknownJob,
+    UnknownRecourse,
+)
+from app.jobs.ids import RECOURSE_ID
+from app.jobs.job import Job
+from app.jobs.jobs import Jobs
+from app.jobs.kinds import AUDIT
+from app.keys.keys import asking, may_read_scores, may_see, seen_by
+from app.ledger import audits
+from app.ledger.entries import personal_data, promised
+from app.ledger.ledger import Outline, Record
+from app.ledger.promises import Promises
+from app.ledger.recorder import Recorder
+from app.service.models import Models
+from app.store.timestamps import timestamp
+
+AUDIT_S = 3600.0
+"""Time for a job that re-verifies promises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditQuery:
+    """A request to re-verify the promises of a model."""
+
+    id: str
+    """Of the model; the promises of all its versions are checked."""
+    candidate: str
+    """The version to check them against, `id@version`; it need not be active."""
+    since: datetime | None = None
+    until: datetime | None = None
+    reissue: bool = False
+    """Also find the candidate's answers in place of broken promises."""
+
+
+class GivenRecourse:
+    """The ledger, and what of it is kept with jobs."""
+
+    def __init__(self, ledger: Recorder, jobs: Jobs, models: Models) -> None:
+        self._ledger = ledger
+        self._jobs = jobs
+        self._models = models
+
+    async def answer(self, recourse_id: str) -> bytes:
+        """The answer as it was sent; bounds of a plan that were still being computed then are filled in.
+
+        Raises
+        ------
+        UnknownRecourse, Erased : there is none, or no longer
+        LedgerUnavailable : the ledger cannot be read
+        """
+        kept = personal_data(await self._find(recourse_id)).answer
+        answer = json.loads(kept)
+        if (job_id := _pending(answer)) is None:
+            return kept
+        # A job that has failed, or was deleted, has no bounds: the bracket stays.
+        with suppress(RecourseError):
+            result = await self._jobs.result(job_id)
+            answer["plan"]["validity"] = result["plan"]["validity"]
+            return encoded(answer)
+        return kept
+
+    async def asked(self, recourse_id: str) -> tuple[Json, Json]:
+        """The answer as it was recorded, and its request. Errors as `answer`."""
+        kept = personal_data(await self._find(recourse_id))
+        return json.loads(kept.answer), json.loads(kept.request)
+
+    async def changed_sets(self, ids: Sequence[str], model: str) -> tuple[tuple[str, ...], ...]:
+        """The sets of features that counterfactuals of earlier answers change, what time changes by itself aside.
+
+        Parameters
+        ----------
+        ids : of answers, or with ``/2`` of the counterfactual of that rank
+        model : id of the model that gave them
+
+        Raises
+        ------
+        InvalidRequest : an id is not in the ledger, was erased, or is of another model; with every fault
+        LedgerUnavailable : the ledger cannot be read
+        """
+        sets: list[tuple[str, ...]] = []
+        faults: list[Fault] = []
+        for i, one in enumerate(ids):
+            recourse_id, _, rank = one.partition("/")
+            pointer = f"/exclude/ids/{i}"
+            try:
+                record = await self._find(recourse_id)
+                found = json.loads(personal_data(record).answer)["counterfactuals"]
+            except UnknownRecourse:
+                faults.append(Fault(pointer, "is not the id of an answer in the ledger"))
+                continue
+            except Erased:
+                faults.append(Fault(pointer, "is the id of an answer that was erased"))
+                continue
+            if record.entry.model != model:
+                faults.append(Fault(pointer, f"is the id of an answer of another model than {model}"))
+                continue
+            if "/" in one:
+                found = [each for each in found if str(each["rank"]) == rank]
+                if not found:
+                    faults.append(Fault(pointer, "is not the rank of a counterfactual of that answer"))
+            changed = [tuple(c["feature"] for c in each["changes"] if not c["by_time"]) for each in found]
+            sets += [some for some in changed if some]
+        if faults:
+            raise InvalidRequest(faults=faults)
+        return tuple(sets)
+
+    async def newest(
+        self, limit: int, *, reference: str | None = None, job: str | None = None, before: str | None = None
+    ) -> list[Json]:
+        """What was given to the key of this context, newest first; those before the id `before`."""
+        which: dict[str, Any] = {"reference": reference, "job": job, "before": before, **seen_by(asking.get())}
+        found = await self._ledger.ask(lambda ledger: ledger.newest(limit, **which))
+        return [{**_outline(one), "reference": one.reference} for one in found]
+
+    async def erase(self, recourse_id: str) -> Json | None:
+        """Delete the personal data of a recourse, and the jobs that computed it. Idempotent.
+
+        None for one that was not recorded, of which nothing is left then.
+
+        Raises
+        ------
+        UnknownRecourse : there is none, or nothing was left of one that was not recorded
+        NotReady : ledger or jobs cannot be reached; the call can be repeated
+        """
+        try:
+            record = await self._record(recourse_id)
+        except UnknownRecourse:
+            if RECOURSE_ID.fullmatch(recourse_id) and await self._erase_unrecorded(recourse_id):
+                return None
+            raise
+        _require_own(record)
+        if record.personal_data is not None:
+            await self._ledger.erase([record], "request")
+            record = await self._find(recourse_id)
+        else:
+            # A restored backup of the jobs brings back what was erased since.
+            await self._erase_unrecorded(recourse_id)
+        return {**_outline(record), "status": "erased", "erased_at": record.erased_at}
+
+    async def verify(self, recourse_id: str, name: str | None) -> Json:
+        """Whether a model still accepts what was given: the newest active version of the model unless one is named.
+
+        Raises
+        ------
+        UnknownRecourse, Erased, LedgerUnavailable : as `answer`
+        UnknownModel, ModelUnusable, InvalidRequest : as `Models.version`
+        """
+        record = await self._find(recourse_id)
+        records = promised(record)
+        model = self._models.version(str(record.entry.model), name)
+        checks = await self._models.ask(model, audits.verify, records) if records else []
+        if not may_read_scores():
+            checks = [{**check, **UNREAD} for check in checks]
+        return {
+            "id": recourse_id,
+            "model": plain(identity(model)),
+            "still_valid": all(check["favourable"] for check in checks) if checks else None,
+            "expires_at": record.entry.expires_at,
+            "verified_at": timestamp(datetime.now(UTC)),
+            "counterfactuals": [{"rank": rank, **check} for rank, check in enumerate(checks, start=1)],
+        }
+
+    async def start_audit(self, query: AuditQuery) -> Job:
+        """A job that checks a version of a model against all promises of any version of it.
+
+        Raises
+        ------
+        UnknownModel, ModelUnusable, InvalidRequest : as `verify`
+        ModelQuarantined, DailyBudgetSpent : as `Models.admit`
+        NotReady : the job store cannot be reached
+        """
+        self._models.require_known(query.id)
+        model = self._models.version(query.id, query.candidate)
+        await self._models.admit(model)
+        which = Promises.unexpired(query.id, since=query.since, until=query.until)
+        ref = self._models.ref(model)
+        payload = audits.audit_payload(ref, model, which, reissue=query.reissue)
+        return await self._jobs.submit(AUDIT, payload, timeout_s=AUDIT_S)
+
+    async def forget(self, records: Sequence[Record]) -> None:
+        """Delete the jobs in which the personal data of recourses is kept as well."""
+        for record in records:
+            if (kept := record.personal_data) is not None:
+                for job in (kept.job, _pending(json.loads(kept.answer))):
+                    if job is not None:
+                        await self._forget_job(job, record.entry.id)
+
+    async def delete_job(self, job_id: str) -> None:
+        """Delete a job that has ended, with all that was asked and computed.
+
+        Raises
+        ------
+        UnknownJob, JobUnfinished : there is none, or it may still compute
+        NotReady : ledger or jobs cannot be reached
+        """
+        if not (await self._jobs.get(job_id)).status.finished:
+            raise JobUnfinished
+        await self._jobs.delete([job_id])
+        await self._ledger.erase_answers([job_id])
+
+    async def _erase_unrecorded(self, recourse_id: str) -> bool:
+        """Delete what there is about a recourse outside the ledger; whether there was anything."""
+        jobs = await self._jobs.holding(recourse_id)
+        for job in jobs:
+            await self._require_own_job(job)
+        for job in jobs:
+            await self._forget_job(job, recourse_id)
+        return bool(await self._ledger.erase_answers([recourse_id]) or jobs)
+
+    async def _require_own_job(self, job_id: str) -> None:
+        """Raise `UnknownRecourse`, as if there were none, if another key submitted the job."""
+        try:
+            await self._jobs.get(job_id)
+        except UnknownJob:
+            raise UnknownRecourse from None
+
+    async def _forget_job(self, job_id: str, recourse_id: str) -> None:
+        if await self._jobs.erase(job_id, recourse_id):
+            # A repeated request must not get a reference to a job that is gone.
+            await self._ledger.erase_answers([job_id])
+
+    async def _find(self, recourse_id: str) -> Record:
+        """One recourse that the key of this context may see. Raises `UnknownRecourse`."""
+        record = await self._record(recourse_id)
+        _require_own(record)
+        return record
+
+    async def _record(self, recourse_id: str) -> Record:
+        if not RECOURSE_ID.fullmatch(recourse_id):
+            raise UnknownRecourse
+        return await self._ledger.ask(lambda ledger: ledger.find(recourse_id))
+
+
+def _require_own(record: Record) -> None:
+    """Raise `UnknownRecourse`, as if there were none, unless the key of this context may see it."""
+    if not may_see(record.key, record.entry.model):
+        raise UnknownRecourse
+
+
+def _outline(record: Record | Outline) -> Json:
+    """What the ledger says about a recourse without personal data."""
+    entry = record.entry
+    return {
+        "id": entry.id,
+        "status": entry.status,
+        "model": {"id": entry.model, "version": entry.version, "sha256": entry.sha256},
+        "created_at": entry.at,
+        "expires_at": entry.expires_at,
+    }
+
+
+def _pending(answer: Json) -> str | None:
+    """The job that computes the bounds of an answer's plan, where there was one."""
+    job = answer["plan"] and answer["plan"]["validity"]["job"]
+    return job and str(job).rpartition("/")[2]

@@ -1,0 +1,409 @@
+"""The ledger of recourse: write, find, erase, and verify that nothing was changed. Blocks; not for an event loop.
+
+Errors of the database are SQLAlchemy's `DBAPIError`.
+"""
+
+import secrets
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from itertools import repeat
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import DBAPICursor
+
+from app.errors import UnknownRecourse
+from app.ledger.chain import FIRST, Entry, Kind, PersonalData
+from app.ledger.promises import Promises
+from app.ledger.proof import Broken, Proof
+from app.store.engine import bare, overwrite_log, writing, writing_bare
+from app.store.tables import entries, idempotent_answers, personal_data
+from app.store.timestamps import timestamp
+
+FILE = "ledger.sqlite"
+
+AT_ONCE = 500
+"""Rows per query of a long read."""
+
+_erasures = entries.alias("erasures")
+
+_DATA = [column for column in personal_data.c if column is not personal_data.c.number]
+
+_RECORDS: sa.Select[Any] = sa.select(
+    *entries.c,
+    *_DATA,
+    _erasures.c.at.label("erased_at"),
+).select_from(
+    entries.outerjoin(personal_data, personal_data.c.number == entries.c.number).outerjoin(
+        _erasures, (_erasures.c.id == entries.c.id) & (_erasures.c.kind == Kind.ERASED)
+    )
+)
+
+# Starts at the personal data: the entries without any grow in number, and none of them is read.
+_HOLDING = personal_data.join(entries, personal_data.c.number == entries.c.number)
+
+_HELD: sa.Select[Any] = sa.select(*entries.c, *_DATA, sa.null().label("erased_at")).select_from(_HOLDING)
+
+_OUTLINES: sa.Select[Any] = sa.select(*entries.c, personal_data.c.reference).select_from(_HOLDING)
+
+# Built once: building a statement takes as long as running it.
+_KNOWN = sa.select(entries.c.id).where(
+    entries.c.id.in_(sa.bindparam("ids", expanding=True)), entries.c.kind == Kind.GIVEN
+)
+_LAST = f"SELECT number, hash FROM {entries.name} ORDER BY number DESC LIMIT 1"  # noqa: S608 - our own name
+_ADD_ENTRIES = sa.insert(entries)
+_ADD_PERSONAL_DATA = sa.insert(personal_data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRecord:
+    """A recourse to be recorded."""
+
+    id: str
+    at: str
+    expires_at: str
+    model: str
+    version: str
+    sha256: str
+    status: str
+    personal_data: PersonalData
+    key: str | None = None
+    """The id of the API key that asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One recourse in the ledger."""
+
+    entry: Entry
+    personal_data: PersonalData | None
+    """None once erased."""
+    erased_at: str | None
+    key: str | None
+    """The id of the API key that asked; None without keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """One line in a list of recourses that are not erased."""
+
+    entry: Entry
+    reference: str | None
+
+
+class Ledger:
+    """The ledger in one database; safe to use from several threads, processes and machines."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    # --- write ---
+
+    def append(self, records: Sequence[NewRecord]) -> None:
+        """Add records, all or none. Of several with one id, the first is kept."""
+        firsts: dict[str, NewRecord] = {}
+        for record in records:
+            firsts.setdefault(record.id, record)
+        try:
+            with writing_bare(self._engine) as cursor:
+                _insert(cursor, self._engine.dialect, list(firsts.values()))
+        except sa.exc.IntegrityError:
+            # A record is there already only if it is computed again after a crash; a check up front would slow every
+            # write.
+            with writing(self._engine) as connection:
+                known = set(connection.scalars(_KNOWN, {"ids": list(firsts)}))
+                unknown = [record for recourse_id, record in firsts.items() if recourse_id not in known]
+                with bare(connection) as cursor:
+                    _insert(cursor, self._engine.dialect, unknown)
+
+    def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
+        """Delete the personal data of recourses and add an entry for each; returns how many still had some.
+
+        With SQLite some of it may be left in the files until `overwrite_log` has succeeded, which is tried here once.
+        """
+        with writing(self._engine) as connection:
+            held = sa.select(entries.c.number, entries.c.id).join(personal_data).where(entries.c.id.in_(ids))
+            found = connection.execute(held.order_by(entries.c.number)).all()
+            numbers = [row.number for row in found]
+            connection.execute(sa.delete(personal_data).where(personal_data.c.number.in_(numbers)))
+            connection.execute(sa.delete(idempotent_answers).where(idempotent_answers.c.recourse.in_(ids)))
+            links = [{"kind": Kind.ERASED, "id": row.id, "at": timestamp(now), "status": why} for row in found]
+            with bare(connection) as cursor:
+                _link(cursor, self._engine.dialect, links, repeat(None))
+        overwrite_log(self._engine)
+        return len(found)
+
+    # --- find ---
+
+    def find(self, recourse_id: str) -> Record:
+        """One recourse, also an erased one. Raises `UnknownRecourse`."""
+        query = _RECORDS.where(entries.c.kind == Kind.GIVEN, entries.c.id == recourse_id)
+        with self._engine.connect() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            raise UnknownRecourse
+        return _record(row)
+
+    def newest(
+        self,
+        limit: int,
+        *,
+        reference: str | None = None,
+        job: str | None = None,
+        before: str | None = None,
+        key: str | None = None,
+        models: Collection[str] | None = None,
+    ) -> list[Outline]:
+        """The newest recourses that are not erased, newest first; those before the id `before`.
+
+        With `job` those that it computed, with `key` those that it asked for, with `models` those that these gave.
+        """
+        query = _OUTLINES.where(entries.c.kind == Kind.GIVEN)
+        if key is not None:
+            query = query.where(entries.c.key == key)
+        if models is not None:
+            query = query.where(entries.c.model.in_(models))
+        if reference is not None:
+            query = query.where(personal_data.c.reference == reference)
+        if job is not None:
+            query = query.where(personal_data.c.job == job)
+        if before is not None:
+            at = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == before)
+            query = query.where(personal_data.c.number < at.scalar_subquery())
+        query = query.order_by(personal_data.c.number.desc()).limit(limit)
+        with self._engine.connect() as connection:
+            return [Outline(entry=_entry(row), reference=row.reference) for row in connection.execute(query)]
+
+    def due(self, *, given_before: datetime, now: datetime, limit: int, after: int = 0) -> list[Record]:
+        """Recourses from before a moment that have expired and still hold personal data; the oldest first.
+
+        Those with a number greater than `after`.
+        """
+        query = _HELD.where(
+            personal_data.c.number > after,
+            entries.c.kind == Kind.GIVEN,
+            entries.c.at < timestamp(given_before),
+            entries.c.expires_at < timestamp(now),
+        )
+        with self._engine.connect() as connection:
+            return [_record(row) for row in connection.execute(query.order_by(personal_data.c.number).limit(limit))]
+
+    def newest_at(self) -> str | None:
+        """When the newest entry was made; None if there is none."""
+        with self._engine.connect() as connection:
+            return connection.scalar(sa.select(entries.c.at).order_by(entries.c.number.desc()).limit(1))
+
+    def count(self, which: Promises) -> int:
+        """Number of promises in a selection."""
+        query = sa.select(sa.func.count()).select_from(entries.join(personal_data)).where(*_conditions(which))
+        with self._engine.connect() as connection:
+            return connection.scalar(query) or 0
+
+    def promises(self, which: Promises) -> Iterator[list[Record]]:
+        """The promises in the order of the chain, `AT_ONCE` at a time."""
+        after = 0
+        while True:
+            query = _RECORDS.where(*_conditions(which), personal_data.c.number.is_not(None), entries.c.number > after)
+            with self._engine.connect() as connection:
+                found = [_record(row) for row in connection.execute(query.order_by(entries.c.number).limit(AT_ONCE))]
+            if not found:
+                return
+            yield found
+            after = found[-1].entry.number
+
+    def newest_found(self, model: str, most: int) -> Iterator[list[Record]]:
+        """Recourse of all versions of a model that was found and is not erased, also expired; newest first.
+
+        `AT_ONCE` at a time, and at most `most`.
+        """
+        before, left = sys.maxsize, most
+        while left > 0:
+            query = _HELD.where(*_found(model), personal_data.c.number < before)
+            query = query.order_by(personal_data.c.number.desc()).limit(min(left, AT_ONCE))
+            with self._engine.connect() as connection:
+                found = [_record(row) for row in connection.execute(query)]
+            if not found:
+                return
+            yield found
+            before, left = found[-1].entry.number, left - len(found)
+
+    def count_found(self, model: str) -> int:
+        """Number of recourses that `newest_found` gives without a limit."""
+        with self._engine.connect() as connection:
+            return connection.scalar(sa.select(sa.func.count()).select_from(_HOLDING).where(*_found(model))) or 0
+
+    def check(self) -> None:
+        """Raise `DBAPIError` if the ledger cannot be read."""
+        with self._engine.connect() as connection:
+            connection.execute(sa.select(entries.c.number).limit(1))
+
+    # --- prove ---
+
+    def prove(self) -> Proof:
+        """Verify every row that can be served, from the smallest number; the first entry has the number 1."""
+        number, erased, head = 0, 0, FIRST
+        unexplained: dict[str, Broken] = {}
+        broken = None
+        for row in self._walk():
+            number += 1
+            if type(row.number) is not int or row.number < 1:
+                broken = Broken(number=row.number, id=row.id, reason="has a number that no entry has: they begin at 1")
+            elif row.number != number:
+                broken = Broken(number=number, id="", reason="is missing")
+            elif not is_entry(row, head):
+                broken = Broken(number=number, id=row.id, reason="is not as it was written")
+            elif row.salt is not None and not _has_its_personal_data(row):
+                broken = Broken(number=number, id=row.id, reason="has other personal data than it was written with")
+            if broken is not None:
+                break
+            head, erased = row.hash, erased + (row.kind == Kind.ERASED)
+            if row.kind == Kind.GIVEN and row.salt is None:
+                reason = "has lost its personal data, and no entry says that it was erased"
+                unexplained[row.id] = Broken(number=number, id=row.id, reason=reason)
+        faults = [
+            *self._orphans(),
+            *self._unerased(),
+            *self._unexplained(unexplained),
+            *([broken] if broken else []),
+        ]
+        return Proof(entries=number, erased=erased, head=head, broken=min(faults, key=lambda b: b.number, default=None))
+
+    def holds(self, head: str) -> bool:
+        """Whether an entry has this hash; a head that was noted earlier must still be in the chain."""
+        with self._engine.connect() as connection:
+            return connection.scalar(sa.select(entries.c.number).where(entries.c.hash == head)) is not None
+
+    def _walk(self) -> Iterator[sa.Row[Any]]:
+        after = None
+        while True:
+            query = _RECORDS if after is None else _RECORDS.where(entries.c.number > after)
+            with self._engine.connect() as connection:
+                rows = connection.execute(query.order_by(entries.c.number).limit(AT_ONCE)).all()
+            if not rows:
+                return
+            yield from rows
+            after = rows[-1].number
+
+    def _orphans(self) -> list[Broken]:
+        """Personal data that belongs to no entry, so that no erasure reaches it."""
+        entry = sa.select(entries.c.number).where(entries.c.number == personal_data.c.number)
+        query = sa.select(personal_data.c.number).where(~entry.exists()).order_by(personal_data.c.number).limit(1)
+        with self._engine.connect() as connection:
+            found = connection.scalars(query).all()
+        reason = "has personal data, but there is no such entry"
+        return [Broken(number=number, id="", reason=reason) for number in found]
+
+    def _unerased(self) -> list[Broken]:
+        query = _RECORDS.where(personal_data.c.number.is_not(None), _erasures.c.number.is_not(None))
+        with self._engine.connect() as connection:
+            rows = connection.execute(query.order_by(entries.c.number).limit(1)).all()
+        return [Broken(number=row.number, id=row.id, reason="still has data that was erased") for row in rows]
+
+    def _unexplained(self, missing: dict[str, Broken]) -> list[Broken]:
+        """Those whose data is missing without an erasure; queried last, as erasures go on meanwhile."""
+        with self._engine.connect() as connection:
+            explained = set(connection.scalars(sa.select(entries.c.id).where(entries.c.kind == Kind.ERASED)))
+        return [broken for recourse_id, broken in missing.items() if recourse_id not in explained]
+
+
+def _insert(cursor: DBAPICursor, dialect: sa.Dialect, records: Sequence[NewRecord]) -> None:
+    """Add records and their entries. The transaction must be the only writer."""
+    salts = [secrets.token_bytes(32) for _ in records]
+    links = [
+        {
+            "kind": Kind.GIVEN,
+            "id": record.id,
+            "at": record.at,
+            "expires_at": record.expires_at,
+            "model": record.model,
+            "version": record.version,
+            "sha256": record.sha256,
+            "status": record.status,
+            "digest": record.personal_data.digest(salt),
+        }
+        for record, salt in zip(records, salts, strict=True)
+    ]
+    numbers = _link(cursor, dialect, links, [record.key for record in records])
+    rows = [
+        {
+            "number": number,
+            "salt": salt,
+            "reference": record.personal_data.reference,
+            "job": record.personal_data.job,
+            "request": record.personal_data.request,
+            "answer": record.personal_data.answer,
+        }
+        for number, record, salt in zip(numbers, records, salts, strict=True)
+    ]
+    cursor.executemany(_text(_ADD_PERSONAL_DATA, dialect), rows)
+
+
+def _link(
+    cursor: DBAPICursor, dialect: sa.Dialect, links: Sequence[dict[str, Any]], keys: Iterable[str | None]
+) -> list[int]:
+    """Add entries to the end of the chain; their numbers. The transaction must be the only writer."""
+    cursor.execute(_LAST)
+    number, before = cursor.fetchone() or (0, FIRST)
+    rows = []
+    for link, key in zip(links, keys, strict=False):
+        number += 1
+        entry = Entry(number=number, **link)
+        before = entry.hash(before)
+        rows.append({field: getattr(entry, field) for field in Entry.__slots__} | {"hash": before, "key": key})
+    cursor.executemany(_text(_ADD_ENTRIES, dialect), rows)
+    return [row["number"] for row in rows]
+
+
+@lru_cache(maxsize=8)
+def _text(statement: sa.Insert, dialect: sa.Dialect) -> str:
+    """A statement as its driver takes it, with dicts for parameters: to prepare one takes longer than to run it."""
+    return str(statement.compile(dialect=dialect))
+
+
+def _found(model: str) -> list[sa.ColumnElement[bool]]:
+    return [entries.c.model == model, entries.c.kind == Kind.GIVEN, entries.c.status == "found"]
+
+
+def _conditions(which: Promises) -> list[sa.ColumnElement[bool]]:
+    conditions = [*_found(which.model), entries.c.expires_at > which.as_of]
+    if which.since is not None:
+        conditions.append(entries.c.at >= which.since)
+    if which.until is not None:
+        conditions.append(entries.c.at < which.until)
+    return conditions
+
+
+def _entry(row: sa.Row[Any]) -> Entry:
+    facts = {field: getattr(row, field) for field in Entry.__slots__}
+    return Entry(**facts | {"kind": Kind(row.kind)})
+
+
+# SQLite does not enforce column types: rows changed from outside can hold any type.
+
+
+def is_entry(row: sa.Row[Any], before: str) -> bool:
+    """Whether the row hashes to its own hash, given the hash before it."""
+    try:
+        return _entry(row).hash(before) == row.hash
+    except (TypeError, ValueError):
+        return False
+
+
+def _has_its_personal_data(row: sa.Row[Any]) -> bool:
+    """Whether the personal data matches the digest in its entry."""
+    try:
+        return _personal_data(row).digest(row.salt) == row.digest
+    except TypeError:
+        return False
+
+
+def _personal_data(row: sa.Row[Any]) -> PersonalData:
+    return PersonalData(reference=row.reference, job=row.job, request=row.request, answer=row.answer)
+
+
+def _record(row: sa.Row[Any]) -> Record:
+    personal_data = None if row.salt is None else _personal_data(row)
+    return Record(entry=_entry(row), personal_data=personal_data, erased_at=row.erased_at, key=row.key)

@@ -1,0 +1,55 @@
+"""Whether a stored request has the same answer now."""
+
+import json
+import math
+from dataclasses import replace
+
+from app.compute import use_cases
+from app.compute.answers import Frame, encoded
+from app.compute.messages import ModelRef, Question, Store
+from app.errors import ModelUnusable
+from app.ledger.entries import personal_data
+from app.ledger.ledger import Record
+
+REPLAY_S = 60.0
+"""Time for an answer that is computed again."""
+
+
+def replay(store: Store, record: Record, plan_s: float) -> list[str]:
+    """The fields in which the answer to a stored request differs now.
+
+    Ids, times, timings and what later versions kept of what is told about future models are not compared.
+
+    An answer that depended on a deadline, or on other versions of the model, may differ.
+
+    Parameters
+    ----------
+    plan_s : time in seconds for the joint bounds of a plan, unless a job computed the answer, which had no such limit
+
+    Raises
+    ------
+    Erased : the entry has no request any more
+    UnknownModel, ModelUnusable : the model that was asked is not there any more
+    """
+    kept = personal_data(record)
+    request, before = json.loads(kept.request), json.loads(kept.answer)
+    model = store.open().find(f"{record.entry.model}@{record.entry.version}", include_inactive=True)
+    if model.sha256 != record.entry.sha256:
+        raise ModelUnusable(f"{model.name} is no longer the model that was asked.")
+    ref, question = ModelRef.of(store, model), Question.from_json(request["question"])
+    frame = replace(Frame.from_json(before), points=model.manifest.points)
+    plan_s = math.inf if kept.job else plan_s
+    after = use_cases.answer(ref, use_cases.RECOURSE, question, frame, plan_s, deadline_s=REPLAY_S)
+    for answer in (before, after):
+        answer["diagnostics"].pop("elapsed_ms")
+        for part in (*answer["counterfactuals"], *filter(None, [answer["nearest"]])):
+            # The correction follows from what later versions keep, and changes with them.
+            if future := part.get("validity", part).get("future"):
+                future.pop("measured", None)
+                future.pop("promise", None)
+                future.pop("corrected", None)  # of earlier releases
+        if answer["plan"]:
+            # Only direct requests ask a job for tight bounds.
+            answer["plan"]["validity"] = {key: answer["plan"]["validity"][key] for key in ("lower", "upper", "exact")}
+    # Compared as bytes, which distinguish 1 from 1.0.
+    return [field for field in before if encoded(before[field]) != encoded(after[field])]

@@ -1,0 +1,170 @@
+"""The ledger: recourse that was given, and whether it is still valid."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Query
+from starlette.responses import JSONResponse, Response
+
+from app import errors
+from app.api import paging
+from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
+from app.api.error_docs import BODY, LANE, refusals
+from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
+from app.api.job_responses import ACCEPTED, answer_later
+from app.api.paging import Cursor, Limit
+from app.api.prefer import DIRECT, PreferDep
+from app.api.schemas.recourse import RecourseAnswer, Reference
+from app.api.strict_route import guarded
+from app.jobs.ids import RECOURSE_ID
+from app.keys.scopes import Scope
+from app.ledger.given import AuditQuery
+from app.ledger.schema import AuditAnswer, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
+
+router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
+erasing = APIRouter(route_class=guarded(Scope.RECOURSE))
+auditing = APIRouter(route_class=guarded(Scope.AUDIT))
+
+READING = (errors.InvalidRequest, errors.UnknownRecourse, errors.Erased, errors.LedgerUnavailable)
+"""How looking up one recourse can fail."""
+
+
+@router.get(
+    "/recourse",
+    name="list_recourse",
+    summary="List recourse, newest first",
+    response_model=GivenList,
+    responses=refusals("/recourse", errors.InvalidRequest, errors.LedgerUnavailable),
+)
+async def list_recourse(
+    service: ServiceDep,
+    reference: Annotated[Reference | None, Query(description="Only recourse with this `reference`.")] = None,
+    job: Annotated[
+        str | None,
+        Query(description="Only recourse that this job has computed, also a batch that was cancelled.", max_length=40),
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> JSONResponse:
+    """A page of the ledger; pages neither overlap nor skip anything while new recourse is recorded."""
+    paging.check(cursor, RECOURSE_ID)
+    found = await service.given.newest(limit + 1, reference=reference, job=job, before=cursor)
+    page, following = paging.split(found, limit, lambda entry: entry["id"])
+    return JSONResponse({"recourse": page, "next_cursor": following})
+
+
+@router.get(
+    "/recourse/{id}",
+    name="get_recourse",
+    summary="Get recourse",
+    response_model=RecourseAnswer,
+    responses=refusals(RECOURSE_EXAMPLE, *READING),
+)
+async def get_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
+    """The full answer, byte for byte as it was given with `detail: full`.
+
+    Pending bounds of a plan are filled in once their job has computed them.
+    """
+    return Response(await service.given.answer(recourse_id), media_type="application/json")
+
+
+@erasing.delete(
+    "/recourse/{id}",
+    name="erase_recourse",
+    summary="Erase the personal data of recourse",
+    response_model=Tombstone,
+    responses={
+        204: {"description": "It was not in the ledger; data about it elsewhere was deleted."},
+        **refusals(
+            RECOURSE_EXAMPLE, errors.InvalidRequest, errors.UnknownRecourse, errors.NotReady, errors.LedgerUnavailable
+        ),
+    },
+)
+async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
+    """Deletes record, reference, request and answer, also from the job that computed it. Idempotent.
+
+    The ledger keeps id, model and times, so that its chain can still be verified. For recourse with `store: false`,
+    deletes jobs, lines of batches and answers kept for an `Idempotency-Key`: 204, or 404 where there are none.
+    """
+    tombstone = await service.given.erase(recourse_id)
+    return Response(status_code=204) if tombstone is None else JSONResponse(tombstone)
+
+
+@router.post(
+    "/recourse/{id}/verify",
+    name="verify_recourse",
+    summary="Verify recourse again",
+    dependencies=[DIRECT],
+    response_model=VerifyAnswer,
+    responses=refusals(
+        f"{RECOURSE_EXAMPLE}/verify",
+        *BODY,
+        errors.UnknownRecourse,
+        errors.Erased,
+        errors.LedgerUnavailable,
+        errors.UnknownModel,
+        errors.ModelUnusable,
+        errors.ModelOutputInvalid,
+        *LANE,
+        errors.LaneTimeout,
+        errors.DailyBudgetSpent,
+    ),
+)
+async def verify_recourse(
+    recourse_id: RecourseId,
+    service: ServiceDep,
+    request: Annotated[VerifyRequest | None, Body(openapi_examples=VERIFY_EXAMPLES)] = None,
+) -> JSONResponse:
+    """The decision of a version of the model about every counterfactual of the answer.
+
+    Without a body, the newest active version decides. Always answered directly: `Prefer: respond-async` is refused.
+    """
+    return JSONResponse(await service.given.verify(recourse_id, None if request is None else request.model))
+
+
+@auditing.post(
+    "/models/{id}/audits",
+    name="create_audit",
+    summary="Audit a model version against past recourse",
+    response_model=AuditAnswer,
+    responses=ACCEPTED
+    | refusals(
+        "/models/consumer-loan/audits",
+        *BODY,
+        errors.UnknownModel,
+        errors.ModelUnusable,
+        errors.ModelQuarantined,
+        errors.DailyBudgetSpent,
+        errors.ModelOutputInvalid,
+        errors.LaneCrashed,
+        errors.LaneTimeout,
+        errors.JobAbandoned,
+        errors.NotReady,
+        errors.LedgerUnavailable,
+    ),
+)
+async def audit(
+    model_id: Annotated[
+        str,
+        Path(
+            alias="id",
+            description="Name of the model, without a version: the audit covers the promises of all its versions.",
+            openapi_examples={"demo": {"value": "consumer-loan"}},
+        ),
+    ],
+    request: Annotated[AuditRequest, Body(openapi_examples=AUDIT_EXAMPLES)],
+    service: ServiceDep,
+    prefer: PreferDep,
+) -> Response:
+    """Checks the candidate against all recourse that was found and has neither expired nor been erased. Always a job.
+
+    With `Prefer: wait=N` the answer is the result, if it is ready in time. `GET /jobs/{id}/results` returns it in
+    parts, or as lines of NDJSON: the summary, then one broken promise each.
+    """
+    query = AuditQuery(
+        id=model_id, candidate=request.model, since=request.since, until=request.until, reissue=request.reissue
+    )
+    return await answer_later(await service.given.start_audit(query), prefer, service)
+
+
+router.include_router(erasing)
+router.include_router(auditing)

@@ -1,0 +1,46 @@
+"""The command ``recourse notice``: the letter about a recourse in the ledger."""
+
+import json
+import math
+import os
+from typing import Annotated, Literal
+
+import typer
+
+from app.cli.common import CommandError, RecourseArgument, read_settings
+from app.cli.database import open_ledger
+
+
+def notice(
+    recourse_id: RecourseArgument,
+    lang: Annotated[str | None, typer.Option("--lang", help="Language; default: RECOURSE_NOTICE_LANGUAGE.")] = None,
+    form: Annotated[Literal["text", "html"], typer.Option("--format", help="Form of the letter.")] = "text",
+) -> None:
+    """Write the letter about a recourse in the ledger to standard output."""
+    from app.pool.child import ONE_THREAD
+
+    os.environ.update(ONE_THREAD)
+    settings = read_settings()
+    from app.compute import use_cases
+    from app.compute.messages import ModelRef, Store
+    from app.ledger.entries import personal_data
+    from app.letters.given import lender_of, missing_reasons, notice_about
+    from app.letters.letter import version_of
+    from app.letters.regime import Templates
+
+    templates = Templates.of(settings)
+    language = lang or templates.default
+    if language not in templates.letters:
+        raise CommandError(f"--lang must be one of {', '.join(templates.letters)}")
+    with open_ledger() as ledger:
+        kept = personal_data(ledger.find(recourse_id))
+    answer, request = json.loads(kept.answer), json.loads(kept.request)
+    store = Store.of(settings)
+    model = store.open().find(version_of(answer), include_inactive=True)
+    reasons = None
+    if asked := missing_reasons(answer, request, model):
+        reasons = use_cases.answer(ModelRef.of(store, model), *asked, deadline_s=math.inf)
+    found = notice_about(
+        answer, request, model, reasons, templates=templates, language=language, lender=lender_of(settings)
+    )
+    typer.echo(templates.html(found) if form == "html" else templates.text(found), nl=False)

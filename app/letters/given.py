@@ -1,0 +1,56 @@
+"""What the ledger holds of an answer, as a letter."""
+
+from app.compute.answers import Frame, Json, identity
+from app.compute.messages import Question, ReasonsQuestion
+from app.compute.use_cases import REASONS
+from app.letters.letter import Facts, Lender, Notice, notice_of
+from app.letters.regime import Templates
+from app.recourse.models.score import Output
+from app.recourse.reasons import ReasonsParams
+from app.registry.version import RegisteredModel
+from app.settings import Settings
+
+
+def lender_of(settings: Settings) -> Lender:
+    """Who sends letters."""
+    return Lender(
+        name=settings.lender_name,
+        address=settings.lender_address,
+        contact=settings.lender_contact,
+        authority=settings.lender_authority,
+    )
+
+
+def missing_reasons(
+    answer: Json, request: Json, model: RegisteredModel
+) -> tuple[str, ReasonsQuestion, Frame, float] | None:
+    """What to ask `use_cases.answer` for the reasons of a refusal, where the answer does not state them."""
+    if answer.get("reasons") or answer["factual"] is None or answer["factual"]["favourable"]:
+        return None
+    asked = Question.from_json(request["question"])
+    question = ReasonsQuestion(factual_raw=asked.factual_raw, reasons=ReasonsParams(), seed=asked.seed)
+    return REASONS, question, Frame(model=identity(model), seed=asked.seed), 0.0
+
+
+def notice_about(
+    answer: Json,
+    request: Json,
+    model: RegisteredModel,
+    reasons: Json | None,
+    *,
+    templates: Templates,
+    language: str,
+    lender: Lender,
+) -> Notice:
+    """The letter; `reasons` are those that the answer does not state."""
+    manifest = model.manifest
+    facts = Facts(
+        answer=answer,
+        applicant=request["applicant"],
+        reasons=answer.get("reasons") or reasons,
+        features=model.space.schema,
+        title=manifest.title,
+        threshold=manifest.threshold if manifest.output is Output.PROBABILITY else None,
+        scale=manifest.points,
+    )
+    return notice_of(facts, templates.languages[language], templates.regime, lender)

@@ -1,0 +1,248 @@
+"""What a letter says: ``notice_of(answer, ...) -> Notice``, all of it as people read it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from app.compute.answers import Frame, Json, Timestamp
+from app.letters.language import Language
+from app.recourse.actions.sentences import change_text, months_text
+from app.recourse.answer_part import AnswerPart
+from app.recourse.features import Feature, RawValue
+from app.recourse.models.score import PointScale
+from app.recourse.promise import promise_text, ways_text
+from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lender(AnswerPart):
+    """Who sends the letter; from the operator's settings, empty where they say nothing."""
+
+    name: str
+    """Its name."""
+    address: tuple[str, ...]
+    """Its lines."""
+    contact: str
+    """Where the applicant can ask, and have a person decide."""
+    authority: str
+    """Who supervises the lender."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeReason(AnswerPart):
+    """A principal reason."""
+
+    code: str | None
+    """Code of the reason in the letter's regime; null where it has none."""
+    text: str
+    """The reason as a sentence or phrase."""
+    value: str | None
+    """The applicant's value; null where `text` says it, or where it has no order."""
+    usual: str | None
+    """What is usual among those whom the applicant is compared with; null like `value`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeWay(AnswerPart):
+    """One way to a yes."""
+
+    number: int
+    """From 1."""
+    steps: tuple[str, ...]
+    """In the order in which each helps most."""
+    time: str | None
+    """How long it takes; null where the model says nothing of it."""
+    late: bool
+    """Whether it takes longer than the answer is valid."""
+    probability: str | None
+    """The model's probability of the favourable outcome then; null for a model without one, or with points."""
+    points: str | None
+    """Its points then, of a model that gives points."""
+    promise: str | None
+    """What can be promised of the models that may follow, with the condition; null where there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(AnswerPart):
+    """A letter to an applicant, made of a recorded answer; the same record gives the same letter."""
+
+    id: str
+    """Of the recourse."""
+    reference: str | None
+    """The caller's own name for the case."""
+    language: str
+    """Language of the letter."""
+    regime: str
+    """Which of the lender's letters."""
+    date: str
+    """Of the answer."""
+    created_at: Timestamp
+    """When the answer was given."""
+    title: str
+    """What the application is for: the title of the model."""
+    model: str
+    """`id@version`."""
+    lender: Lender
+    """Who sends it."""
+    refused: bool
+    """Whether the model refuses the application."""
+    accepted: bool
+    """Neither of both where the model was not asked in time."""
+    probability: str | None
+    """The model's probability of the favourable outcome today."""
+    threshold: str | None
+    """The least probability that it accepts."""
+    points: str | None
+    """The model's points today; null for a model that gives none."""
+    least_points: str | None
+    """The fewest points that it accepts; null also where fewer are better."""
+    most_points: str | None
+    """The most points that it accepts, where fewer are better."""
+    reasons: tuple[NoticeReason, ...]
+    """The principal reasons, the most important one first."""
+    compared_with: str | None
+    """Whom the reasons compare the applicant with; null where there are none."""
+    ways: tuple[NoticeWay, ...]
+    """What the applicant can change, a way each."""
+    found: bool
+    """Whether there is a way."""
+    several: bool
+    """Whether there is more than one."""
+    together: str | None
+    """What can be promised of several ways together, at least one of them first; null for one, and as for a way."""
+    in_time: bool
+    """Whether there is a way that takes no longer than the answer is valid."""
+    aged: bool
+    """Whether time itself changes something in the application until a way ends that is not late."""
+    valid_until: str
+    """Date until which the answer is intended to hold."""
+
+
+def _names(record: Any) -> set[str]:
+    return {f.name for f in fields(record)}
+
+
+NAMES = frozenset().union(*map(_names, (Notice, Lender, NoticeReason, NoticeWay)))
+"""What a template may name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a recorded answer."""
+
+    answer: Json
+    """As it was sent."""
+    applicant: Mapping[str, RawValue]
+    reasons: Json | None
+    """The answer's own, or computed again; None where nothing was refused."""
+    features: Sequence[Feature]
+    """Of the version that answered."""
+    title: str
+    threshold: float | None
+    """The least probability that the model accepts; None for another output."""
+    scale: PointScale | None = None
+    """Of a model that gives points."""
+
+
+def version_of(answer: Json) -> str:
+    """The name of the version that answered; it may no longer be active."""
+    return f"{answer['model']['id']}@{answer['model']['version']}"
+
+
+def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> Notice:
+    """The letter's parts in a language."""
+    answer, factual = facts.answer, facts.answer["factual"]
+    features = {feature.name: _in(feature, language) for feature in facts.features}
+    valid_months = Frame.from_json(answer).valid_months
+    ways = tuple(_way(facts, one, features, language, valid_months) for one in answer["counterfactuals"])
+    reasons = facts.reasons or {"reasons": (), "against": None}
+    together = (answer.get("plan") or {"validity": {}})["validity"].get("future") if len(ways) > 1 else None
+    probability, points = factual and factual["probability"], factual and factual.get("points")
+    accepts = None if facts.scale is None else language.points_text(facts.scale.threshold)
+    fewer = facts.scale is not None and facts.scale.fewer
+    return Notice(
+        id=answer["id"],
+        reference=answer["reference"],
+        language=language.tag,
+        regime=regime,
+        date=language.date_text(answer["created_at"]),
+        created_at=answer["created_at"],
+        title=facts.title,
+        model=version_of(answer),
+        lender=lender,
+        refused=factual is not None and not factual["favourable"],
+        accepted=factual is not None and factual["favourable"],
+        probability=None if probability is None else language.percent_text(probability),
+        points=None if points is None else language.points_text(points),
+        least_points=None if fewer or points is None else accepts,
+        most_points=accepts if fewer and points is not None else None,
+        threshold=None if facts.threshold is None else language.percent_text(facts.threshold),
+        reasons=tuple(_reason(one, features[one["feature"]], language) for one in reasons["reasons"]),
+        compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
+        ways=ways,
+        found=bool(ways),
+        several=len(ways) > 1,
+        together=None if together is None else ways_text(together, len(ways), language.promise),
+        in_time=not all(way.late for way in ways),
+        aged=any(_ages(facts, one) for one, way in zip(answer["counterfactuals"], ways, strict=True) if not way.late),
+        valid_until=language.date_text(answer["expires_at"]),
+    )
+
+
+def _in(feature: Feature, language: Language) -> Feature:
+    return feature if language.tag == "en" and "en" not in feature.words else feature.in_language(language.tag)
+
+
+def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
+    value_raw, usual = feature.parse(reason["value"]), reason["reference"]
+    usual_raw = float(usual) if feature.is_number and usual is not None else feature.parse(usual)
+    departed = departure(feature, value_raw, usual_raw)
+    if departed is not None and "direction" in reason:  # answers of earlier releases lack it
+        departed = reason["direction"] and Departure(reason["direction"])
+    ordered = departed is not None and (feature.is_number or len(feature.levels) > 2)
+    compared = ordered and not is_unadvised(feature, departed)
+    return NoticeReason(
+        code=reason["code"],
+        text=reason_text(feature, value_raw, departed, language.phrases),
+        value=value_text(feature, value_raw, language.phrases) if compared else None,
+        usual=usual_text(feature, usual_raw, language.phrases) if compared else None,
+    )
+
+
+def _compared(against: Json, language: Language) -> str:
+    text = {"accepted": language.accepted, "everyone": language.everyone}[against["kind"]]
+    return text.replace("{n}", language.count_text(against["records"]))
+
+
+def _ages(facts: Facts, one: Json) -> bool:
+    """Whether the accepted record is one in which time has changed something."""
+    moving = [feature.name for feature in facts.features if feature.moves_with_time]
+    return any(one["applicant"][name] != facts.applicant[name] for name in moving)
+
+
+def _way(
+    facts: Facts, one: Json, features: Mapping[str, Feature], language: Language, valid_months: float
+) -> NoticeWay:
+    # Answers of earlier releases lack some of these.
+    current, future = one["validity"]["current"], one["validity"].get("future")
+    names = [step["feature"] for step in one.get("steps") or ()]
+    names += [c["feature"] for c in one["changes"] if not c.get("by_time") and c["feature"] not in names]
+    months, points = one.get("takes_months", 0.0), current.get("points")
+    labels = {name: feature.title for name, feature in features.items()}
+    return NoticeWay(
+        number=one["rank"],
+        steps=tuple(
+            change_text(
+                features[name], features[name].parse(facts.applicant[name]),
+                features[name].parse(one["applicant"][name]), language.phrases,
+            )
+            for name in names
+        ),
+        time=language.takes.replace("{time}", months_text(months, language.phrases)) if months > 0.0 else None,
+        late=months > valid_months,
+        probability=None
+        if current["probability"] is None or points is not None
+        else language.percent_text(current["probability"]),
+        points=None if points is None else language.points_text(points),
+        promise=None if future is None else promise_text(future, language.promise, labels),
+    )  # fmt: skip

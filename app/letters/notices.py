@@ -1,0 +1,49 @@
+"""Letters about recourse that was given."""
+
+from app.compute import use_cases
+from app.errors import Fault, InvalidRequest
+from app.ledger.given import GivenRecourse
+from app.letters.given import lender_of, missing_reasons, notice_about
+from app.letters.letter import Notice, version_of
+from app.letters.regime import Templates
+from app.service.models import Models
+from app.settings import Settings
+
+
+class Notices:
+    """The lender's letters, made of what the ledger holds.
+
+    Raises
+    ------
+    TemplateFaulty : a file of the letter has a fault
+    """
+
+    def __init__(self, settings: Settings, given: GivenRecourse, models: Models) -> None:
+        self.templates = Templates.of(settings)
+        self._given = given
+        self._models = models
+        self._lender = lender_of(settings)
+
+    async def notice(self, recourse_id: str, language: str) -> Notice:
+        """The letter about a recourse; the same record gives the same letter.
+
+        Reasons that the answer does not state are computed as they would have been with it.
+
+        Raises
+        ------
+        UnknownRecourse, Erased, LedgerUnavailable : as `GivenRecourse.answer`
+        UnknownModel, ModelUnusable, ModelOutputInvalid, ModelUnavailable, Overloaded, LaneCrashed, LaneTimeout : the
+            version that answered has to be asked for the reasons, and cannot be
+        InvalidRequest : there is no letter in this language
+        """
+        if language not in self.templates.letters:
+            known = ", ".join(self.templates.letters)
+            raise InvalidRequest(faults=[Fault("", f"the query parameter lang must be one of {known}")])
+        answer, request = await self._given.asked(recourse_id)
+        model = self._models.find(version_of(answer), include_inactive=True)
+        reasons = None
+        if asked := missing_reasons(answer, request, model):
+            reasons = await self._models.ask(model, use_cases.answer, *asked)
+        return notice_about(
+            answer, request, model, reasons, templates=self.templates, language=language, lender=self._lender
+        )

@@ -1,0 +1,91 @@
+"""GET /recourse/{id}/notice: the letter to an applicant."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+
+from app import errors
+from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
+from app.api.error_docs import LANE, refusals
+from app.api.strict_route import guarded
+from app.compute.answers import plain
+from app.keys.scopes import Scope
+from app.letters.markup import policy
+from app.letters.regime import preferred
+from app.letters.schema import Notice
+
+router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
+
+Format = Literal["json", "text", "html"]
+
+MEDIA_TYPES: dict[str, Format] = {
+    "application/json": "json",
+    "application/*": "json",
+    "*/*": "json",
+    "text/html": "html",
+    "text/plain": "text",
+    "text/*": "text",
+}
+"""What each media type of an `Accept` gets."""
+
+AS_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The letter, in the form and language of the request.",
+        "content": {"text/plain": {"schema": {"type": "string"}}, "text/html": {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.get(
+    "/recourse/{id}/notice",
+    name="get_notice",
+    summary="Write the letter about recourse",
+    response_model=Notice,
+    responses=AS_TEXT
+    | refusals(
+        f"{RECOURSE_EXAMPLE}/notice",
+        errors.InvalidRequest,
+        errors.UnknownRecourse,
+        errors.Erased,
+        errors.LedgerUnavailable,
+        errors.UnknownModel,
+        errors.ModelUnusable,
+        errors.ModelOutputInvalid,
+        errors.ModelUnavailable,
+        *LANE,
+        errors.LaneTimeout,
+    ),
+)
+async def notice(
+    recourse_id: RecourseId,
+    service: ServiceDep,
+    form: Annotated[
+        Format | None, Query(alias="format", description="The form of the letter; else `Accept` decides.")
+    ] = None,
+    lang: Annotated[
+        str | None, Query(max_length=35, description="The language of the letter; else `Accept-Language` decides.")
+    ] = None,
+    accept: Annotated[str, Header(description="`application/json`, `text/plain` or `text/html`.")] = "",
+    accept_language: Annotated[str, Header(description="Languages, the most wanted first.")] = "",
+) -> Response:
+    """The decision, its principal reasons, the ways to a yes, and what is promised, as a letter to the applicant.
+
+    Made of the recorded answer: the same record gives the same letter, as long as the lender's templates are the same.
+    Reasons that the request did not ask for are computed now, with the version of the model that answered.
+    """
+    templates = service.notices.templates
+    language = templates.language(accept_language) if lang is None else lang
+    found = await service.notices.notice(recourse_id, language)
+    headers = {
+        "Content-Language": found.language,
+        "Vary": "Accept, Accept-Language",
+        "Cache-Control": "private, no-cache",
+    }
+    match form or next((MEDIA_TYPES[one] for one in preferred(accept) if one in MEDIA_TYPES), "json"):
+        case "html":
+            headers |= {"Content-Security-Policy": policy(templates.css)}
+            return HTMLResponse(templates.html(found), headers=headers)
+        case "text":
+            return PlainTextResponse(templates.text(found), headers=headers)
+    return JSONResponse(plain(found), headers=headers)

@@ -1,0 +1,8 @@
+"""The letter to an applicant."""
+
+from typing import Any
+
+from app.api.schemas.described import describe
+from app.letters import letter
+
+Notice: Any = describe(letter.Notice)

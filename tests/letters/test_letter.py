@@ -1,0 +1,349 @@
+"""What a letter says, in the languages that ship and in a lender's own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.errors import TemplateFaulty
+from app.letters.letter import Facts, Lender, Notice, notice_of
+from app.letters.regime import SHIPPED, Templates, preferred
+from app.recourse.features import Feature, FeatureType, Missing, MovesWithTime, ReasonWords, Sentence, Words
+
+FEATURES = (
+    Feature(name="amount", type=FeatureType.INTEGER, label="Loan amount", unit="EUR",
+            reason=ReasonWords(code="R1"), words={"de": Words(label="Kreditbetrag")}),
+    Feature(name="late", type=FeatureType.INTEGER, label="Late payments", special={-9: "no record"},
+            words={"de": Words(label="Verspätungen", levels={"-9": "keine Angaben"})}),
+    Feature(name="guarantor", type=FeatureType.BINARY, sentence=Sentence(to={"true": "Find a guarantor"}),
+            words={"de": Words(label="Bürgschaft", sentence=Sentence(to={"true": "Jemanden finden, der bürgt"}))}),
+    Feature(name="housing", type=FeatureType.CATEGORICAL, categories=("rented", "owned"), missing=Missing.NAN,
+            label="Housing", words={"de": Words(label="Wohnen", levels={"rented": "Miete", "owned": "Eigentum"})}),
+    Feature(name="age", type=FeatureType.INTEGER, moves_with_time=MovesWithTime(per_year=1), protected=True),
+)  # fmt: skip
+
+APPLICANT = {"amount": 20800, "late": -9, "guarantor": False, "housing": None, "age": 30}
+LENDER = Lender(name="Bank & <Sons>", address=("1 Street", "Town"), contact="a@b.example", authority="The Agency")
+
+
+def reason(feature: str, usual: Any, text: str = "") -> dict[str, Any]:
+    known = {"code": "R1" if feature == "amount" else None, "text": text, "value": APPLICANT[feature]}
+    return {"feature": feature, **known, "reference": usual, "contribution": -1.0, "share": 0.5, "std_error": 0.0}
+
+
+def change(feature: str, to: Any, *, by_time: bool = False) -> dict[str, Any]:
+    return {"feature": feature, "from": APPLICANT[feature], "to": to, "by_time": by_time}
+
+
+def way(rank: int = 1, months: float = 0.0, share: float | None = None, **values: Any) -> dict[str, Any]:
+    future = {"probability": share, "interval": [0.941, 1.0], "models": 60, "source": "retrained", "records": "fresh"}
+    return {
+        "rank": rank, "applicant": {**APPLICANT, **values}, "takes_months": months, "steps": None,
+        "changes": [change(name, value) for name, value in values.items()],
+        "validity": {"current": {"probability": 0.917}, "future": None if share is None else future},
+    }  # fmt: skip
+
+
+def answered(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": "rec_1", "reference": "case <7>", "seed": 0, "model": {"id": "loan", "version": "3", "sha256": "0"},
+        "factual": {"probability": 0.6486, "score": -0.7, "favourable": False},
+        "counterfactuals": [way(amount=15700, guarantor=True, months=3.0, share=1.0)],
+        "created_at": "2026-03-02T23:59:00.000Z", "expires_at": "2026-05-31T23:59:00.000Z", **changes,
+    }  # fmt: skip
+
+
+REASONS = {
+    "against": {"kind": "accepted", "records": 1200},
+    "reasons": [reason("amount", 7680.0), reason("late", 0.9), reason("guarantor", True), reason("housing", "owned")],
+}
+
+
+def written(language: str = "en", regime: str = "general", directory: Path | None = None, **changes: Any) -> str:
+    templates = Templates.read(regime, directory, "en")
+    return templates.text(notice(templates, language, **changes))
+
+
+def notice(templates: Templates, language: str, reasons: Any = REASONS, **changes: Any) -> Notice:
+    facts = Facts(
+        answer=answered(**changes), applicant=APPLICANT, reasons=reasons, features=FEATURES, title="Car loan",
+        threshold=0.8,
+    )  # fmt: skip
+    return notice_of(facts, templates.languages[language], templates.regime, LENDER)
+
+
+def test_a_refusal_in_english() -> None:
+    letter = " ".join(written().split())
+    for part in (
+        "Bank & <Sons> 1 Street Town 2 March 2026 Your reference: case <7>",
+        "Your application: Car loan",
+        "The model rates it at 65%; it accepts applications from 80% on.",
+        "compared with 1,200 earlier applicants who were only just accepted",
+        "- Loan amount too high (yours: 20,800 EUR; usual: 7,680 EUR) [R1]",
+        "- Late payments: no record -",
+        "- Guarantor: no -",
+        "- Housing not stated What you can change",
+        "in about 3 months",
+        "1. Reduce the loan amount from 20,800 EUR to 15,700 EUR. 2. Find a guarantor.",
+        "rates your application at 92%. If applicants stay as they are, at least 94 in 100 retrained models accept",
+        "until 31 May 2026",
+        "Please turn to a@b.example and mention rec_1",
+    ):
+        assert part in letter
+
+
+def test_a_refusal_in_german() -> None:
+    letter = " ".join(written("de").replace("\u00a0", " ").split())
+    for part in (
+        "2. März 2026",
+        "bewertet ihn mit 65 %; angenommen werden Anträge ab 80 %",
+        "verglichen mit 1.200 früheren Antragstellern",
+        "- Kreditbetrag: zu hoch (bei Ihnen: 20.800 EUR; üblich: 7.680 EUR) [R1]",
+        "- Verspätungen: keine Angaben -",
+        "- Bürgschaft: nein -",
+        "- Wohnen: keine Angabe Was",
+        "etwa 3 Monate",
+        "1. Kreditbetrag: von 20.800 EUR auf 15.700 EUR senken. 2. Jemanden finden, der bürgt.",
+        "mindestens 94",
+        "bis zum 31. Mai 2026",
+    ):
+        assert part in letter
+    for word in ("Loan", "guarantor", "{", "}"):
+        assert word not in letter
+
+
+def test_ways_are_numbered_only_where_there_are_several() -> None:
+    assert "Way 1" not in written()
+    letter = written(counterfactuals=[way(1, amount=15700), way(2, guarantor=True)])
+    assert "Way 1" in letter
+    assert "Way 2" in letter
+    assert "Each of these ways by itself" in letter
+
+
+def test_steps_come_in_the_order_in_which_they_help() -> None:
+    one = way(amount=15700, guarantor=True)
+    one["steps"] = [{"feature": "guarantor"}, {"feature": "amount"}]
+    letter = " ".join(written(counterfactuals=[one]).split())
+    assert "1. Find a guarantor. 2. Reduce the loan amount" in letter
+
+
+def test_what_time_does_is_no_step() -> None:
+    one = way(amount=15700)
+    one["changes"].append(change("late", 0, by_time=True))
+    assert "ate payments" not in written(reasons=None, counterfactuals=[one])
+
+
+LATE = {
+    ("en", "general"): (
+        "This way takes longer than this letter holds. We will decide on your application anew then, perhaps with "
+        "another model, and may decide otherwise.",
+        "This letter holds until 31 May 2026. This way takes longer, so we do not promise a yes.",
+        "It accepts your application",
+    ),
+    ("de", "general"): (
+        "Dieser Weg dauert länger, als dieses Schreiben gilt. Wir entscheiden dann neu über Ihren Antrag, vielleicht "
+        "mit einem anderen Modell und vielleicht anders.",
+        "Dieses Schreiben gilt bis zum 31. Mai 2026. Dieser Weg dauert länger; ein Ja sagen wir deshalb nicht zu.",
+        "Es nimmt Ihren Antrag",
+    ),
+}  # fmt: skip
+LATE["en", "us"] = LATE["en", "general"]
+
+
+def test_every_letter_that_ships_is_tried_with_a_way_that_takes_too_long() -> None:
+    ships = {(*reversed(one.name.split(".")[:2]),) for one in SHIPPED.iterdir() if one.name.endswith(".txt")}
+    assert ships == set(LATE)
+
+
+@pytest.mark.parametrize(("language", "regime"), LATE)
+def test_a_way_that_takes_longer_than_the_answer_is_valid_is_no_promise(language: str, regime: str) -> None:
+    anew, holds, accepts = LATE[language, regime]
+    late, soon = way(1, months=24.0, amount=15700), way(2, months=3.0, guarantor=True)
+
+    def letter(*ways: dict[str, Any]) -> str:
+        return " ".join(written(language, regime, counterfactuals=list(ways)).split())
+
+    for part, said in ((anew, True), (holds, True), (accepts, False)):
+        assert (part in letter(late)) == said
+        assert (part in letter(soon)) != said
+    both = letter(late, soon)
+    assert both.count(anew) == 1
+    assert both.index(anew) < both.index("Way 2" if language == "en" else "Weg 2")
+    assert accepts in both
+
+
+@pytest.mark.parametrize(
+    ("language", "apart"), [("en", "apart from what time itself changes"), ("de", "außer was die Zeit")]
+)
+def test_what_time_changes_is_no_other_change(language: str, apart: str) -> None:
+    for months, age, said in ((2.5, 31, True), (2.5, 30, False), (24.0, 32, False)):
+        one = way(months=months, amount=15700, age=age)
+        one["changes"] = one["changes"][:1]  # the age is protected, so that no change names it
+        assert (apart in " ".join(written(language, counterfactuals=[one]).split())) == said
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_letter_without_a_way_names_no_day(language: str) -> None:
+    """Nor does it say "as long as that" of a day that it does not name."""
+    favourable = {"probability": 0.9, "score": 1.0, "favourable": True}
+    for factual in (favourable, answered()["factual"]):
+        letter = " ".join(written(language, reasons=None, counterfactuals=[], factual=factual).split())
+        for part in ("as long", "so lange", "2026,", "until", "bis zum"):
+            assert part not in letter
+        assert ("go on using this model" if language == "en" else "weiter verwenden") in letter
+
+
+def test_nothing_found_promises_nothing() -> None:
+    letter = written(counterfactuals=[])
+    assert "found\nnone" in letter
+    assert "until 31 May" not in letter
+    assert "offer of credit" in letter
+
+
+def test_a_reason_without_a_direction_is_not_compared_with_what_is_usual() -> None:
+    """A value below the average may have lowered the score because it is above that of many."""
+    one = reason("amount", 23000.0) | {"direction": None}
+    letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": [one]})
+    assert "Loan amount: 20,800 EUR [R1]" in letter
+    assert "usual" not in letter
+    letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": [reason("amount", 23000.0)]})
+    assert "Loan amount too low (yours: 20,800 EUR; usual: 23,000 EUR) [R1]" in letter
+
+
+@pytest.mark.parametrize(
+    ("language", "regime", "expected"),
+    [("en", "general", "it is enough that this time passes"), ("en", "us", "it is enough that this time passes"),
+     ("de", "general", "Es genügt, dass diese Zeit vergeht")],
+)  # fmt: skip
+def test_a_way_in_which_only_time_passes_says_so(language: str, regime: str, expected: str) -> None:
+    """The age is protected, so that no sentence names it."""
+    waiting = way(months=2.0, age=31) | {"changes": []}
+    acting = way(months=2.0, amount=15700)
+    assert expected in " ".join(written(language, regime, counterfactuals=[waiting]).split())
+    assert expected not in " ".join(written(language, regime, counterfactuals=[acting]).split())
+
+
+def test_a_refusal_without_reasons_states_none() -> None:
+    letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": []})
+    assert "Why" not in letter
+    assert "{" not in letter
+
+
+def test_an_answer_of_an_earlier_release_has_a_letter() -> None:
+    one = way(amount=15700)
+    for later in ("steps", "takes_months"):
+        del one[later]
+    del one["validity"]["future"], one["changes"][0]["by_time"]
+    assert "1. Reduce the loan amount" in written(counterfactuals=[one])
+
+
+def test_an_accepted_application_needs_no_change() -> None:
+    letter = written(reasons=None, counterfactuals=[], factual={"probability": 0.9, "score": 1.0, "favourable": True})
+    assert "accepts yours as it stands" in letter
+    assert "Why" not in letter
+    assert "What you can change" not in letter
+
+
+def test_no_decision_is_not_called_a_refusal() -> None:
+    letter = written(reasons=None, counterfactuals=[], factual=None)
+    assert "This is not a decision" in " ".join(letter.split())
+    assert "cannot accept" not in letter
+
+
+def test_a_measured_share_is_rounded_and_never_overstated() -> None:
+    language = Templates.read("general", None, "en").languages["en"]
+    assert [language.percent_text(share) for share in (0.0, 0.001, 0.042, 0.97, 0.999, 1.0)] == [
+        "0%", "1%", "4%", "97%", "99%", "100%",
+    ]  # fmt: skip
+
+
+def test_the_letter_of_another_regime_states_the_authority() -> None:
+    letter = " ".join(written(regime="us").split())
+    assert "Principal reasons" in letter
+    assert "concerning this creditor is: The Agency." in letter
+
+
+def test_the_page_escapes_what_the_lender_and_the_record_say() -> None:
+    templates = Templates.read("general", None, "en")
+    page = templates.html(notice(templates, "en"))
+    assert "Bank &amp; &lt;Sons&gt;" in page
+    assert "case &lt;7&gt;" in page
+    assert "<Sons>" not in page
+
+
+def test_the_same_record_gives_the_same_letter() -> None:
+    assert written() == written()
+
+
+def test_a_third_language_is_two_files(tmp_path: Path) -> None:
+    english = yaml.safe_load((SHIPPED / "en.yaml").read_text(encoding="utf-8"))
+    french = {
+        **english,
+        "month_names": [f"mois {k}" for k in range(1, 13)],
+        "percent": "{n}\u202f%",
+        "phrases": {"decimal": ",", "group": "\u202f", "reduce": "Réduire : {name} de {from} à {to}."},
+    }
+    (tmp_path / "fr.yaml").write_text(json.dumps(french), encoding="utf-8")
+    (tmp_path / "general.fr.txt").write_text(
+        "# Votre demande\n\nLe {{date}}, {{probability}}\n{{#ways}}\n{{#steps}}\n1. {{.}}\n{{/steps}}\n{{/ways}}\n",
+        encoding="utf-8",
+    )
+    letter = written("fr", directory=tmp_path)
+    assert "Le 2 mois 3 2026, 65\u202f%" in letter
+    assert "1. Réduire : loan amount de 20\u202f800 EUR à 15\u202f700 EUR." in letter
+    assert "We have assessed" in written("en", directory=tmp_path)  # the others stay
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("general.en.txt", "Dear {{nmae}}", "general.en.txt: line 1 names nmae; there are .*lender"),
+        ("general.en.txt", "{{#ways}}", "general.en.txt: line 1 begins ways"),
+        ("general.fr.txt", "Bonjour", "general.fr.txt needs fr.yaml"),
+        ("en.yaml", "date: '{day}'", "en.yaml: month_names is missing"),
+        ("en.yaml", "phrases: {yes: oui}", "phrases.* must be a text; put it in quotes"),
+        ("en.yaml", "- a", "en.yaml must be a mapping"),
+    ],
+)
+def test_faults_name_the_file(tmp_path: Path, file: str, content: str, said: str) -> None:
+    (tmp_path / file).write_text(content, encoding="utf-8")
+    with pytest.raises(TemplateFaulty, match=said):
+        Templates.read("general", tmp_path, "en")
+
+
+@pytest.mark.parametrize(
+    ("regime", "default", "said"),
+    [
+        ("uk", "en", "There is no letter uk.en.txt"),
+        ("us", "de", "us.de.txt; RECOURSE_NOTICE_LANGUAGE"),
+    ],
+)
+def test_a_letter_that_is_not_there_is_said_at_the_start(regime: str, default: str, said: str) -> None:
+    with pytest.raises(TemplateFaulty, match=said):
+        Templates.read(regime, None, default)
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(TemplateFaulty, match="cannot be read"):
+        Templates.read("general", tmp_path / "none", "en")
+
+
+def test_languages_are_chosen_as_the_client_prefers() -> None:
+    templates = Templates.read("general", None, "en")
+    for accept, expected in [
+        ("", "en"), ("de", "de"), ("de-AT, en;q=0.5", "de"), ("fr, de;q=0.3, en;q=0.8", "en"), ("fr", "en"),
+        ("de;q=0", "en"), ("*", "en"), ("de;q=x, en", "en"),
+    ]:  # fmt: skip
+        assert templates.language(accept) == expected, accept
+    assert preferred("text/html, */*;q=0.1, text/plain;q=0.9") == ["text/html", "text/plain", "*/*"]
+
+
+@pytest.mark.parametrize("tag", ["en-gb", "en-GB"])
+def test_a_regional_letter_goes_to_those_who_ask_for_it(tmp_path: Path, tag: str) -> None:
+    (tmp_path / f"general.{tag}.txt").write_text((SHIPPED / "general.en.txt").read_text())
+    (tmp_path / f"{tag}.yaml").write_text((SHIPPED / "en.yaml").read_text())
+    templates = Templates.read("general", tmp_path, "en")
+    for accept, expected in [("en-GB,en;q=0.5", tag), ("en-US", "en"), ("en", "en"), ("de-DE, en-GB;q=0.9", "de")]:
+        assert templates.language(accept) == expected, accept

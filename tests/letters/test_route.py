@@ -1,0 +1,121 @@
+"""GET /recourse/{id}/notice: the letter, in the form and language of the request."""
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from app.letters.schema import Notice
+from app.reasons.schema import REASONS_EXAMPLES
+from tests.api.asking import APPLICANT, faults, problem, question
+
+UNKNOWN = "rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
+
+
+@pytest.fixture(scope="module")
+def address(running: Any) -> str:
+    """Of the letter about an answer without reasons."""
+    return f"/recourse/{_given(running.url, reference='<b>case</b>')}/notice"
+
+
+def _given(url: str, **changes: Any) -> str:
+    recourse_id: str = httpx.post(f"{url}/recourse", json=question(**changes)).json()["id"]
+    return recourse_id
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "expected"),
+    [
+        ("", "*/*", "application/json"),
+        ("", "application/json", "application/json"),
+        ("", "text/html,application/xhtml+xml,*/*;q=0.8", "text/html; charset=utf-8"),
+        ("", "text/plain", "text/plain; charset=utf-8"),
+        ("", "image/png", "application/json"),
+        ("?format=text", "text/html", "text/plain; charset=utf-8"),
+        ("?format=html", "*/*", "text/html; charset=utf-8"),
+    ],
+)
+def test_the_form_is_what_the_client_takes(
+    client: httpx.Client, address: str, query: str, accept: str, expected: str
+) -> None:
+    response = client.get(f"{address}{query}", headers={"Accept": accept})
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == expected
+    assert "Accept" in response.headers["vary"]
+
+
+def test_the_letter_says_what_the_answer_says(client: httpx.Client, address: str) -> None:
+    answer = client.get(address.removesuffix("/notice")).json()
+    alone = client.post("/reasons", json={"model": "loan", "applicant": APPLICANT}).json()
+    notice = client.get(address).json()
+    Notice.model_validate(notice)
+    assert (notice["id"], notice["refused"], notice["found"]) == (answer["id"], True, True)
+    # Reasons that the request did not ask for are there all the same.
+    assert [one["text"] for one in notice["reasons"]] == [one["text"] for one in alone["reasons"]]
+    (way,) = notice["ways"]
+    texts = {change["text"] for change in answer["counterfactuals"][0]["changes"]}
+    assert set(way["steps"]) == texts
+    text = client.get(f"{address}?format=text").text
+    for step in way["steps"]:
+        assert step in " ".join(text.split())
+
+
+def test_the_same_record_gives_the_same_letter(client: httpx.Client, address: str) -> None:
+    assert client.get(f"{address}?format=html").content == client.get(f"{address}?format=html").content
+
+
+def test_recorded_reasons_are_used(client: httpx.Client) -> None:
+    body = question(reasons={"against": "everyone", "count": 1})
+    recourse_id = client.post("/recourse", json=body).json()["id"]
+    notice = client.get(f"/recourse/{recourse_id}/notice").json()
+    assert len(notice["reasons"]) == 1
+    assert notice["compared_with"].startswith("all ")
+
+
+def test_the_language_is_that_of_the_request(client: httpx.Client, address: str) -> None:
+    german = client.get(f"{address}?format=text", headers={"Accept-Language": "de-AT, en;q=0.5"})
+    assert german.headers["content-language"] == "de"
+    assert "Ihr Antrag" in german.text
+    english = client.get(f"{address}?format=text&lang=en", headers={"Accept-Language": "de"})
+    assert english.headers["content-language"] == "en"
+    assert faults(client.get(f"{address}?lang=xx")) == {"": "the query parameter lang must be one of de, en"}
+
+
+def test_the_page_is_safe_to_open(client: httpx.Client, address: str) -> None:
+    page = client.get(f"{address}?format=html")
+    assert "&lt;b&gt;case&lt;/b&gt;" in page.text
+    assert "<b>" not in page.text
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_an_accepted_application_has_a_letter(client: httpx.Client, running: Any) -> None:
+    rich = {**question()["applicant"], "income": 6000.0, "amount": 1000.0, "guarantor": True}
+    notice = client.get(f"/recourse/{_given(running.url, applicant=rich)}/notice").json()
+    assert (notice["accepted"], notice["refused"], notice["reasons"], notice["ways"]) == (True, False, [], [])
+
+
+def test_what_is_not_there_has_no_letter(client: httpx.Client, running: Any) -> None:
+    problem(client.get(f"/recourse/{UNKNOWN}/notice"), 404, "unknown-recourse")
+    problem(client.get("/recourse/none/notice"), 404, "unknown-recourse")
+    recourse_id = _given(running.url)
+    client.delete(f"/recourse/{recourse_id}")
+    problem(client.get(f"/recourse/{recourse_id}/notice"), 410, "erased")
+    assert set(faults(client.get(f"/recourse/{recourse_id}/notice?format=pdf"))) == {""}
+
+
+@pytest.mark.slow
+def test_the_page_prints_on_one_sheet(browser: Any, demo: Any) -> None:
+    """With four reasons, and three ways of two or three steps each."""
+    body = {**REASONS_EXAMPLES["accepted"]["value"], "count": 3, "reasons": True, "horizon_months": 24}
+    answer = httpx.post(f"{demo.url}/recourse", json=body, timeout=30).json()
+    assert len(answer["counterfactuals"]) == 3
+    page = browser.new_page()
+    try:
+        for language in ("en", "de"):
+            page.goto(f"{demo.url}/recourse/{answer['id']}/notice?format=html&lang={language}")
+            assert page.locator("h1").count() == 1
+            sheets = re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))
+            assert len(sheets) == 1
+    finally:
+        page.close()
