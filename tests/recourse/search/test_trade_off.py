@@ -97,6 +97,24 @@ def test_the_best_row_is_legal_and_nothing_legal_is_better(data: st.DataObject) 
     assert value <= min(others, default=np.inf) * (1.0 + slack) + 1e-9
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_between_whole_numbers_the_best_row_is_that_of_all_rows(seed: int) -> None:
+    """Steps as wide as these leave the relaxation far from every row, so the optimum is only found by branching."""
+    rng = np.random.default_rng(seed)
+    number = Feature(name="f0", type=FeatureType.INTEGER, min=0, max=3, center=0.0, scale=1.0)
+    space = FeatureSpace([replace(number, name=f"f{k}", cost=float(rng.uniform(0.5, 2.0))) for k in range(5)])
+    worst, hopeful = rng.uniform(0.5, 3.0, (2, 5))
+    objective = LossAndCost(
+        model=LinearModel(worst, -6.0), radius=0.3, cost_weight=0.3, predicted=LinearModel(hopeful, -6.0), share=0.5
+    )
+    fact = np.zeros(5)
+    best = TradeOff(action_set(space, fact), objective).best()
+    assert best is not None
+    assert best.proven
+    every = [by_definition(objective, space, np.array(row), fact) for row in itertools.product(range(4), repeat=5)]
+    assert best.value == pytest.approx(min(every), rel=1e-6)
+
+
 def test_a_row_that_the_rules_allow_is_not_the_best_for_that_reason() -> None:
     # The price of one rule leaves a single row, which keeps the others; the applicant's own has the same score.
     number = Feature(name="f0", type=FeatureType.CONTINUOUS, min=0.0, max=0.25, center=0.0, scale=0.5, cost=0.5)
