@@ -15,6 +15,7 @@ import typer
 from app.cli.common import CommandError, read_settings
 from app.cli.serving import HostOption, PortOption, refuse_taken, start_children
 from app.errors import UnknownModel
+from app.recourse.shares import digits_apart, percent
 
 if TYPE_CHECKING:
     import httpx
@@ -133,9 +134,12 @@ def _json(response: "httpx.Response") -> Any:
 def _summary(url: str, schema: dict[str, Any], threshold: float, body: dict[str, Any], answer: dict[str, Any]) -> str:
     """The answer as text, and a command that repeats the request."""
     factual, found = answer["factual"], answer["counterfactuals"]
+    decisions = [factual, *(one["validity"]["current"] for one in found)]
+    digits = digits_apart(threshold, [decision["probability"] for decision in decisions])
+    needed = percent(threshold, digits)
     lines = [
         "",
-        f"{answer['model']['id']} says yes from a probability of {threshold:.0%}. It decides on this applicant:",
+        f"{answer['model']['id']} says yes from a probability of {needed}%. It decides on this applicant:",
     ]
     features = {feature["name"]: feature for feature in schema["features"]}
     width = 2 + max(len(feature["label"]) for feature in features.values())
@@ -143,9 +147,9 @@ def _summary(url: str, schema: dict[str, Any], threshold: float, body: dict[str,
         f"    {features[name]['label']:<{width}}{_value(value, features[name]['unit'])}"
         for name, value in body["applicant"].items()
     ]
-    lines += ["", f"Decision: {_decision(factual)}."]
+    lines += ["", f"Decision: {_decision(factual, digits)}."]
     for counterfactual in found:
-        lines += ["", f"Decision after these changes: {_decision(counterfactual['validity']['current'])}."]
+        lines += ["", f"Decision after these changes: {_decision(counterfactual['validity']['current'], digits)}."]
         lines += [f"    {change['text']}" for change in counterfactual["changes"]]
         if future := counterfactual["validity"]["future"]:
             lines += [future["promise"]]
@@ -169,6 +173,6 @@ def _value(value: Any, unit: str | None) -> str:
     return f"{value:,.10g}{'' if unit is None else '%' if unit == '%' else f' {unit}'}"
 
 
-def _decision(decision: dict[str, Any]) -> str:
-    word = "yes" if decision["favourable"] else "no"
-    return word if decision["probability"] is None else f"{word} (probability {decision['probability']:.0%})"
+def _decision(decision: dict[str, Any], digits: int) -> str:
+    word, share = "yes" if decision["favourable"] else "no", decision["probability"]
+    return word if share is None else f"{word} (probability {percent(share, digits)}%)"

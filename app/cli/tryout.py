@@ -13,6 +13,7 @@ from app.cli.registration_options import (
     TrustPickleOption,
 )
 from app.cli.rehearsals import one_thread
+from app.recourse.shares import digits_apart, percent
 
 if TYPE_CHECKING:
     from app.compute.answers import Json
@@ -42,7 +43,7 @@ def try_(
     for note in registration.notes:
         typer.echo(note)
     for one in found.asked:
-        typer.echo(text_of(one))
+        typer.echo(text_of(one, found.threshold))
     odd = [*registration.warnings, *found.findings]
     if odd:
         typer.echo("\nWhat looks odd:")
@@ -52,22 +53,28 @@ def try_(
         raise typer.Exit(1)
 
 
-def text_of(one: "Asked") -> str:
-    """A question and its answer, in lines."""
-    lines = ["", f"Record {one.record}: no{_rating(one.before)}. ({one.elapsed_s:.2f} s)"]
+def text_of(one: "Asked", threshold: float | None = None) -> str:
+    """A question and its answer, in lines; probabilities with the digits that tell them from the cut-off."""
+    decisions = [decision for decision in (one.before, one.after) if decision is not None]
+    digits = digits_apart(threshold, [decision["probability"] for decision in decisions])
+    lines = ["", f"Record {one.record}: no{_rating(one.before, digits)}. ({one.elapsed_s:.2f} s)"]
     lines += [f"  {text}" for _, text in one.changes] or [f"  {one.detail}"]
     if one.changes:
-        lines.append(f"  Then: yes{_rating(one.after)}.")
+        after = _rating(one.after, digits)
+        needed = f"; needed: {percent(threshold, digits)}%" if after and threshold is not None else ""
+        lines.append(f"  Then: yes{after}{needed}.")
     return "\n".join(lines)
 
 
-def _rating(decision: "Json | None") -> str:
+def _rating(decision: "Json | None", digits: int) -> str:
     if decision is None or (decision["points"] is None and decision["probability"] is None):
         return ""
     points, probability = decision["points"], decision["probability"]
-    return f" ({points:,.12g} points)" if points is not None else f" (probability {share_text(probability)})"
+    return f" ({points:,.12g} points)" if points is not None else f" (probability {share_text(probability, digits)})"
 
 
-def share_text(share: float) -> str:
-    """A share in whole per cent; only nothing is 0% and only everything is 100%."""
-    return "<1%" if 0.0 < share < 0.005 else ">99%" if 0.995 <= share < 1.0 else f"{share:.0%}"
+def share_text(share: float, digits: int = 0) -> str:
+    """A share in per cent; only nothing is 0% and only everything is 100%."""
+    half = 10.0**-digits / 2.0
+    sign = "<" if 0.0 < 100.0 * share < half else ">" if 100.0 - half <= 100.0 * share < 100.0 else ""
+    return f"{sign}{percent(share, digits)}%"

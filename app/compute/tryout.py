@@ -40,6 +40,8 @@ class Tryout:
     name: str
     features: int
     registration: Registration
+    threshold: float | None
+    """The least probability that the model accepts; None where it gives none."""
     asked: tuple[Asked, ...]
     findings: tuple[str, ...]
     """What looks odd about the answers, in sentences."""
@@ -74,6 +76,7 @@ def attempt(
         name=model.name,
         features=len(model.manifest.features),
         registration=model.registration,
+        threshold=model.manifest.least_probability,
         asked=asked,
         findings=tuple(oddities(reference, asked, labels)),
     )

@@ -10,6 +10,7 @@ from app.recourse.actions.phrases import ENGLISH, Phrases, fill
 from app.recourse.input_part import InputPart
 from app.recourse.promise import ENGLISH as ENGLISH_PROMISES
 from app.recourse.promise import PromisePhrases
+from app.recourse.shares import percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +49,6 @@ class Language(InputPart):
         """Points, or another number, with all the digits it carries."""
         return f"{points:,.12g}".translate({ord(","): self.phrases.group, ord("."): self.phrases.decimal})
 
-    def percent_text(self, share: float) -> str:
-        """A share in whole per cent; only nothing is 0 and only everything is 100."""
-        return fill(self.percent, {"n": str(_whole(share))})
-
-
-def _whole(share: float) -> int:
-    rounded = round(100.0 * share)
-    return rounded if share in (0.0, 1.0) else min(max(rounded, 1), 99)
+    def percent_text(self, share: float, digits: int = 0) -> str:
+        """A share in per cent; only nothing is 0 and only everything is 100."""
+        return fill(self.percent, {"n": percent(share, digits).replace(".", self.phrases.decimal)})

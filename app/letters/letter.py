@@ -12,6 +12,7 @@ from app.recourse.features import Feature, RawValue
 from app.recourse.models.score import PointScale
 from app.recourse.promise import promise_text, ways_text
 from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
+from app.recourse.shares import digits_apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +155,8 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
     valid_months = Frame.from_json(answer).valid_months
-    ways = tuple(_way(facts, one, features, language, valid_months) for one in answer["counterfactuals"])
+    digits = digits_apart(facts.threshold, _probabilities(answer))
+    ways = tuple(_way(facts, one, features, language, valid_months, digits) for one in answer["counterfactuals"])
     reasons = facts.reasons or {"reasons": (), "against": None}
     together = (answer.get("plan") or {"validity": {}})["validity"].get("future") if len(ways) > 1 else None
     probability, points = factual and factual["probability"], factual and factual.get("points")
@@ -172,11 +174,11 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
         lender=lender,
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
-        probability=None if probability is None else language.percent_text(probability),
+        probability=None if probability is None else language.percent_text(probability, digits),
         points=None if points is None else language.points_text(points),
         least_points=None if fewer or points is None else accepts,
         most_points=accepts if fewer and points is not None else None,
-        threshold=None if facts.threshold is None else language.percent_text(facts.threshold),
+        threshold=None if facts.threshold is None else language.percent_text(facts.threshold, digits),
         reasons=tuple(_reason(one, features[one["feature"]], language) for one in reasons["reasons"]),
         compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
         ways=ways,
@@ -220,8 +222,14 @@ def _ages(facts: Facts, one: Json) -> bool:
     return any(one["applicant"][name] != facts.applicant[name] for name in moving)
 
 
+def _probabilities(answer: Json) -> list[float | None]:
+    """Of the record, and after each way."""
+    decisions = [answer["factual"], *(one["validity"]["current"] for one in answer["counterfactuals"])]
+    return [decision["probability"] for decision in decisions if decision is not None]
+
+
 def _way(
-    facts: Facts, one: Json, features: Mapping[str, Feature], language: Language, valid_months: float
+    facts: Facts, one: Json, features: Mapping[str, Feature], language: Language, valid_months: float, digits: int
 ) -> NoticeWay:
     # Answers of earlier releases lack some of these.
     current, future = one["validity"]["current"], one["validity"].get("future")
@@ -242,7 +250,7 @@ def _way(
         late=months > valid_months,
         probability=None
         if current["probability"] is None or points is not None
-        else language.percent_text(current["probability"]),
+        else language.percent_text(current["probability"], digits),
         points=None if points is None else language.points_text(points),
         promise=None if future is None else promise_text(future, language.promise, labels),
     )  # fmt: skip

@@ -32,15 +32,18 @@ def codes_among(numbers: Float[np.ndarray, "n"], family: Collection[float] = ())
     family : codes of other columns of the table, which need not be frequent here
     """
     values = numbers[~np.isnan(numbers)]
-    counts = Counter(values.tolist())
+    counts = Counter(values[np.isin(values, list(CODES))].tolist())
     least = max(CODE_RECORDS, CODE_SHARE * len(values))
-    known = {code for code in counts if code in CODES}
+    known = set(counts)
     sure = {code for code in known if counts[code] >= least or code in family}
+    if not sure:
+        return ()
     below = {code for code in known if code < 0.0}
-    others = [value for value in counts if value not in below]
+    different = np.unique(values).tolist()
+    others = [value for value in different if value not in below]
     # Where any other number is negative, negative numbers are quantities.
     found = below if below & sure and len(others) > 1 and min(others) >= 0.0 else set[float]()
-    rest = sorted(value for value in counts if value not in found)
+    rest = [value for value in different if value not in found]
     for together in range(MOST_TOGETHER, 0, -1):
         top = set(rest[-together:])
         if len(rest) < together + 2 or not top <= known or not top & sure:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from app.cli.tryout import share_text, text_of
+from app.compute.oddities import Asked
 from app.compute.tryout import QUESTIONS, Tryout, attempt
 from app.errors import ModelRefused
 from app.registry.registry import Registry
@@ -158,6 +159,17 @@ def test_changes_against_the_outcomes_are_odd(tmp_path: Path, settings: Settings
 @pytest.mark.parametrize(("share", "text"), [(0.0, "0%"), (0.001, "<1%"), (0.5, "50%"), (0.999, ">99%"), (1.0, "100%")])
 def test_only_nothing_is_no_per_cent(share: float, text: str) -> None:
     assert share_text(share) == text
+
+
+def test_a_near_miss_does_not_read_like_the_cut_off() -> None:
+    before, after = ({"probability": share, "points": None} for share in (0.9796, 0.9831))
+    one = Asked(
+        record=3, before=before, after=after, changes=(("income", "Increase the income."),), detail="", moved={},
+        elapsed_s=0.1,
+    )  # fmt: skip
+    text = text_of(one, 0.98)
+    assert "no (probability 97.96%)" in text
+    assert "yes (probability 98.31%); needed: 98.00%" in text
 
 
 def test_answers_of_a_scorecard_state_points(tmp_path: Path, settings: Settings) -> None:

@@ -11,6 +11,7 @@ from app.errors import TemplateFaulty
 from app.letters.letter import Facts, Lender, Notice, notice_of
 from app.letters.regime import SHIPPED, Templates, preferred
 from app.recourse.features import Feature, FeatureType, Missing, MovesWithTime, ReasonWords, Sentence, Words
+from app.recourse.shares import digits_apart, percent
 
 FEATURES = (
     Feature(name="amount", type=FeatureType.INTEGER, label="Loan amount", unit="EUR",
@@ -347,3 +348,28 @@ def test_a_regional_letter_goes_to_those_who_ask_for_it(tmp_path: Path, tag: str
     templates = Templates.read("general", tmp_path, "en")
     for accept, expected in [("en-GB,en;q=0.5", tag), ("en-US", "en"), ("en", "en"), ("de-DE, en-GB;q=0.9", "de")]:
         assert templates.language(accept) == expected, accept
+
+
+@pytest.mark.parametrize(
+    ("threshold", "shares", "shown"),
+    [
+        (0.98, (0.7, 0.9), ["70", "90"]),
+        (0.98, (0.9804, 0.9831), ["98.04", "98.31"]),
+        (0.5, (0.4996, 0.500001), ["49.9600", "50.0001"]),
+        (0.02, (0.0004, 0.0199), ["0.04", "1.99"]),
+        (0.98, (0.98, 1.0), ["98", "100"]),
+        (None, (0.9804,), ["98"]),
+    ],
+)
+def test_digits_tell_a_chance_from_the_cut_off(
+    threshold: float | None, shares: tuple[float, ...], shown: list[str]
+) -> None:
+    digits = digits_apart(threshold, shares)
+    assert [percent(share, digits) for share in shares] == shown
+    if threshold is not None:
+        assert percent(threshold, digits) not in [one for one, p in zip(shown, shares, strict=True) if p != threshold]
+
+
+def test_a_letter_tells_a_near_miss_from_the_cut_off() -> None:
+    letter = " ".join(written("de", factual={"probability": 0.7986, "score": -0.7, "favourable": False}).split())
+    assert "bewertet ihn mit 79,9 %; angenommen werden Anträge ab 80,0 %" in letter

@@ -17,6 +17,7 @@ from app.recourse.features.cells import (
     Written,
     lines_and_delimiter,
     number_of_text,
+    plain_numbers,
     written,
 )
 from app.recourse.features.encoding import Encoding, Spread, fit_encoding, fit_spread
@@ -79,6 +80,7 @@ __all__ = [
     "number_of_text",
     "own_faults",
     "parse_column",
+    "plain_numbers",
     "read_cell",
     "schema_faults",
     "written",

@@ -6,7 +6,7 @@ percentage. ``1.234`` and ``1,234`` are read two ways; the other cells of the ta
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -24,6 +24,9 @@ CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "₹": "INR"}
 DELIMITERS = ",;\t|"
 
 _PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+_PLAIN_SIGNS = frozenset("0123456789.+-eE")
+"""Of these signs `float` reads the same texts."""
 
 _MONEY = "[$€£₹]|EUR|USD|GBP|CHF|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR"
 _AROUND = re.compile(
@@ -84,6 +87,13 @@ def number_of_text(text: str) -> float:
     return float(text)
 
 
+def plain_numbers(texts: Collection[str]) -> dict[str, float]:
+    """Numbers as `number_of_text` reads them. Raises ValueError where one text is none."""
+    if not _PLAIN_SIGNS.issuperset("".join(texts)):
+        raise ValueError
+    return {text: float(text) for text in texts}
+
+
 @dataclass(slots=True)
 class DecimalMark:
     """What the cells of a table show of its decimal mark: for each way to read them, the first cell that has it."""
@@ -96,7 +106,12 @@ class DecimalMark:
 
     def see(self, texts: Iterable[str]) -> None:
         """Look at cells that may be numbers."""
-        for text in texts:
+        for text in dict.fromkeys(texts):
+            # Where one mark is known, only what may show the other one matters.
+            if (self.point and "," not in text and text.count(".") < 2) or (
+                self.comma and "." not in text and text.count(",") < 2
+            ):
+                continue
             if ("," not in text and "." not in text) or text in self.seen:
                 continue
             if len(self.seen) < 100_000:

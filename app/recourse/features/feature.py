@@ -11,7 +11,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Len
 from jaxtyping import Float
 
-from app.recourse.features.cells import ABSENT, ABSENT_NUMBERS, number_of_text, written
+from app.recourse.features.cells import ABSENT, ABSENT_NUMBERS, plain_numbers, written
 from app.recourse.features.feature_options import (
     Advice,
     MaxChange,
@@ -336,7 +336,8 @@ def _plain_numbers(feature: Feature, texts: Sequence[Any], mark: str) -> tuple[F
     if not feature.is_number or mark != "." or not all(isinstance(text, str) for text in texts):
         return np.zeros(len(texts)), everything
     try:
-        values = np.array([number_of_text(text) if text else math.nan for text in texts])
+        known = {"": math.nan, **plain_numbers(set(texts) - {""})}
+        values = np.array([known[text] for text in texts])
     except ValueError:
         return np.zeros(len(texts)), everything
     low, high = feature.range_raw

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features import ABSENT, ABSENT_NUMBERS, LARGEST, DecimalMark, Written, written
+from app.recourse.features import ABSENT, ABSENT_NUMBERS, LARGEST, DecimalMark, Written, plain_numbers, written
 from app.recourse.features.encoding import TAIL
 from app.registry.special_codes import codes_among
 
@@ -21,6 +21,9 @@ FEW_VALUES = 30
 """Different numbers up to which all of them are usual."""
 
 ROUND_STEPS = (1000, 500, 250, 200, 100, 50, 25, 20, 10, 5)
+
+MANY = 1_000
+"""Texts that show whether a column is one of numbers."""
 
 MOST_DECIMALS = 4
 """More digits than these are no precision that a person can follow."""
@@ -93,7 +96,10 @@ class Column:
     @property
     def constant(self) -> bool:
         """Whether there is no more than one value."""
-        return len(self.levels) < 2 if self.numbers is None else len(set(self.known.tolist())) < 2
+        if self.numbers is None:
+            return len(self.levels) < 2
+        known = self.known
+        return not known.size or bool(known.min() == known.max())
 
     @property
     def names_records(self) -> bool:
@@ -119,7 +125,7 @@ class Column:
     @property
     def decimals(self) -> int:
         """Digits after the point in which a number can be stated to a person."""
-        texts = {text.lower() for text in self.texts}
+        texts = {text.lower() for text in set(self.texts)}
         written = max((len(text.partition(".")[2]) for text in texts if "e" not in text), default=0)
         if written <= MOST_DECIMALS and not any("e" in text for text in texts):
             return written
@@ -147,23 +153,26 @@ def describe(
     codes : special codes that the model knows
     mark : decimal mark of the table
     """
-    exact = [_known_text(text, known) for text in texts]
+    as_known = {text: _known_text(text, known) for text in set(texts)}
+    exact = [as_known[text] for text in texts]
     if not known:
         cells = _cells(exact, mark)
         if not _strays(cells) and any(cell is not None for cell in cells.values()):
-            return _numbers(name, [cells[text] for text in exact], codes)
+            return _numbers(name, exact, cells, codes)
     kept = tuple("" if text in ABSENT and text not in known else text for text in exact)
     return Column(name=name, texts=kept, numbers=None)
 
 
-def _numbers(name: str, cells: Sequence[Written | None], codes: Collection[float]) -> Column:
-    numbers = np.array([math.nan if cell is None else float(cell.plain) for cell in cells])
-    found = {cell for cell in cells if cell is not None}
+def _numbers(name: str, texts: Sequence[str], cells: Mapping[str, Written | None], codes: Collection[float]) -> Column:
+    plain = {text: "" if cell is None else cell.plain for text, cell in cells.items()}
+    values = {text: float(number or "nan") for text, number in plain.items()}
+    numbers = np.array([values[text] for text in texts])
+    found = [cell for cell in cells.values() if cell is not None]
     return Column(
-        name=name, texts=tuple("" if cell is None else cell.plain for cell in cells), numbers=numbers,
+        name=name, texts=tuple(plain[text] for text in texts), numbers=numbers,
         codes=tuple(sorted({*codes, *codes_among(numbers)})),
         percent="number" if any(cell.percent for cell in found) else "",
-        currency=next((cell.currency for cell in found if cell.currency), ""),
+        currency=min((cell.currency for cell in found if cell.currency), default=""),
     )  # fmt: skip
 
 
@@ -183,9 +192,11 @@ def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
     found = DecimalMark()
     for texts in columns:
         unique = {text.strip() for text in texts} - ABSENT_NUMBERS
-        marked = {text for text in unique if "," in text or "." in text}
-        if marked and any(sum(written(text, mark) is not None for text in unique) > len(unique) / 2 for mark in ".,"):
-            found.see(sorted(marked))
+        ordered = sorted(unique)
+        marked = [text for text in ordered if "," in text or "." in text]
+        some = ordered[:: 1 + len(ordered) // MANY]
+        if marked and any(sum(written(text, mark) is not None for text in some) > len(some) / 2 for mark in ".,"):
+            found.see(marked)
     return found
 
 
@@ -201,7 +212,21 @@ def strays(texts: Sequence[str], mark: str = ".") -> list[int]:
 
 def _cells(texts: Iterable[str], mark: str) -> dict[str, Written | None]:
     """What each distinct text is as a number."""
-    return {text: None if text in ABSENT_NUMBERS else written(text, mark) for text in set(texts)}
+    found: dict[str, Written | None] = dict.fromkeys(texts)
+    numbers = found.keys() - ABSENT_NUMBERS
+    if mark == "." and _plain(numbers):
+        found |= {text: Written(text) for text in numbers}
+    else:
+        found |= {text: written(text, mark) for text in numbers}
+    return found
+
+
+def _plain(texts: Collection[str]) -> bool:
+    """Whether all of these are written as programs write numbers."""
+    try:
+        return bool(plain_numbers(texts))
+    except ValueError:
+        return False
 
 
 def _strays(cells: Mapping[str, Written | None]) -> set[str]:

@@ -4,7 +4,7 @@
 import { chance, outcome } from "./decision.js";
 import { h, scrollingTable } from "./dom.js";
 import { counted, rating } from "./format.js";
-import { featureNamed } from "./state.js";
+import { featureNamed, threshold } from "./state.js";
 
 /** Applicants in the table; the files have all. */
 const MOST_SHOWN = 200;
@@ -86,7 +86,7 @@ function row(answer, place) {
       "td",
       {},
       factual && outcome(factual.favourable),
-      factual && rating(factual) !== null && `, ${rating(factual)}`,
+      factual && rating(factual) !== null && `, ${rating(factual, threshold())}`,
     ),
     h("td", {}, ...(way ? changes(way, others.length) : [withoutWay(answer)])),
     h("td", {}, then && chance(then)),

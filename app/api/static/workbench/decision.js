@@ -4,7 +4,7 @@
 import { fetchJson, isAborted } from "./api.js";
 import { applicant, faultText, faultyFeatures } from "./applicant.js";
 import { $, debounce, fill, h } from "./dom.js";
-import { counted, formatValue, inHundred, rating, readable } from "./format.js";
+import { chanceInHundred, counted, digitsApart, formatValue, rating, readable } from "./format.js";
 import { problemNote } from "./problem.js";
 import { baseFeatures, derivedFeatures, pointsNeeded, state, threshold } from "./state.js";
 
@@ -50,9 +50,9 @@ export const decideSoon = debounce(decide, 150);
 /** @param {any} decision */
 function verdict({ favourable, probability, points }) {
   const at = threshold();
-  const needed = at === null ? "" : `; a yes needs ${Math.round(100 * at)}`;
+  const needed = at === null ? "" : `; a yes needs ${(100 * at).toFixed(digitsApart(probability ?? at, at))}`;
   const predicted =
-    probability !== null && `${readable(inHundred(probability))} is the predicted chance of a good outcome${needed}.`;
+    probability !== null && `${readable(chanceInHundred(probability, at))} is the predicted chance of a good outcome${needed}.`;
   const given = points !== null && `It gives ${counted(points, "point")}; a yes needs ${pointsNeeded()}. `;
   return ["The model says ", outcome(favourable), ". ", h("span.hint", {}, given, predicted)];
 }
@@ -61,7 +61,7 @@ function verdict({ favourable, probability, points }) {
 export const outcome = (favourable) => h(favourable ? "b.yes" : "b.no", {}, favourable ? "yes" : "no");
 
 /** A decision in a few words. @param {any} decision */
-export const chance = (decision) => rating(decision) ?? (decision.favourable ? "yes" : "no");
+export const chance = (decision) => rating(decision, threshold()) ?? (decision.favourable ? "yes" : "no");
 
 /** A chance on a scale from 0 to 1, with the threshold. @param {number | null} share */
 export function scale(share) {

@@ -31,9 +31,29 @@ export function inHundred(share) {
   return `${count} in 100`;
 }
 
-/** What the model gives: points, else a chance; null of one that only says yes or no. @param {any} decision */
-export const rating = ({ points, probability }) =>
-  points != null ? counted(points, "point") : probability != null ? inHundred(probability) : null;
+/**
+ * Fewest digits after the point with which a chance does not read like the cut-off that it missed or reached.
+ * @param {number} share @param {number | null} at the cut-off
+ */
+export function digitsApart(share, at) {
+  let digits = 0;
+  const reads = (/** @type {number} */ one) => (100 * one).toFixed(digits);
+  while (at !== null && share !== at && digits < 6 && reads(share) === reads(at)) digits++;
+  return digits;
+}
+
+/** A chance as a count of 100 that tells it from the cut-off. @param {number} share @param {number | null} at */
+export function chanceInHundred(share, at) {
+  const digits = digitsApart(share, at);
+  return digits === 0 ? inHundred(share) : `${(100 * share).toFixed(digits)} in 100`;
+}
+
+/**
+ * What the model gives: points, else a chance; null of one that only says yes or no.
+ * @param {any} decision @param {number | null} at the cut-off, where the chance stands beside it
+ */
+export const rating = ({ points, probability }, at = null) =>
+  points != null ? counted(points, "point") : probability != null ? chanceInHundred(probability, at) : null;
 
 /** @param {number} share from 0 to 1 @returns {string} the same where the unit stands above it */
 export const outOfHundred = (share) =>

@@ -3,7 +3,7 @@
 
 import { outcome } from "./decision.js";
 import { h } from "./dom.js";
-import { formatMonths, rating } from "./format.js";
+import { digitsApart, formatMonths, rating } from "./format.js";
 import { chosenModel, featureNamed, pointsNeeded, threshold } from "./state.js";
 import { wishButtons } from "./wishes.js";
 
@@ -62,8 +62,8 @@ const start = (factual, at) =>
   h(
     "div.leg-start",
     {},
-    h("span", {}, "Now ", h("b", {}, rating(factual)), " "),
-    at !== null && h("span.from", {}, `yes from ${Math.round(100 * at)}`),
+    h("span", {}, "Now ", h("b", {}, rating(factual, at)), " "),
+    at !== null && h("span.from", {}, `yes from ${(100 * at).toFixed(digitsApart(factual.probability ?? at, at))}`),
     chosenModel().output === "points" && h("span.from", {}, `yes with ${pointsNeeded()}`),
     factual.probability !== null && rail(factual, factual),
   );
@@ -91,7 +91,7 @@ const ending = (decision, before) => [
     "p.after",
     {},
     "Then ",
-    rating(decision) !== null && h("b", {}, rating(decision), ", "),
+    rating(decision) !== null && h("b", {}, rating(decision, threshold()), ", "),
     outcome(decision.favourable),
   ),
 ];

@@ -1,0 +1,22 @@
+"""Shares in per cent as people read them."""
+
+from collections.abc import Iterable
+
+MOST_DIGITS = 6
+"""Digits after the point that probabilities have."""
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share in per cent, without the sign; only nothing is 0 and only everything is 100."""
+    step = 10.0**-digits
+    shown = 100.0 * share
+    return f"{shown if share in (0.0, 1.0) else min(max(shown, step), 100.0 - step):.{digits}f}"
+
+
+def digits_apart(at: float | None, shares: Iterable[float | None]) -> int:
+    """Fewest digits after the point with which no other share reads like the cut-off that it missed or reached."""
+    others = [share for share in shares if share is not None and share != at]
+    if at is None:
+        return 0
+    told = (n for n in range(MOST_DIGITS) if all(percent(share, n) != percent(at, n) for share in others))
+    return next(told, MOST_DIGITS)
