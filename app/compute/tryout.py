@@ -16,6 +16,7 @@ from jaxtyping import Bool
 
 from app.compute import tasks
 from app.compute.answers import Frame, Json, identity
+from app.compute.helping_lines import helping_lines
 from app.compute.messages import ModelRef, Question, Store
 from app.compute.oddities import Asked, oddities
 from app.compute.use_cases import RECOURSE, answer
@@ -72,13 +73,19 @@ def attempt(
         tasks.ready(ref)
         labels = _labels(model)
         asked = tuple(_ask(ref, settings, reference, i) for i in _rejected(reference, count))
+        loaded = tasks.load(ref)
+        without = [one.record for one in asked if not one.changes]
+        lines = helping_lines(
+            loaded.black_box, reference, loaded.rules, without, settings.valid_days / DAYS_PER_MONTH
+        )  # fmt: skip
+        findings = [*oddities(reference, asked, labels), *lines]
     return Tryout(
         name=model.name,
         features=len(model.manifest.features),
         registration=model.registration,
         threshold=model.manifest.least_probability,
         asked=asked,
-        findings=tuple(oddities(reference, asked, labels)),
+        findings=tuple(findings),
     )
 
 
