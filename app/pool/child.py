@@ -11,6 +11,7 @@ import io
 import json
 import multiprocessing
 import multiprocessing.forkserver
+import multiprocessing.util
 import os
 import pickle
 import resource
@@ -104,6 +105,9 @@ class Written:
 
 _starting = threading.Lock()
 
+_fork_servers: set[int] = set()
+"""Process ids of the fork servers of this process that have made a child."""
+
 
 def start_fork_server() -> None:
     """Start the fork server of this process unless it runs. Children inherit its environment.
@@ -123,6 +127,13 @@ def start_fork_server() -> None:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
+
+
+def end_fork_server() -> None:
+    """End the fork server of this process, and its children with it: the next child begins another one."""
+    while _fork_servers:
+        with suppress(ProcessLookupError):
+            os.kill(_fork_servers.pop(), signal.SIGKILL)
 
 
 class Child:
@@ -169,11 +180,18 @@ class Child:
         except ConnectionError:
             raise LaneCrashed from None
         self.pid, self._fork_server = self._process.pid, begun["parent"]
+        _fork_servers.add(begun["parent"])
 
     def _fork(self) -> None:
         with self._theirs:
+            # What cleans up temporary files may have taken the socket of the fork server, and its directory.
+            os.makedirs(multiprocessing.util.get_temp_dir(), mode=0o700, exist_ok=True)
             start_fork_server()
-            self._process.start()
+            try:
+                self._process.start()
+            except (FileNotFoundError, ConnectionRefusedError):
+                end_fork_server()
+                raise
 
     @property
     def alive(self) -> bool:

@@ -2,8 +2,10 @@
 
 import asyncio
 import errno
+import multiprocessing.util
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -272,6 +274,18 @@ def test_anything_unforeseen_is_an_internal_error_that_is_logged_without_its_mes
     assert met.stdout.count(f"{surprises.MET} and the pool goes on") == len(surprises.SURPRISES), met.stdout
     assert met.stderr.count('"child-error"') == len(surprises.SURPRISES)
     assert "secret" not in met.stderr
+
+
+def test_whoever_deletes_temporary_files_ends_no_pool() -> None:
+    async def work() -> None:
+        async with lane() as one:
+            first = await one.run(chores.pid, timeout_s=20)
+            shutil.rmtree(multiprocessing.util.get_temp_dir())
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: gone(first))
+            assert await one.run(chores.pid, timeout_s=100) != first
+
+    run(work())
 
 
 def test_what_native_code_prints_does_no_harm() -> None:
