@@ -17,6 +17,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from typing import TypeAlias
 
@@ -26,7 +27,7 @@ from app.recourse.counterfactual import Counterfactual
 from app.recourse.method_run import Groundwork
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
-from app.recourse.robustness.future_validity import reaches
+from app.recourse.robustness.future_validity import reaches, withstands
 from app.recourse.verdict import Reason, Relaxation, Verdict
 
 MOST_QUESTIONS = 16
@@ -177,9 +178,21 @@ class WaySearch:
         return replace(first.result, status=Status.NOT_FOUND, counterfactuals=(), verdict=verdict, fallback=False)
 
     def _keeps_promise(self, answer: Grounded) -> bool:
-        """Whether as many future models accept a further way as are asked for."""
+        """Whether as many future models accept a further way as are asked for, and under as much stress as the first.
+
+        A cheaper way that withstands less would take the place of the first one.
+        """
+        wanted, row_raw = self.problem.future_validity, answer.best.row_raw
+        if wanted is None:
+            return True
+        if self.problem.under_stress and withstands(self.problem, row_raw, wanted) < self._first_withstands:
+            return False
+        return reaches(self.problem, row_raw, wanted)
+
+    @cached_property
+    def _first_withstands(self) -> int:
         wanted = self.problem.future_validity
-        return wanted is None or reaches(self.problem, answer.best.row_raw, wanted)
+        return 0 if wanted is None else withstands(self.problem, self.first.best.row_raw, wanted)
 
     def _bound(self, frozen: Frozen) -> tuple[bool, float]:
         """What an answer costs at least: as much as one in which fewer features stay as they are."""

@@ -33,8 +33,10 @@ GIVEN_UP = 0.05
 """Share of models from which on it is said that less is withstood than without asking for anything."""
 GIVEN_UP_WARNING = (
     "The method's own answer, which asks for nothing, costs {:.3g}; of models of applicants {} {:.0f}% accept it, and "
-    "{:.0f}% accept this one. Asking `under: stress` keeps that margin."
+    "{:.0f}% accept this one. {}"
 )
+KEPT_UNDER_STRESS = "Asking `under: stress` keeps that margin."
+NOT_KEPT = "No record was found that keeps that margin."
 STRESS_WARNING = (
     "If applicants change, {:g}% of future models accept {} under every stress {}, not up to the full strength; the "
     "smallest share is {:.0f}%. `validity.future.stressed` says how far it holds."
@@ -167,7 +169,8 @@ def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default:
     if not lost:
         return []
     mine, theirs, words = max(lost, key=lambda one: one[1] - one[0])
-    return [GIVEN_UP_WARNING.format(own.cost, words, 100.0 * theirs, 100.0 * mine)]
+    remedy = NOT_KEPT if problem.under_stress else KEPT_UNDER_STRESS
+    return [GIVEN_UP_WARNING.format(own.cost, words, 100.0 * theirs, 100.0 * mine, remedy)]
 
 
 def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:
@@ -180,6 +183,16 @@ def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: fl
     futures = problem.futures
     needed = models_needed(share, futures.search.count)
     return int((futures.search.scores_raw(row_raw[None]) >= 0.0).sum()) >= needed
+
+
+def withstands(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> int:
+    """Number of strengths, from the weakest, up to which this share of the search set accepts under every stress."""
+    assert problem.futures is not None
+    stress = problem.futures.stressed_search
+    assert stress is not None
+    accepted = stress.accepted(stress.models.scores_raw(row_raw[None]))[0]
+    enough = (accepted >= share * stress.counted - ROUNDING).all(axis=0)
+    return int(enough.cumprod().sum())
 
 
 def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> PlanFutureCertificate | None:
