@@ -97,23 +97,33 @@ def _made(wish: "Wish", out: Path | None, trust: "Trust") -> "Drafted":
     from app.registry.drafting.draft import draft as make
     from app.registry.drafting.questions import Undecided
 
+    kept = frozenset[str]() if sys.stdin.isatty() and sys.stdout.isatty() else None
     while True:
         try:
-            return make(wish, out, trust)
+            return make(replace(wish, kept=kept), out, trust)
         except Undecided as undecided:
-            if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            if kept is None:
                 typer.echo(str(undecided), err=True)
                 raise typer.Exit(QUESTIONS_OPEN) from None
-            wish = replace(wish, answers={**wish.answers, **{one.name: _asked(one) for one in undecided.questions}})
+            typed = {one.name: _asked(one) for one in undecided.questions}
+            kept |= {name for name, answer in typed.items() if answer is None}
+            answers = {name: answer for name, answer in typed.items() if answer is not None}
+            wish = replace(wish, answers={**wish.answers, **answers})
 
 
-def _asked(question: "Question") -> str:
-    """The answer that is typed; asked again until it is one."""
+def _asked(question: "Question") -> str | None:
+    """The answer that is typed; asked again until it is one. None where what the draft has stays."""
     typer.echo(f"\n{question.sentence}")
     for reason in question.why:
         typer.echo(f"  {reason}")
+    shown = " or ".join(question.allowed) or "a number"
     while True:
-        typed = typer.prompt(" or ".join(question.allowed) or "a number", prompt_suffix=": ")
+        if question.required:
+            typed = typer.prompt(shown, prompt_suffix=": ")
+        else:
+            typed = typer.prompt(f"{shown} [keep {question.keep}]", default="", show_default=False, prompt_suffix=": ")
+            if not str(typed).strip():
+                return None
         try:
             return question.read(str(typed))
         except ModelRefused as refused:

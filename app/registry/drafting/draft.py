@@ -22,7 +22,14 @@ from app.registry.drafting.columns import Column, describe, mark_among, strays
 from app.registry.drafting.cut_off import own_cut_off
 from app.registry.drafting.evidence import Choice, Evidence, choose, outputs_by
 from app.registry.drafting.facts import ModelFacts
-from app.registry.drafting.features import FeatureDraft, advise, change_question, feature_of
+from app.registry.drafting.features import (
+    FeatureDraft,
+    advise,
+    ask_codes_once,
+    change_question,
+    doubted,
+    feature_of,
+)
 from app.registry.drafting.matching import Source, listed, match, match_width
 from app.registry.drafting.outcome import (
     FAVOURABLE,
@@ -60,7 +67,7 @@ POINTS = Question(
 )  # fmt: skip
 CUT_OFF = Question(
     key=THRESHOLD, sentence="What is the smallest output with which people get a yes?", flag="--threshold",
-    required=False,
+    required=False, keep="0.5, or that of the model's file",
 )  # fmt: skip
 BETTER = Question(
     key="better", sentence="Are more points better for the applicant, or fewer?", allowed=("higher", "lower"),
@@ -104,6 +111,8 @@ class Wish:
     """Columns that a model without names takes, in its order; all when empty."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """Answers to the draft's questions, by their names; `favourable` and `threshold` go before them."""
+    kept: frozenset[str] | None = None
+    """As in `Questions`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +143,7 @@ def draft(wish: Wish, out: Path | None, trust: Trust) -> Drafted:
         _refuse_existing(directory / name)
     flags = {FAVOURABLE: wish.favourable, THRESHOLD: None if wish.threshold is None else repr(wish.threshold)}
     given = {**wish.answers, **{name: answer for name, answer in flags.items() if answer is not None}}
-    return _Drafting(wish=wish, directory=directory, trust=trust, questions=Questions(given)).run()
+    return _Drafting(wish=wish, directory=directory, trust=trust, questions=Questions(given, wish.kept)).run()
 
 
 @dataclass(slots=True)
@@ -203,7 +212,7 @@ class _Drafting:
             self.questions.close()
             (self.directory / MANIFEST).write_text(text, encoding="utf-8")
             (self.directory / ANSWERS).write_text(self.questions.text(), encoding="utf-8")
-        decisions = sum("# " in line for line in text.splitlines()) - 1
+        decisions = sum("# " in line and line.endswith("?") for line in text.splitlines())
         return Drafted(
             directory=self.directory, notes=tuple(self.notes), decisions=decisions, complete=facts is not NO_MODEL
         )
@@ -261,11 +270,18 @@ class _Drafting:
         """What people can change of each feature; of what nothing is known, the lender is asked."""
         unknown: list[str] = []
         for feature in features:
-            question = change_question(columns[feature.name], outcome)
+            column = columns[feature.name]
+            question = change_question(column, outcome)
             answer = self.questions.ask(question) if question.name in self.questions.given else None
-            if advise(feature, columns[feature.name], answer):
+            if advise(feature, column, answer):
                 self.questions.ask(question)
                 unknown.append(feature.name)
+            elif answer is None and outcome is not None and (doubt := doubted(feature, column, outcome)):
+                self.questions.ask(
+                    replace(question, why=(*question.why, doubt), keep=feature.keys.get("change", "any"))
+                )
+                feature.comments.append(doubt)
+        ask_codes_once(features)
         if unknown:
             self.notes.append(
                 f"Fixed, as neither name nor values say what they are: {listed(unknown)}. {ANSWERS} has the questions."

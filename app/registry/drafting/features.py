@@ -1,5 +1,6 @@
 """What the manifest says of each feature."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,12 @@ RARE = 0.9
 
 LEAST_YEARS = 7
 """Largest number of a column of schooling up to which it may be codes rather than years."""
+
+TENDENCY = 0.2
+"""Difference of the means of both outcomes, in standard deviations, from which on it speaks against a direction."""
+
+MEANING = "; what does it mean?"
+"""The end of a comment about codes."""
 
 MARKS = frozenset({
     "missing", "none", "unknown", "na", "n/a", "nan", "null", "not available", "no data", "?", "-", "unk", "undefined",
@@ -179,7 +186,7 @@ def _number(found: FeatureDraft, column: Column) -> None:
     if column.codes:
         found.keys["special"] = {_plain(code): f"code {code:g}" for code in column.codes}
         counts = ", ".join(f"{code:g} in {np.sum(column.numbers == code)} records" for code in column.codes)
-        found.comments.append(f"{counts}: special, because no other value is near; what does it mean?")
+        found.comments.append(f"{counts}: special, because no other value is near{MEANING}")
     inner = np.clip(known, *np.quantile(known, [TAIL, 1.0 - TAIL])) if known.size else known
     if known.size and inner.min() == inner.max() and not column.constant:
         found.keys["spread"] = float(f"{np.std(known):.3g}")
@@ -233,6 +240,16 @@ def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bo
     return False
 
 
+def ask_codes_once(features: Sequence[FeatureDraft]) -> None:
+    """Leave the question what a code means to the first feature that has it; one table has one list of codes."""
+    asked = set[object]()
+    for feature in features:
+        codes = set(feature.keys.get("special", ()))
+        if codes <= asked:
+            feature.comments = [comment.removesuffix(MEANING) for comment in feature.comments]
+        asked |= codes
+
+
 CHANGES = ("none", "increase", "decrease", "any", "protected")
 """What a lender may say of a column."""
 
@@ -241,14 +258,38 @@ def change_question(column: Column, outcome: Outcome | None) -> Question:
     """Whether and in which direction people can change a column."""
     why: tuple[str, ...] = ()
     if outcome is not None and column.numbers is not None and not column.constant:
-        known = ~np.isnan(column.numbers) & ~np.isin(column.numbers, column.codes)
-        means = [
-            float(column.numbers[known & side].mean()) if (known & side).any() else float("nan")
-            for side in (outcome.favourable, ~outcome.favourable)
-        ]
-        why = (f"it is {means[0]:.3g} on average where {outcome.name} is {outcome.value}, else {means[1]:.3g}",)
+        good, bad = _means(column, outcome)
+        why = (f"it is {good:.3g} on average where {outcome.name} is {outcome.value}, else {bad:.3g}",)
     sentence = f"Can an applicant change {column.name}? In which direction?"
-    return Question(key="change", column=column.name, sentence=sentence, why=why, allowed=CHANGES, required=False)
+    return Question(
+        key="change", column=column.name, sentence=sentence, why=why, allowed=CHANGES, required=False, keep="none"
+    )
+
+
+def _means(column: Column, outcome: Outcome) -> tuple[float, float]:
+    """What a number is on average with the favourable outcome, and with the other one."""
+    assert column.numbers is not None
+    known = ~np.isnan(column.numbers) & ~np.isin(column.numbers, column.codes)
+    good, bad = (column.numbers[known & side] for side in (outcome.favourable, ~outcome.favourable))
+    return tuple(float(side.mean()) if side.size else math.nan for side in (good, bad))  # type: ignore[return-value]
+
+
+def doubted(found: FeatureDraft, column: Column, outcome: Outcome) -> str:
+    """Why the direction of a number that people can change is in doubt; empty where it is not."""
+    change = found.keys.get("change", "any")
+    fixed = found.keys.get("protected") or change == "none" or "derived" in found.keys
+    if fixed or found.keys["type"] not in ("integer", "continuous") or column.constant:
+        return ""
+    good, bad = _means(column, outcome)
+    tendency = (good - bad) / float(column.known.std())
+    if not abs(tendency) >= TENDENCY:
+        return ""
+    side = "more" if tendency > 0.0 else "less"
+    if change == "any":
+        return f"either direction may be advised, and people with the good outcome have {side} of it: which is meant?"
+    if (change == "increase") == (tendency > 0.0):
+        return ""
+    return f"change: {change}, by its name, but people with the good outcome have {side} of it: which is meant?"
 
 
 def _answered(answer: str) -> Hint:

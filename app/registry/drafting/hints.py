@@ -51,7 +51,7 @@ def _hint(
 
 _SCHOOLING = "education|school|schooling|schl|degree|qualification|edu|education_num|grade_level"
 _RISES = "change: increase, as it only rises; takes says a year for each {}: is that so? cost: 2 makes it hard"
-_PAST = "change: none, because it lies in the past; is that so?"
+_PAST = "change: none, because it lies in the past"
 _BURDEN = (
     "dti|debtinc|debt_to_income|payment_to_income|loan_to_income|(percent|share|ratio)_\\w*income|income_(ratio|share)|"
     "utili[sz]ation\\w*|\\w*util|\\w*burden|(revol\\w*|card|loan|credit|outstanding)_bal(ance)?|trades_w_\\w*balance|"
@@ -64,7 +64,7 @@ _OTHERS = "change: none, because others set it; what it depends on may be a feat
 HINTS = (
     _hint(
         "(car|vehicle|house|home|building)_age|age_(of_)?(car|vehicle|house|home|building)",
-        "change: none, as nobody buys a newer one to get a loan; is that so?",
+        "change: none, as nobody buys a newer one to get a loan",
         change="none",
     ),
     _hint("(account|credit|loan|file|trade|line)s?_age|age_of_\\w+", _PAST, change="none"),
@@ -86,19 +86,19 @@ HINTS = (
     _hint(
         "dependents?|dependants?|children|kids|household|fam\\w*|people_liable|num_people|siblings|guardian|"
         "mother|father|parents?|parental|[mfp]_?(edu|job|status)|co_?applicants?|coborrower|joint",
-        "change: none, as a family is no matter of advice; is that so?",
+        "change: none, as a family is no matter of advice",
         change="none",
     ),
     _hint(
         "zip|zipcode|zip3|postcode|postal|region|state|city|district|county|country|address|addr|urban|rural|"
         "neighbou?rhood|location|distance|travel_?time|commut\\w*|population",
-        "change: none, as a place to live is no matter of advice; is that so?",
+        "change: none, as a place to live is no matter of advice",
         change="none",
     ),
     _hint(
         "weekday|hour|appr|process|channel|branch|officer|dealer|application_type|contract_type|list_status|"
         "document|type_suite|verification\\w*|days_last_phone_change|flag_\\w*(phone|mobile?|email)",
-        "change: none, as it tells how the application came about; is that so?",
+        "change: none, as it tells how the application came about",
         change="none",
     ),
     _hint(
@@ -115,7 +115,7 @@ HINTS = (
     _hint(
         "property|properties|housing|realty|real_estate|home|home_owner\\w*|own_home|mortgage_status|own_car|car|vehicle|"
         "apartments?|mort_acc|mortdue",
-        "change: none, as nobody buys a home to get a loan; is that so?",
+        "change: none, as nobody buys a home to get a loan",
         change="none",
     ),
     _hint(
@@ -131,7 +131,7 @@ HINTS = (
         types=frozenset({"binary"}), change="increase",
     ),
     _hint(
-        "purpose|reason|intent", "change: none, as what a loan is for is no matter of advice; is that so?",
+        "purpose|reason|intent", "change: none, as what a loan is for is no matter of advice",
         change="none",
     ),
     _hint(
@@ -176,7 +176,7 @@ HINTS = (
         "another job takes time: takes: {months: 12} says so, cost: 2 makes it hard; can people follow it?",
         types=frozenset({"categorical"}), cost=2,
     ),
-    _hint("loss|losses", "change: none, as a loss is no matter of advice; is that so?", change="none"),
+    _hint("loss|losses", "change: none, as a loss is no matter of advice", change="none"),
     _hint(
         "hours|wkhp|working_time",
         "change: increase, and not beyond 60; max_change: {absolute: 10} limits it further",

@@ -32,6 +32,8 @@ class Question:
     """The flag that answers it too; `--answer KEY=VALUE` answers every question."""
     required: bool = True
     """Whether the draft cannot go on without an answer."""
+    keep: str = ""
+    """What stays without an answer; a terminal asks what is not required too, where this is said."""
 
     @property
     def name(self) -> str:
@@ -76,6 +78,8 @@ class Questions:
 
     given: Mapping[str, str]
     """By the name of the question."""
+    kept: frozenset[str] | None = None
+    """Questions that a person has left as they are; None where nobody is there to ask what is not required."""
     asked: dict[str, Question] = field(default_factory=dict)
 
     def ask(self, question: Question) -> str | None:
@@ -97,6 +101,8 @@ class Questions:
     def close(self) -> None:
         """End the asking. Raises `Undecided` as `settle`, and `ModelRefused` for an answer to what is not asked."""
         self.settle()
+        if self.kept is not None and (more := [one for one in self.open if one.keep and one.name not in self.kept]):
+            raise Undecided(more)
         if strange := [name for name in self.given if name not in self.asked]:
             asked = ", ".join(self.asked) or "nothing"
             raise ModelRefused(f'"{strange[0]}" is answered, which the draft does not ask; it asks {asked}')

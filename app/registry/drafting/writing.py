@@ -1,4 +1,4 @@
-"""Writes a drafted manifest: short lines, and a comment only where a person must decide."""
+"""Writes a drafted manifest: short lines, with comments that ask a person or say why."""
 
 import csv
 import re
@@ -19,7 +19,7 @@ LONGEST = 110
 
 NUMBER = re.compile(r"[-+]?[0-9][0-9.]*[eE][-+]?[0-9]+")
 
-HEAD = "# Drafted from the records and the model. Lines that begin with # ask for a decision; the rest can stay."
+HEAD = "# Drafted from the records and the model. Comments that end with ? ask for a decision; the rest can stay."
 
 
 def manifest_text(head: Mapping[str, Any], comments: Mapping[str, str], features: Sequence[FeatureDraft]) -> str:

@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,44 @@ def test_an_answers_file_has_what_was_used_and_what_is_open(tmp_path: Path) -> N
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "sign", "asked"),
+    [
+        ("debts", 1, "change: decrease, by its name, but people with the good outcome have more of it"),
+        ("monthly_income", -1, "change: increase, by its name, but people with the good outcome have less of it"),
+        ("duration", -1, "either direction may be advised, and people with the good outcome have less of it"),
+        ("debts", -1, ""), ("monthly_income", 1, ""), ("duration", 0, ""),
+        ("age", -1, ""), ("NumberOfLatePayments", 1, ""),
+    ],
+)  # fmt: skip
+def test_a_direction_that_the_outcomes_contradict_is_asked_and_told(
+    tmp_path: Path, name: str, sign: int, asked: str
+) -> None:
+    rng = np.random.default_rng(1)
+    values, other = rng.integers(1_000, 5_000, 600), rng.normal(0, 1, 600).round(3)
+    good = rng.random(600) < sigmoid(sign * (values - 3_000) / 1_000 + other)
+    rows = [f"{name},x,good", *(f"{v},{o},{int(g)}" for v, o, g in zip(values, other, good, strict=True))]
+    (tmp_path / "d.csv").write_text("\n".join(rows))
+    weights = {"space": "raw", "intercept": 0.0, "weights": {name: 0.001 * sign, "x": 1.0}}
+    (tmp_path / "w.json").write_text(json.dumps(weights))
+    wish = Wish(data=tmp_path / "d.csv", model=tmp_path / "w.json", label="good", favourable="1")
+    with pytest.raises(Undecided) as caught:
+        draft(replace(wish, kept=frozenset({"threshold"})), tmp_path / "loan", Trust())
+    doubts = {one.name: one.why[-1] for one in caught.value.questions}
+    assert not (tmp_path / "loan").exists()
+    assert doubts.pop("change.x")
+    assert asked in doubts.get(f"change.{name}", "")
+    assert bool(doubts) == bool(asked)
+    draft(wish, tmp_path / "loan", Trust())  # nobody is there to ask
+    text = (tmp_path / "loan/model.yaml").read_text()
+    assert asked in " ".join(text.replace("#", " ").split())
+    assert (f"# {name}:" in (tmp_path / "loan/answers.yaml").read_text()) == bool(asked)
+    if asked:
+        draft(replace(wish, answers={f"change.{name}": "none"}), tmp_path / "fixed", Trust())
+        first, _ = yaml.safe_load((tmp_path / "fixed/model.yaml").read_text())["features"]
+        assert first["change"] == "none"
+
+
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -207,8 +246,9 @@ def test_in_a_terminal_the_command_asks_until_it_has_an_answer(tmp_path: Path) -
     with subprocess.Popen(command(tmp_path), stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         said = ""
-        for typed in ("2", "0"):
-            while not said.endswith("0 or 1: "):
+        # What is not required is asked too; without an answer it stays.
+        for prompt, typed in (("0 or 1: ", "2"), ("0 or 1: ", "0"), ("model's file]: ", "0,6"), ("file]: ", "")):
+            while not said.endswith(prompt):
                 said += os.read(ours, 4096).decode()
             os.write(ours, f"{typed}\n".encode())
             said += os.read(ours, 1).decode()
@@ -219,5 +259,6 @@ def test_in_a_terminal_the_command_asks_until_it_has_an_answer(tmp_path: Path) -
                 break
         assert process.wait(60) == 0
     assert '--favourable "2" must be 0 or 1' in said
+    assert '--threshold "0,6" must be a number' in said
     assert "It registers: accepts " in said
     assert read_answers(tmp_path / "loan/answers.yaml")["favourable"] == "0"
