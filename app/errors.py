@@ -84,6 +84,12 @@ class ConstraintClash(InvalidRequest):
     code = "constraint-clash"
 
 
+class SchemaDiffers(RecourseError):
+    """The two versions do not have the same features with the same values, so they cannot be compared."""
+
+    code = "schema-differs"
+
+
 class UnsupportedMediaType(RecourseError):
     """The body of this request must be application/json."""
 

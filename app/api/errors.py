@@ -90,6 +90,9 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     ),
     errors.RehearsalRunning: Meaning(409, "Future models are being made", "Wait for the other process to end."),
     errors.UnknownModel: Meaning(404, "Unknown model", "Choose one of the models that GET /models lists."),
+    errors.SchemaDiffers: Meaning(
+        422, "Schemas differ", "Compare versions whose features, levels and states are the same, in the same order."
+    ),
     errors.UnknownRecourse: Meaning(
         404, "Unknown recourse", "Look it up by `reference`; recourse with `store: false` is not kept."
     ),

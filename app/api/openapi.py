@@ -37,6 +37,7 @@ from app.keys.authentication import SECURITY_SCHEMES
 from app.ledger import route as ledger
 from app.letters import route as notice
 from app.metrics import Metrics
+from app.portfolio import route as comparisons
 from app.reasons import route as reasons
 from app.service.service import Service
 from app.settings import Settings
@@ -63,8 +64,8 @@ CORS: dict[str, Any] = {
 
 
 MODULES = (
-    recourse, reasons, batch, ledger, notice, calibration, methods, models, jobs, health, metrics, problems, docs, root,
-    workbench,
+    recourse, reasons, batch, ledger, comparisons, notice, calibration, methods, models, jobs, health, metrics,
+    problems, docs, root, workbench,
 )  # fmt: skip
 """The routes of the service, in the order of its description."""
 

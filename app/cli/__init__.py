@@ -15,6 +15,7 @@ from app.keys import command as keys
 from app.ledger import command as db
 from app.ledger import promise_command as promises
 from app.letters import command as notices
+from app.portfolio import command as comparing
 
 cli = typer.Typer(
     help="Robust algorithmic recourse: what could this person change so that the answer becomes yes, and stays yes?",
@@ -28,6 +29,7 @@ for command in (
     serving.worker,
     batch.batch,
     serving.openapi,
+    comparing.compare,
     promises.verify,
     promises.replay,
     notices.notice,

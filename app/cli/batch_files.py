@@ -86,13 +86,17 @@ class Batch:
             _parquet()
         self._require_no_output()
         require_regular(self.source)  # it is read several times
-        if fault := fault_of_heading(self._columns(), self.model.space.schema):
-            raise BatchRefused(f"{self.source} {fault}")
+        self.require_columns()
         total, _ = self._count()
         question = line_of({"input": _digest(self.source), "question": self.payload})
         with self._alone():
             self._require_no_output()  # of a process that has finished since
             yield self._done(question, resume=resume), total
+
+    def require_columns(self) -> None:
+        """Raise `BatchRefused` where the input cannot be read, lacks a column or has one twice."""
+        if fault := fault_of_heading(self._columns(), self.model.space.schema):
+            raise BatchRefused(f"{self.source} {fault}")
 
     def _require_no_output(self) -> None:
         if self.output.exists():
@@ -192,18 +196,11 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
     on_progress : called with the number of finished rows
     """
     store = Store.of(settings)
-    lane = Pool(
-        "batch",
-        settings.lanes_bounds,
-        needs=lambda: tasks.needs(store),
-        memory_mb=settings.child_memory_mb,
-        load_s=settings.model_load_s,
-    )
-    lane.start()
+    lane = lane_of(settings, store)
     try:
         with batch.part.open("a", encoding="utf-8") as file:
             rows = islice(batch.rows(), done, None)
-            async for lines in _in_order(lane, store, batch.payload, rows, done):
+            async for lines in in_order(lane, kinds.batch_job, store, batch.payload, rows, done):
                 file.writelines(f"{line}\n" for line in lines)
                 file.flush()
                 done += len(lines)
@@ -212,16 +209,29 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
         await lane.close()
 
 
-async def _in_order(
-    lane: Pool, store: Store, common: Json, rows: Iterator[Json], first: int
+def lane_of(settings: Settings, store: Store) -> Pool:
+    """A started pool for a command; to be closed."""
+    lane = Pool(
+        "batch",
+        settings.lanes_bounds,
+        needs=lambda: tasks.needs(store),
+        memory_mb=settings.child_memory_mb,
+        load_s=settings.model_load_s,
+    )
+    lane.start()
+    return lane
+
+
+async def in_order(
+    lane: Pool, kind: kinds.JobKind, store: Store, common: Json, rows: Iterator[Json], first: int
 ) -> AsyncIterator[list[str]]:
-    """The lines of each group in turn, while the next ones are being computed."""
+    """The lines of each group in turn, as a kind computes them, while the next ones are being computed."""
     running: deque[asyncio.Task[list[str]]] = deque()
     try:
         while True:
             while len(running) < AHEAD * lane.size and (group := list(islice(rows, GROUP))):
                 payload = {**common, "first": first, "rows": group}
-                running.append(asyncio.create_task(lines_of(lane, kinds.batch_job, store, payload)))
+                running.append(asyncio.create_task(lines_of(lane, kind, store, payload)))
                 first += len(group)
             if not running:
                 return

@@ -19,7 +19,7 @@ from app.errors import InternalError, JobAbandoned, LaneCrashed, LaneTimeout, Le
 from app.jobs import lines as batch_lines
 from app.jobs.job import Job
 from app.jobs.kinds import JobKind, ready
-from app.jobs.records import Part, Records
+from app.jobs.records import Part, Records, split
 from app.ledger.health import reason, refusal
 from app.observability import log, trace
 from app.pool.child import Need
@@ -34,6 +34,9 @@ STORE = "job store"
 
 LOST = "The job store cannot be reached."
 """Where nothing else is known."""
+
+CLOSING_S = 600.0
+"""Time to compute the last part of a job from the lines of all others."""
 
 BEGUN_ALONE = 4
 """How often a single job is begun: whatever ended its server each time, the job may be the reason."""
@@ -143,9 +146,9 @@ class Executor:
             lines = await self._insist(partial(self.records.store, part.job, part.number, found))
         if lines is None:
             return None  # cancelled or deleted meanwhile
-        if not single:
+        if part.rows and not single:
             await self._keep_lines(part.job, {**part.payload, "first": part.first, "rows": part.rows}, lines)
-        refused = 0 if single else sum(map(batch_lines.is_refused, lines))
+        refused = 0 if single or not part.rows else sum(map(batch_lines.is_refused, lines))
         return await self._insist(partial(self.records.finish, part.job, part.number, refused))
 
     # --- a single job ---
@@ -184,6 +187,9 @@ class Executor:
     # --- a part of a batch ---
 
     async def _lines(self, part: Part) -> list[str]:
+        if not part.rows:
+            return await self._closing(part)
+
         async def group(start: int) -> list[str]:
             rows = part.rows[start : start + batch_lines.GROUP]
             payload = {**part.payload, "first": part.first + start, "rows": rows}
@@ -200,6 +206,24 @@ class Executor:
             for one in running:
                 one.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+
+    async def _closing(self, part: Part) -> list[str]:
+        """The result of a job, as the one line of its last part, from the lines of all parts before it."""
+        before = [
+            line
+            for number in range(part.number)
+            for line in split(await self._insist(partial(self.records.lines, part.job, number)))
+        ]
+        payload = {**part.payload, "lines": before}
+        async with self._turn(alone=True):
+            (line,) = await child_lines(self.lane, self._function(part.kind), self.store, payload, CLOSING_S)
+        while True:
+            try:
+                await self.finish(part.job, part.kind, part.payload, json.loads(line))
+                return [line]
+            except LedgerUnavailable as error:
+                log.error("result-not-noted", job=part.job, reason=error.detail)
+            await asyncio.sleep(STORE_AGAIN_S)
 
     @asynccontextmanager
     async def _turn(self, *, alone: bool) -> AsyncIterator[None]:
@@ -252,7 +276,9 @@ async def _line(lane: Pool, kind: JobKind, store: Store, payload: Json) -> str:
         try:
             (line,) = await _computed(lane, kind, store, payload)
             return line
-        except LaneTimeout:
+        except LaneTimeout as caught:
+            if "frame" not in payload:
+                return batch_lines.refused(row, caught)
             return batch_lines.stopped(payload, 0, 1000.0 * (time.monotonic() - began))
         except InternalError as caught:
             return batch_lines.refused(row, caught)
@@ -263,7 +289,11 @@ async def _line(lane: Pool, kind: JobKind, store: Store, payload: Json) -> str:
 
 
 async def _computed(lane: Pool, kind: JobKind, store: Store, payload: Json) -> list[str]:
-    timeout_s = len(payload["rows"]) * payload["deadline_s"]
+    return await child_lines(lane, kind, store, payload, len(payload["rows"]) * payload["deadline_s"])
+
+
+async def child_lines(lane: Pool, kind: JobKind, store: Store, payload: Json, timeout_s: float) -> list[str]:
+    """What a kind computes of a payload in a child, within a time. Raises as `Pool.run`."""
     lines: Any = await lane.run(
         kind,
         store,

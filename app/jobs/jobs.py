@@ -108,13 +108,17 @@ class Jobs:
         """
         return await self._submit(kind, payload, None, timeout_s=timeout_s, about=about, detail=detail)
 
-    async def submit_batch(self, kind: str, payload: Json, rows: Iterable[Json], *, detail: str = "full") -> Job:
+    async def submit_batch(
+        self, kind: str, payload: Json, rows: Iterable[Json], *, detail: str = "full", closed: bool = False
+    ) -> Job:
         """Enqueue a batch. Each row may be computed for the payload's ``deadline_s``.
 
         `rows` is consumed in a thread. A kind for batches is given the payload with some of the ``rows`` and the
-        position of the ``first`` of them, and returns one line for each. Raises `NotReady`, and whatever `rows` raises.
+        position of the ``first`` of them, and returns one line for each. If `closed`, it is called once more when all
+        rows are done, with their ``lines`` in place of the rows, and returns the result of the job as one line.
+        Raises `NotReady`, and whatever `rows` raises.
         """
-        return await self._submit(kind, payload, rows, timeout_s=None, about=None, detail=detail)
+        return await self._submit(kind, payload, rows, timeout_s=None, about=None, detail=detail, closed=closed)
 
     async def get(self, job_id: str) -> Job:
         """One job. Raises `UnknownJob`, also where the key of this context may not see it."""
@@ -142,16 +146,19 @@ class Jobs:
         UnknownJob, JobUnfinished, JobCancelled : there is no result
         RecourseError : why the job failed
         """
-        _require_result(await self.get(job_id))
-        return json.loads(await self._connection.ask(self._connection.records.lines, job_id, 0))
+        job = await self.get(job_id)
+        _require_result(job)
+        return json.loads(await self._connection.ask(self._connection.records.lines, job_id, job.parts - 1))
 
-    async def lines(self, job: Job) -> AsyncIterator[str]:
+    async def lines(self, job: Job, *, closed: bool = False) -> AsyncIterator[str]:
         """The results of a batch in the order of its rows, one part of lines at a time, each line with its end.
+
+        Without the last part of a job that was submitted `closed`.
 
         Raises as `result`, before the first part.
         """
         _require_result(job)
-        for number in range(job.parts):
+        for number in range(job.parts - closed):
             yield await self._connection.ask(self._connection.records.lines, job.id, number)
 
     async def cancel(self, job_id: str) -> Job:
@@ -234,7 +241,7 @@ class Jobs:
 
     async def _submit(
         self, kind: str, payload: Json, rows: Iterable[Json] | None, *, timeout_s: float | None, about: str | None,
-        detail: str,
+        detail: str, closed: bool = False,
     ) -> Job:  # fmt: skip
         assert kind in self._kinds, kind
         # Raises before a reserved id is used up.
@@ -259,7 +266,7 @@ class Jobs:
             "model": payload.get("model", {}).get("name", "").partition("@")[0] or None,
         }
         children = 1 if rows is None else await self._connection.children()
-        await self._connection.ask(records.submit, row, rows, children=children)
+        await self._connection.ask(records.submit, row, rows, children=children, closed=closed)
         return await self.get(job_id)
 
     async def _load(self, job_ids: Collection[str]) -> list[Job]:

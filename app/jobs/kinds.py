@@ -73,6 +73,21 @@ def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
     return audit(ref, payload, deadline_s=deadline_s, progress=progress)
 
 
+def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
+    """One line for each row of a `Comparisons.start`, or of the ``lines`` of all rows the result as one line."""
+    # Most children never compare.
+    from app.portfolio import comparison
+
+    baseline = _model_asked(store, payload, include_inactive=True)
+    candidate = _model_asked(store, {"model": payload["candidate"]}, include_inactive=True)
+    if "lines" in payload:
+        return [batch_lines.line_of(comparison.reduced(baseline, candidate, payload, payload["lines"]))]
+    return [
+        batch_lines.refused(row, found) if isinstance(found, RecourseError) else batch_lines.line_of(plain(found))
+        for row, found in zip(payload["rows"], comparison.lines(baseline, candidate, payload), strict=True)
+    ]
+
+
 def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
     """The future models of a version; taken up again, it resumes after the last model that was made."""
     # Most children never train, so they need none of it.
@@ -107,6 +122,9 @@ def _unchanged(ref: ModelRef, include_inactive: bool) -> ModelRef:
 AUDIT = "audit"
 """The kind of jobs that check promises again."""
 
+COMPARISON = "comparison"
+"""The kind of jobs that compare two versions."""
+
 FUTURES = "futures"
 """The kind of jobs that make future models."""
 
@@ -122,6 +140,7 @@ JOB_KINDS: Mapping[str, JobKind] = {
     **{name: partial(answer_job, name) for name in USE_CASES},
     BATCH: batch_job,
     AUDIT: audit_job,
+    COMPARISON: comparison_job,
     FUTURES: futures_job,
 }
-"""Every kind of job: the use cases, batches, audits and future models."""
+"""Every kind of job: the use cases, batches, audits, comparisons and future models."""

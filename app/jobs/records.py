@@ -67,7 +67,7 @@ class Records:
         self._engine = engine
         self._enqueue = enqueue
 
-    def submit(self, job: Json, rows: Iterable[Json] | None = None, *, children: int = 1) -> None:
+    def submit(self, job: Json, rows: Iterable[Json] | None = None, *, children: int = 1, closed: bool = False) -> None:
         """Store a job and queue its parts. A job whose id is there stays as it is: an earlier attempt stored the same.
 
         Parameters
@@ -75,11 +75,13 @@ class Records:
         job : the columns that tell one job from another
         rows : of a batch; in memory they are compressed
         children : how many are expected to compute them
+        closed : whether a last part without rows follows, queued once the others are finished: it has their lines
         """
         if self.load([job["id"]]):
             return
         # Before the transaction: nobody else can write to SQLite until it ends, and parsing takes seconds.
         made = [(1, _compressed([]))] if rows is None else list(_compressed_parts(rows, children))
+        made += [(0, _compressed([]))] if closed else []
         now, total = _now_ms(), sum(size for size, _ in made)
         counts = {"parts": len(made), "remaining": len(made), "done": 0, "total": total, "refused": 0}
         with changing(self._engine) as connection:
@@ -95,7 +97,8 @@ class Records:
             for number, (size, text) in enumerate(made):
                 part = {"job": job["id"], "number": number, "first": first, "size": size, "attempts": 0}
                 connection.execute(sa.insert(parts).values({**part, "rows": zlib.decompress(text).decode()}))
-                self._enqueue(connection, job["id"], number, job["key"], rows is None)
+                if size:
+                    self._enqueue(connection, job["id"], number, job["key"], rows is None)
                 first += size
 
     # --- a part that is computed ---
@@ -123,7 +126,7 @@ class Records:
             timeout_s=row.timeout_s,
             first=row.first,
             rows=json.loads(row.rows),
-            lines=None if row.lines is None else _split(row.lines),
+            lines=None if row.lines is None else split(row.lines),
             attempts=attempts,
         )
 
@@ -140,7 +143,7 @@ class Records:
             # The first results stored are final.
             query = sa.select(parts.c.lines).where(_is(job, number), parts.c.lines.is_not(None), runs.exists())
             found: str | None = connection.scalar(query)
-        return None if found is None else _split(found)
+        return None if found is None else split(found)
 
     def finish(self, job: str, number: int, refused_rows: int = 0) -> Job | None:
         """Delete the rows of a part whose results are stored and recorded; the job, if it has ended with that."""
@@ -155,8 +158,14 @@ class Records:
                 "refused": jobs.c.refused + refused_rows,
             }
             counted = sa.update(jobs).where(jobs.c.id == job, _open).values(counts)
-            row = connection.execute(counted.returning(jobs.c.remaining, jobs.c.refused, jobs.c.total)).one_or_none()
-            if row is None or row.remaining:
+            told = counted.returning(jobs.c.remaining, jobs.c.refused, jobs.c.total, jobs.c.parts, jobs.c.key)
+            row = connection.execute(told).one_or_none()
+            if row is None:
+                return None
+            if row.remaining:
+                last = sa.select(parts.c.size).where(_is(job, row.parts - 1))
+                if row.remaining == 1 and connection.scalar(last) == 0:
+                    self._enqueue(connection, job, row.parts - 1, row.key, False)
                 return None
             error = NoRowAnswered() if 0 < row.refused == row.total else None
             return _end(connection, job, JobStatus.FAILED if error else JobStatus.SUCCEEDED, error)
@@ -245,7 +254,7 @@ class Records:
             if not connection.scalar(sa.select(jobs.c.id).where(jobs.c.id == job, jobs.c.timeout_s.is_(None))):
                 return False
             for number, rows, lines in connection.execute(query.with_for_update()).all():
-                results, sources = _split(lines), rows and json.loads(rows)
+                results, sources = split(lines), rows and json.loads(rows)
                 for i, line in enumerate(results):
                     if mark in line:
                         results[i] = refused({}, Erased())
@@ -327,6 +336,7 @@ def _text_of(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
+    """The lines of a part, without their ends."""
     # Not `splitlines`, which splits at more characters than JSON escapes.
     return text.removesuffix("\n").split("\n")

@@ -21,6 +21,8 @@ class Kind(StrEnum):
     """A recourse was given."""
     ERASED = "erased"
     """The personal data of a recourse was erased; `status` has the reason."""
+    COMPARED = "compared"
+    """Two versions of a model were compared; model, version and sha256 are the candidate's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +33,9 @@ class Entry:
     """Position in the chain, from 1, without gaps."""
     kind: Kind
     id: str
-    """Of the recourse."""
+    """Of the recourse, or of the job that compared."""
     at: str
-    """When it was given or erased."""
+    """When it was given, erased or compared."""
     expires_at: str | None = None
     model: str | None = None
     version: str | None = None
@@ -41,7 +43,7 @@ class Entry:
     """Of the model's artifact."""
     status: str | None = None
     digest: str | None = None
-    """Of the personal data."""
+    """Of the personal data; of a comparison SHA-256 of its result."""
 
     def hash(self, before: str) -> str:
         """Hexadecimal SHA-256 over the hash before it and all its fields."""

@@ -119,6 +119,15 @@ class Ledger:
                 with bare(connection) as cursor:
                     _insert(cursor, self._engine.dialect, unknown)
 
+    def compared(self, job: str, at: str, *, model: str, version: str, sha256: str, digest: str) -> None:
+        """Add an entry with the digest of a comparison's result, unless the job has one."""
+        own = sa.select(entries.c.number).where(entries.c.id == job, entries.c.kind == Kind.COMPARED)
+        facts = {"id": job, "at": at, "model": model, "version": version, "sha256": sha256, "digest": digest}
+        with writing(self._engine) as connection:
+            if connection.scalar(own) is None:
+                with bare(connection) as cursor:
+                    _link(cursor, self._engine.dialect, [{"kind": Kind.COMPARED, **facts}], repeat(None))
+
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
         """Delete the personal data of recourses and add an entry for each; returns how many still had some.
 

@@ -21,7 +21,7 @@ from app.jobs import lines as batch_lines
 from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, Job
 from app.jobs.jobs import Jobs
-from app.jobs.kinds import AUDIT, FUTURES, JOB_KINDS, JobKind
+from app.jobs.kinds import AUDIT, COMPARISON, FUTURES, JOB_KINDS, JobKind
 from app.keys.access import Access
 from app.keys.daily_budgets import DailyBudgets
 from app.keys.keys import asking_id, may_read_scores, require_own_or
@@ -37,6 +37,7 @@ from app.pool.child import Written
 from app.pool.pool import Pool
 from app.pool.quarantine import Quarantine
 from app.pool.turns import long_calls
+from app.portfolio.comparisons import Comparisons
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
 from app.service.futures import CANCELLED, Rehearsals
@@ -83,6 +84,7 @@ class Service:
         self.models = Models(settings, store, self._lane, self.metrics, self.budgets, self.quarantine)
         self.jobs = Jobs(settings, self._jobs_lane, store, kinds, self._finish, self._fail, self._keep, self.metrics)
         self.given = GivenRecourse(self.ledger, self.jobs, self.models)
+        self.comparisons = Comparisons(settings, self.models, self.jobs, self.ledger)
         self.notices = Notices(settings, self.given, self.models)
         self.rehearsals = Rehearsals(settings, self.models, self.jobs)
         self.calibrations = Calibrations(settings, store, self.models, self._lane, self._jobs_lane)
@@ -317,7 +319,8 @@ class Service:
         given = [(i, line, json.loads(line)) for i, line in enumerate(lines) if batch_lines.refusal(line) is None]
         if payload["store"]:
             await self.ledger.record(*self._entries(job_id, payload, given))
-        rows = sum(self.metrics.asked(answer["model"]["id"], answer) for _, _, answer in given)
+        model = payload["model"]["name"].partition("@")[0]
+        rows = sum(self.metrics.asked(model, answer) for _, _, answer in given)
         self.budgets.spend(payload.get("key"), rows)
 
     def _entries(self, job_id: str, payload: Json, given: Sequence[tuple[int, str, Json]]) -> Iterator[NewRecord]:
@@ -335,6 +338,8 @@ class Service:
         if kind == AUDIT:
             asked = result["model"]
             self.metrics.audited(asked["id"], asked["version"], result["broken"])
+        elif kind == COMPARISON:
+            await self.comparisons.note(job_id, result)
         elif kind in JOB_KINDS and kind != FUTURES:
             self.budgets.spend(payload.get("key"), self.metrics.asked(result["model"]["id"], result))
         if kind != RECOURSE or payload["request"] is None:

@@ -25,6 +25,7 @@ from app.compute.detail import shown
 from app.compute.use_cases import RECOURSE
 from app.jobs.followers import Stream
 from app.jobs.job import BATCH, JOB_ID, Job
+from app.jobs.kinds import COMPARISON
 from app.jobs.lines import REFUSED, line_of, refusal
 from app.keys.scopes import Scope
 
@@ -113,17 +114,18 @@ async def get_job_results(
 
     The result of a batch is complete or absent: one line for each applicant, streamed. The list of broken promises in
     the result of an audit comes in parts; with `Accept: application/x-ndjson` it comes as a whole, one per line, after
-    a line with the rest.
+    a line with the rest. Of a comparison that is a line for each record.
     """
     paging.check(cursor, POSITION)
     job = await service.jobs.get(job_id)
-    if job.kind == BATCH:
-        answers = service.jobs.lines(job)
+    wants_lines = NDJSON in request.headers.get("accept", "")
+    if job.kind == BATCH or (job.kind == COMPARISON and wants_lines):
+        answers = service.jobs.lines(job, closed=job.kind == COMPARISON)
         # The first of them before the response begins, so that an error is a problem document.
         first = await anext(answers)
         return StreamingResponse(_lines(job, first, answers), media_type=NDJSON)
     result = shown(job.kind, await service.jobs.result(job_id), job.detail)
-    if NDJSON in request.headers.get("accept", ""):
+    if wants_lines:
         return Response(b"".join(lines(job.kind, result)), media_type=NDJSON)
     return JSONResponse(page(job.kind, result, limit, int(cursor or 0)))
 

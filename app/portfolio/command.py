@@ -1,0 +1,146 @@
+"""The command ``recourse compare``, which says whether a new version may go live."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.common import CommandError, progress_bar, read_settings
+from app.errors import RecourseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from app.compute.answers import Json
+    from app.settings import Settings
+
+UNUSABLE = 2
+"""Exit code where nothing was compared; the others are those of `exit_code`."""
+
+
+def compare(
+    baseline: Annotated[str, typer.Argument(metavar="A", help="The version in use, id@version.")],
+    candidate: Annotated[str, typer.Argument(metavar="B", help="The version to replace it, id@version.")],
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Applicants: .csv, .parquet or .ndjson; by default the reference records of A."),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option("--fail-if", help="A condition, such as 'beyond-retraining<0.05' or 'broken>5%'; repeatable."),
+    ] = None,
+    sure: Annotated[bool, typer.Option("--sure", help="Exit with 3 where an interval contains a limit.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first record; each record adds 1.")] = 0,
+    output: Annotated[Path | None, typer.Option("--json", help="File for all figures.")] = None,
+) -> None:
+    """Compare two versions; exits with 0 if B passes, 1 if it fails, 2 if nothing was compared, 3 if more is needed."""
+    from app.cli.batch_files import BatchRefused
+
+    try:
+        result = _computed(baseline, candidate, data, fail_if or [], seed)
+        if output is not None:
+            from app.compute.answers import encoded
+
+            output.write_bytes(encoded(result) + b"\n")
+    except (RecourseError, CommandError, BatchRefused, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(UNUSABLE) from None
+    from app.portfolio.conditions import Judged, exit_code, sentence
+
+    typer.echo(summary(result))
+    judged = [Judged(**one) for one in result["conditions"]]
+    for one in judged:
+        typer.echo(sentence(one))
+    raise typer.Exit(exit_code(judged, sure=sure))
+
+
+def summary(result: "Json") -> str:
+    """The figures as sentences."""
+    records, found = result["records"], result["comparison"]
+    decisions, recourse = found["decisions"], found["recourse"]
+    cost, promises = found["cost"], found["promises"]
+    lines = [
+        f"{records['scored']:,} records: yes to no {decisions['yes_no']:,}, no to yes {decisions['no_yes']:,}, "
+        f"yes {decisions['yes_yes']:,}, no {decisions['no_no']:,}; without a decision {records['unscored']:,}.",
+        f"Of {records['refused']:,} refused, recourse: before {recourse['found_before']:,}, after "
+        f"{recourse['found_after']:,}; gained {recourse['gained']:,}, lost {recourse['lost']:,}"
+        + ("." if recourse["p"] is None else f" (p {recourse['p']:.3g})."),
+    ]
+    if cost["median_change"] is not None:
+        low, high = cost["interval"]
+        lines.append(
+            f"Cost of {cost['pairs']:,} people: median change {cost['median_change']:+.3g} "
+            f"({low:+.3g} to {high:+.3g}), dearer for {cost['dearer']:.0%}, medians x {cost['ratio']:.2f}."
+        )
+    if promises["share"] is not None:
+        low, high = promises["interval"]
+        told = "" if promises["told"] is None else f", told {promises['told']:.1%}"
+        lines.append(
+            f"Promises broken: {promises['broken']:,} of {promises['given']:,} = {promises['share']:.1%} "
+            f"({low:.1%} to {high:.1%}){told}."
+        )
+    if found["beyond_retraining"] is not None:
+        lines.append(
+            f"A mere retraining breaks at least as many with probability {found['beyond_retraining']:.3g}, "
+            f"from {found['retrainings']} retrainings."
+        )
+    precluded = found["precluded"]
+    if precluded["proven"] or precluded["open"]:
+        lines.append(
+            f"Without recourse under the candidate: {precluded['proven']:,} proven to have none, "
+            f"{precluded['open']:,} open."
+        )
+    return "\n".join([*lines, *result["warnings"]])
+
+
+def _computed(baseline: str, candidate: str, data: Path | None, fail_if: list[str], seed: int) -> "Json":
+    import asyncio
+
+    from app.api.json_body import validated
+    from app.cli.batch_files import Batch
+    from app.observability import configure_logging
+    from app.portfolio.comparisons import reference_rows
+    from app.portfolio.conditions import Condition
+    from app.portfolio.schema import ComparisonRequest
+    from app.service.service import Service
+
+    configure_logging("warning")
+    settings = read_settings()
+    for i, text in enumerate(fail_if):
+        Condition.parse(text, f"--fail-if {i + 1}")
+    service = Service(settings)
+    before, after = (service.models.find(name, include_inactive=True) for name in (baseline, candidate))
+    question = validated(ComparisonRequest, {"baseline": before.name, "candidate": after.name, "seed": seed}).question()
+    payload = service.comparisons.payload(before, after, question, data is not None, fail_if)
+    rows = reference_rows(before)
+    if data is not None:
+        if data.suffix not in (".csv", ".parquet", ".ndjson"):
+            raise CommandError(f"{data} must end in .csv, .parquet or .ndjson.")
+        source = Batch(source=data, output=data, model=before, payload=payload)
+        source.require_columns()
+        rows = source.rows()
+    with progress_bar("comparing") as progress:
+        return asyncio.run(_asked(settings, payload, rows, progress))
+
+
+async def _asked(
+    settings: "Settings", payload: "Json", rows: "Iterable[Json]", progress: "Callable[[int, int], None]"
+) -> "Json":
+    import json
+
+    from app.cli.batch_files import in_order, lane_of
+    from app.compute.messages import Store
+    from app.jobs.executor import CLOSING_S, child_lines
+    from app.jobs.kinds import comparison_job
+
+    store, found = Store.of(settings), list[str]()
+    asked = list(rows)
+    lane = lane_of(settings, store)
+    try:
+        async for lines in in_order(lane, comparison_job, store, payload, iter(asked), 0):
+            found += lines
+            progress(len(found), len(asked))
+        (line,) = await child_lines(lane, comparison_job, store, {**payload, "lines": found}, CLOSING_S)
+    finally:
+        await lane.close()
+    return dict(json.loads(line))

@@ -1,0 +1,474 @@
+"""Two versions of a model, asked about the same records: a line for each record, then the figures of all lines."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from app.compute import tasks, use_cases
+from app.compute.answers import Json, ModelVersion, identity, plain
+from app.ledger.audits import fitting_row
+from app.compute.messages import ModelRef, Question
+from app.errors import ModelOutputInvalid, RecourseError
+from app.futures.store import load_futures
+from app.portfolio.conditions import Condition, Judged, Measured
+from app.portfolio.shares import PairedCosts, Share, beyond_retraining, exact, mcnemar, paired_costs, wilson
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.answer_part import EXACT, AnswerPart
+from app.recourse.models.meter import Meter
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import RecourseResult, Status
+from app.recourse.solve import METHODS
+from app.recourse.solve_many import solve_many
+from app.recourse.verdict import Reason
+
+LEAST = 30
+"""Fewest people behind a test: with fewer there is no p."""
+
+YES, NO = "accepted", "refused"
+"""Decisions."""
+
+# --- the answer ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRecords(AnswerPart):
+    """Decisions of the baseline on the source, in records."""
+
+    scored: int
+    """Both versions gave a decision."""
+    accepted: int
+    refused: int
+    unscored: int
+    """A version gave none: the record fits no schema, or the model failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions(AnswerPart):
+    """Decisions of the baseline, then of the candidate, in records."""
+
+    yes_yes: int
+    yes_no: int
+    no_yes: int
+    no_no: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRecourse(AnswerPart):
+    """Of the people whom the baseline refuses: who has a change that the model accepts, before and after."""
+
+    found_before: int
+    found_after: int
+    """Also those whom the candidate accepts as they are."""
+    gained: int
+    """None before; recourse, or a yes, after."""
+    lost: int
+    """Recourse before, none after."""
+    p: float | None
+    """Exact McNemar test of gained against lost; null where fewer than 30 are refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCost(AnswerPart):
+    """Costs of the people who have recourse with both versions, in the baseline's cost units."""
+
+    pairs: int
+    median_change: float | None
+    interval: tuple[float, float] | None
+    """95 %, by bootstrap of people."""
+    dearer: float | None
+    """Share of the people for whom the candidate's answer costs more."""
+    ratio: float | None
+    """Median cost after over median cost before."""
+    ratio_interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPromises(AnswerPart):
+    """What the baseline's answers say under the candidate."""
+
+    given: int
+    """People for whom the baseline has an answer."""
+    broken: int
+    """Answers that the candidate refuses."""
+    share: float | None
+    interval: tuple[float, float] | None
+    """95 %, Clopper and Pearson."""
+    told: float | None
+    """Share that the answers let a reader expect to be broken; null without future models."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precluded(AnswerPart):
+    """People without recourse under the candidate: whether none exists."""
+
+    proven: int
+    """The model refuses every legal record."""
+    open: int
+    """The search found nothing, and there is no proof."""
+    accepted_share_at_most: float | None
+    """95 % bound on the share of legal records that are accepted, the largest of those open; null without any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(AnswerPart):
+    """What the candidate changes."""
+
+    decisions: Decisions
+    recourse: ComparedRecourse
+    cost: ComparedCost
+    promises: ComparedPromises
+    retrainings: int
+    """Held-back future models of the baseline, each taken for a candidate."""
+    beyond_retraining: float | None
+    """(1 + retrainings that break at least as many promises) / (1 + retrainings); null without future models, or with
+    fewer than 30 promises."""
+    precluded: Precluded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonSource(AnswerPart):
+    """Which records were asked about."""
+
+    kind: str
+    """`reference`, the reference records of the baseline, or `records`, those of the request."""
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonAnswer(AnswerPart):
+    """What changes for the applicants if one version replaces another."""
+
+    baseline: ModelVersion
+    candidate: ModelVersion
+    source: ComparisonSource
+    seed: int = field(metadata=EXACT)
+    records: ComparedRecords
+    comparison: Comparison
+    conditions: tuple[Judged, ...]
+    """Those of `fail_if`, in their order."""
+    warnings: tuple[str, ...]
+    """What a reader has to know besides."""
+
+
+# --- a line for each record ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(AnswerPart):
+    """What a version answers a person, without values of features."""
+
+    status: Literal["found", "not_found"]
+    reason: str | None
+    """Why nothing was found."""
+    proof: str | None
+    """`enumerated` or `optimised`: no legal record is accepted; null without a proof."""
+    accepted_share_at_most: float | None
+    """Where nothing was found nor proven: 95 % bound on the share of legal records that are accepted."""
+    cost: float | None
+    """In the baseline's cost units."""
+    changes: int | None
+    months: float | None
+    future_validity: float | None
+    """Share of the version's held-back future models that accept the answer."""
+    levers: tuple[str, ...]
+    """Features that the answer changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line(AnswerPart):
+    """One record under both versions."""
+
+    reference: str | None
+    baseline: str
+    """Its decision on the record, `accepted` or `refused`."""
+    candidate: str
+    before: Answered | None
+    """The baseline's answer; null where it accepts the record."""
+    after: Answered | None
+    """The candidate's answer to a person whom both refuse."""
+    kept: bool | None
+    """Whether the candidate accepts what the baseline's answer advises; null without an answer."""
+    promised: float | None
+    """What the baseline's answer promises: the share of future models."""
+    broken_by: tuple[int, ...]
+    """Held-back future models of the baseline that refuse its answer."""
+    diagnostics: Json
+    """Calls of both models, and records in them."""
+
+
+@dataclass
+class _Person:
+    """One record while its line is made."""
+
+    row: Json
+    own: Any
+    """The raw row in the baseline's schema, and in the candidate's."""
+    other: Any
+    seed: int
+    yes: tuple[bool, bool] = (False, False)
+    actions: ActionSet | None = None
+    before: RecourseResult | None = None
+    after: RecourseResult | None = None
+    calls: int = 0
+    rows: int = 0
+
+    def spend(self, found: RecourseResult) -> None:
+        self.calls += found.diagnostics.model_calls or 0
+        self.rows += found.diagnostics.model_rows or 0
+
+
+def lines(baseline: ModelRef, candidate: ModelRef, payload: Json) -> "list[Line | RecourseError]":
+    """What both versions say about each row of the payload of a comparison, or why they say nothing."""
+    a, b = tasks.load(baseline), tasks.load(candidate)
+    common = Question.from_json(payload["question"])
+    result: dict[int, Line | RecourseError] = {}
+    people: dict[int, _Person] = {}
+    for i, row in enumerate(payload["rows"]):
+        seed = common.seed + payload["first"] + i
+        try:
+            if "refused" in row:
+                raise RecourseError.from_dict(row["refused"])
+            if "reference_row" in row:
+                own = a.reference.rows_raw[row["reference_row"]]
+                record = a.black_box.space.record(own)
+            else:
+                record = row["applicant"]
+                own = a.black_box.space.read(record, pointer="/applicant")
+            other = b.black_box.space.read(record, pointer="/applicant")
+            people[i] = _Person(row=row, own=own, other=other, seed=seed)
+        except RecourseError as error:
+            result[i] = error
+    _decide(people, result, a.black_box, "own", 0)
+    _decide(people, result, b.black_box, "other", 1)
+    refused = {i: one for i, one in people.items() if not one.yes[0]}
+    _answer(refused, result, baseline, common, payload, "own", "before")
+    both = {i: one for i, one in refused.items() if i not in result and not one.yes[1]}
+    _answer(both, result, candidate, common, payload, "other", "after")
+    for i, one in people.items():
+        if i not in result:
+            result[i] = _line(one, baseline, candidate)
+    return [result[i] for i in range(len(payload["rows"]))]
+
+
+def _decide(
+    people: dict[int, _Person], result: "dict[int, Line | RecourseError]", black_box: Any, which: str, place: int
+) -> None:
+    """Note the decisions of a version; a record without one becomes an error."""
+    if not people:
+        return
+    scores = Meter(black_box, float("inf")).score_raw(np.array([getattr(one, which) for one in people.values()]))
+    for (i, one), score in zip(list(people.items()), scores, strict=True):
+        one.calls, one.rows = one.calls + 1, one.rows + 1
+        if not np.isfinite(score):
+            result[i] = ModelOutputInvalid()
+            del people[i]
+        else:
+            yes = bool(black_box.accepts(np.array([score]))[0])
+            one.yes = (yes, one.yes[1]) if place == 0 else (one.yes[0], yes)
+
+
+def _answer(
+    people: dict[int, _Person], result: "dict[int, Line | RecourseError]", ref: ModelRef, common: Question,
+    payload: Json, which: str, place: Literal["before", "after"],
+) -> None:  # fmt: skip
+    """Note what a version answers to people whom it refuses."""
+    problems: dict[int, RecourseProblem] = {}
+    for i, one in people.items():
+        try:
+            question = replace(common, factual_raw=getattr(one, which), seed=one.seed)
+            problems[i] = use_cases.problem(ref, question, payload["deadline_s"])
+        except RecourseError as error:
+            result[i] = error
+    outcomes = solve_many(
+        list(problems.values()), METHODS[common.method], common.params, common.certificate,
+        plan_s=payload["plan_s"], deadline_s=payload["deadline_s"],
+    )  # fmt: skip
+    for (i, problem), outcome in zip(problems.items(), outcomes, strict=True):
+        if isinstance(outcome, RecourseError):
+            result[i] = outcome
+            continue
+        people[i].spend(outcome)
+        setattr(people[i], place, outcome)
+        if place == "before":
+            people[i].actions = problem.action_set
+
+
+def _line(one: _Person, baseline: ModelRef, candidate: ModelRef) -> Line:
+    a, b = tasks.load(baseline).black_box, tasks.load(candidate).black_box
+    kept: bool | None = None
+    promised: float | None = None
+    broken_by: tuple[int, ...] = ()
+    if one.before is not None and one.before.counterfactuals:
+        best = one.before.counterfactuals[0]
+        fits = fitting_row(b.space, a.space.record(best.row_raw))
+        kept = fits is not None and bool(b.accepts(b.score_raw(fits[None]))[0])
+        one.calls, one.rows = one.calls + 1, one.rows + 1
+        if best.future is not None:
+            promised = best.future.promised
+            futures = load_futures(tasks.load(baseline).registered)
+            assert futures is not None
+            yes = futures.held_back.scores_raw(best.row_raw[None])[0] >= 0.0
+            broken_by = tuple(np.flatnonzero(~yes).tolist())
+    return Line(
+        reference=one.row.get("reference"),
+        baseline=YES if one.yes[0] else NO,
+        candidate=YES if one.yes[1] else NO,
+        before=_answered(one.before, one.actions),
+        after=_answered(one.after, one.actions),
+        kept=kept,
+        promised=promised,
+        broken_by=broken_by,
+        diagnostics={"model_calls": one.calls, "model_rows": one.rows},
+    )
+
+
+def _answered(found: RecourseResult | None, actions: ActionSet | None) -> Answered | None:
+    if found is None or actions is None:
+        return None
+    if found.status is not Status.FOUND:
+        return Answered(
+            status="not_found", reason=found.verdict.reason.value if found.verdict else None, proof=None,
+            accepted_share_at_most=None, cost=None, changes=None, months=None, future_validity=None, levers=(),
+        )  # fmt: skip
+    best = found.counterfactuals[0]
+    return Answered(
+        status="found",
+        reason=None,
+        proof=None,
+        accepted_share_at_most=None,
+        # Spreads are fitted for each version: only one of them is a unit for both.
+        cost=float(actions.cost(best.row_raw[None])[0]),
+        changes=len(best.changed),
+        months=best.takes_months,
+        future_validity=None if best.future is None else best.future.probability,
+        levers=tuple(actions.space.features[j].name for j in best.changed),
+    )
+
+
+# --- the figures of all lines ----------------------------------------------------------------------------------------
+
+
+def reduced(baseline: ModelRef, candidate: ModelRef, payload: Json, texts: Sequence[str]) -> Json:
+    """The `ComparisonAnswer` of the lines of all parts, as plain data; the same bytes for the same lines."""
+    every = [json.loads(text) for text in texts]
+    scored = [line for line in every if "baseline" in line]
+    futures = load_futures(tasks.load(baseline).registered)
+    models = 0 if futures is None else futures.held_back.count
+    found = _compared(scored, models, payload["question"]["seed"])
+    conditions = [Condition.parse(text) for text in payload["fail_if"]]
+    measures = _measures(found, scored)
+    yes = found.decisions.yes_yes + found.decisions.yes_no
+    answer = ComparisonAnswer(
+        baseline=identity(tasks.load(baseline).registered),
+        candidate=identity(tasks.load(candidate).registered),
+        source=ComparisonSource(kind=payload["source"]["kind"], records=len(every)),
+        seed=payload["question"]["seed"],
+        records=ComparedRecords(
+            scored=len(scored), accepted=yes, refused=len(scored) - yes, unscored=len(every) - len(scored)
+        ),
+        comparison=found,
+        conditions=tuple(condition.judged(measures) for condition in conditions),
+        warnings=tuple(_warnings(scored, models)),
+    )
+    plain_answer: Json = plain(answer)
+    return plain_answer
+
+
+def _compared(scored: Sequence[Json], models: int, seed: int) -> Comparison:
+    decided = [(line["baseline"] == YES, line["candidate"] == YES) for line in scored]
+    refused = [line for line in scored if line["before"] is not None]
+    before = np.array([line["before"]["status"] == "found" for line in refused], dtype=bool)
+    after = np.array([line["candidate"] == YES or line["after"]["status"] == "found" for line in refused], dtype=bool)
+    gained, lost = int((~before & after).sum()), int((before & ~after).sum())
+    pairs = [
+        (line["before"]["cost"], line["after"]["cost"])
+        for line in refused
+        if line["after"] is not None and line["before"]["cost"] is not None and line["after"]["cost"] is not None
+    ]
+    paid = np.array(pairs, dtype=float).reshape(-1, 2)
+    given = [line for line in refused if line["kept"] is not None]
+    broken = sum(not line["kept"] for line in given)
+    told = [line["promised"] for line in given if line["promised"] is not None]
+    retrainings = np.bincount([k for line in given for k in line["broken_by"]], minlength=models).astype(int)
+    share = exact(broken, len(given))
+    return Comparison(
+        decisions=Decisions(
+            yes_yes=decided.count((True, True)),
+            yes_no=decided.count((True, False)),
+            no_yes=decided.count((False, True)),
+            no_no=decided.count((False, False)),
+        ),
+        recourse=ComparedRecourse(
+            found_before=int(before.sum()),
+            found_after=int(after.sum()),
+            gained=gained,
+            lost=lost,
+            p=mcnemar(gained, lost) if len(refused) >= LEAST else None,
+        ),
+        cost=_cost(len(pairs), paired_costs(paid[:, 0], paid[:, 1], seed)),
+        promises=ComparedPromises(
+            given=len(given),
+            broken=broken,
+            share=None if share is None else share.value,
+            interval=None if share is None else share.interval,
+            told=1.0 - float(np.mean(told)) if told else None,
+        ),
+        retrainings=models,
+        beyond_retraining=beyond_retraining(broken, retrainings) if len(given) >= LEAST else None,
+        precluded=_precluded([line["after"] for line in refused if line["after"] is not None]),
+    )
+
+
+def _cost(pairs: int, costs: PairedCosts | None) -> ComparedCost:
+    if costs is None:
+        return ComparedCost(
+            pairs=0, median_change=None, interval=None, dearer=None, ratio=None, ratio_interval=None
+        )  # fmt: skip
+    return ComparedCost(pairs=pairs, **asdict(costs))
+
+
+def _precluded(after: Sequence[Json]) -> Precluded:
+    none = [one for one in after if one["status"] == "not_found"]
+    open_ = [one for one in none if one["proof"] is None]
+    bounds = [one["accepted_share_at_most"] for one in open_ if one["accepted_share_at_most"] is not None]
+    return Precluded(proven=len(none) - len(open_), open=len(open_), accepted_share_at_most=max(bounds, default=None))
+
+
+def _measures(found: Comparison, scored: Sequence[Json]) -> dict[str, Measured]:
+    refused = found.decisions.no_yes + found.decisions.no_no
+    return {
+        "broken": Measured(value=found.promises.share, interval=found.promises.interval),
+        "lost": _measured(wilson(found.recourse.lost, refused)),
+        "gained": _measured(wilson(found.recourse.gained, refused)),
+        "refused": _measured(wilson(found.decisions.yes_no, len(scored))),
+        "cost": Measured(value=found.cost.ratio, interval=found.cost.ratio_interval),
+        "precluded": _measured(wilson(found.precluded.proven, found.decisions.no_no)),
+        "beyond_retraining": Measured(value=found.beyond_retraining),
+    }
+
+
+def _measured(share: Share | None) -> Measured:
+    return Measured(value=None) if share is None else Measured(value=share.value, interval=share.interval)
+
+
+def _warnings(scored: Sequence[Json], models: int) -> list[str]:
+    found = []
+    if not models:
+        found.append("The baseline has no future models, so nothing says how much a mere retraining would break.")
+    refused = sum(line["baseline"] == NO for line in scored)
+    if refused < LEAST:
+        found.append(f"The baseline refuses {refused} of these records: too few for a test ({LEAST} are needed).")
+    answers = [line[when] for line in scored for when in ("before", "after") if line[when] is not None]
+    if late := sum(one["reason"] == Reason.DEADLINE for one in answers):
+        found.append(f"{late:,} answers ran out of time and count as not found.")
+    return found
+
+
+def schema_faults(baseline: Any, candidate: Any) -> list[str]:
+    """Names of features that two schemas do not share, or that have other values or states there."""
+    mine = {feature.name: (feature.type, feature.levels) for feature in baseline.features}
+    other = {feature.name: (feature.type, feature.levels) for feature in candidate.features}
+    return sorted(name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name))

@@ -1,0 +1,97 @@
+"""Comparisons of two versions of a model, as jobs; their digests are in the ledger."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from app.compute.answers import Json, encoded
+from app.compute.messages import Question, job_payload, model_payload
+from app.errors import Fault, InvalidRequest, SchemaDiffers
+from app.jobs.job import Job
+from app.jobs.jobs import Jobs
+from app.jobs.kinds import COMPARISON
+from app.portfolio.comparison import schema_faults
+from app.portfolio.conditions import Condition
+from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.registry.version import RegisteredModel
+from app.service.models import Models
+from app.service.validation import all_or_faults, checks
+from app.settings import Settings
+from app.keys.keys import asking_id
+from app.ledger.recorder import Recorder
+from app.store.timestamps import timestamp
+
+ANSWER_S = 30.0
+"""Time for each answer: much more than it takes, so that a busy machine does not change the figures."""
+
+
+class Comparisons:
+    """What a candidate changes for the applicants of a baseline."""
+
+    def __init__(self, settings: Settings, models: Models, jobs: Jobs, ledger: Recorder) -> None:
+        self._settings = settings
+        self._models = models
+        self._jobs = jobs
+        self._ledger = ledger
+
+    async def start(
+        self, model_id: str, baseline: str, candidate: str, question: Question, rows: Sequence[Json] | None,
+        fail_if: Sequence[str],
+    ) -> Job:  # fmt: skip
+        """A job that compares two versions on rows, or on the reference records of the baseline.
+
+        Raises
+        ------
+        UnknownModel, ModelUnusable, InvalidRequest, SchemaDiffers : the request cannot be answered
+        ModelQuarantined, DailyBudgetSpent : as `Models.admit`
+        NotReady : the job store cannot be reached
+        """
+        before = self._version(model_id, baseline, "/baseline")
+        after = self._version(model_id, candidate, "/candidate")
+        for i, text in enumerate(fail_if):
+            Condition.parse(text, f"/fail_if/{i}")
+        payload = self.payload(before, after, question, rows is not None, fail_if)
+        all_or_faults(*checks(self._models, before, question), *checks(self._models, after, question))
+        await self._models.admit(before)
+        asked = reference_rows(before) if rows is None else rows
+        return await self._jobs.submit_batch(COMPARISON, payload, asked, closed=True)
+
+    def payload(
+        self, before: RegisteredModel, after: RegisteredModel, question: Question, records: bool, fail_if: Sequence[str]
+    ) -> Json:
+        """What the rows of a comparison have in common. Raises `SchemaDiffers`."""
+        if not before.space.same_columns(after.space):
+            differ = schema_faults(before.space, after.space) or ["the order of the features"]
+            faults = [Fault("/candidate", f"differs in {name}") for name in differ]
+            raise SchemaDiffers(f"{before.name} and {after.name} do not have the same features.", faults=faults)
+        months = self._settings.valid_days / DAYS_PER_MONTH
+        payload = job_payload(self._models.ref(before), replace(question, valid_months=months), {}, asking_id())
+        del payload["frame"]
+        return {
+            **payload,
+            "candidate": model_payload(self._models.ref(after)),
+            "source": {"kind": "records" if records else "reference"},
+            "fail_if": list(fail_if),
+            "deadline_s": ANSWER_S,
+            "plan_s": self._settings.plan_budget_ms / 1000.0,
+            # Answers of a comparison are no promises.
+            "store": False,
+        }
+
+    async def note(self, job_id: str, result: Json) -> None:
+        """Note the digest of a result in the ledger, once. Raises `LedgerUnavailable`."""
+        digest, now = hashlib.sha256(encoded(result)).hexdigest(), timestamp(datetime.now(UTC))
+        model = result["candidate"]
+        facts = {"model": model["id"], "version": model["version"], "sha256": model["sha256"], "digest": digest}
+        await self._ledger.ask(lambda ledger: ledger.compared(job_id, now, **facts))
+
+    def _version(self, model_id: str, name: str, pointer: str) -> RegisteredModel:
+        if name.partition("@")[0] != model_id:
+            raise InvalidRequest(faults=[Fault(pointer, f"is not a version of {model_id}")])
+        return self._models.find(name, pointer=pointer, include_inactive=True)
+
+
+def reference_rows(model: RegisteredModel) -> Iterable[Json]:
+    """The reference records of a model as rows of a comparison, by position."""
+    return ({"reference_row": i, "reference": None} for i in range(model.registration.records))

@@ -1,0 +1,70 @@
+"""POST /models/{id}/comparisons: what a new version changes for applicants, always a job."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path
+from starlette.responses import Response
+
+from app import errors
+from app.api.deps import ServiceDep
+from app.api.error_docs import BODY, refusals
+from app.api.job_responses import ACCEPTED, answer_later
+from app.api.prefer import PreferDep
+from app.api.strict_route import guarded
+from app.errors import BodyTooLarge
+from app.portfolio.schema import COMPARISON_EXAMPLES, ComparisonAnswer, ComparisonRequest
+from app.keys.scopes import Scope
+
+router = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
+
+
+@router.post(
+    "/models/{id}/comparisons",
+    name="create_comparison",
+    summary="Compare two versions of a model",
+    response_model=ComparisonAnswer,
+    responses=ACCEPTED
+    | refusals(
+        "/models/consumer-loan/comparisons",
+        *BODY,
+        errors.SchemaDiffers,
+        errors.ConstraintClash,
+        errors.UnknownModel,
+        errors.ModelUnusable,
+        errors.ModelQuarantined,
+        errors.DailyBudgetSpent,
+        errors.ModelOutputInvalid,
+        errors.LaneCrashed,
+        errors.LaneTimeout,
+        errors.JobAbandoned,
+        errors.NoRowAnswered,
+        errors.NotReady,
+        errors.LedgerUnavailable,
+    ),
+)
+async def compare(
+    model_id: Annotated[
+        str,
+        Path(
+            alias="id",
+            description="Name of the model, without a version.",
+            openapi_examples={"demo": {"value": "consumer-loan"}},
+        ),
+    ],
+    request: Annotated[ComparisonRequest, Body(openapi_examples=COMPARISON_EXAMPLES)],
+    service: ServiceDep,
+    prefer: PreferDep,
+) -> Response:
+    """Decisions, recourse gained and lost, costs, and answers of the baseline that the candidate refuses; a job.
+
+    `beyond_retraining` says whether it refuses more of them than a mere retraining of the baseline does. `GET
+    /jobs/{id}/results` returns the figures, and with `Accept: application/x-ndjson` a line for each record, without
+    values of features. Answers of a comparison are no promises: the ledger has only the digest of the figures. Records
+    count against the budget of the key.
+    """
+    rows, most = request.rows(), service.settings.max_batch_rows
+    if rows is not None and len(rows) > most:
+        raise BodyTooLarge(f"A comparison must not have more than {most:,} records.")
+    versions = request.baseline, request.candidate
+    job = await service.comparisons.start(model_id, *versions, request.question(), rows, request.fail_if)
+    return await answer_later(job, prefer, service)

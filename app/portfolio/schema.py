@@ -1,0 +1,90 @@
+"""A comparison of two versions, and its answer."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from app.api.schemas.batch import AnyRow, to_row
+from app.api.schemas.described import describe
+from app.api.schemas.recourse import OptionalCost, OptionalMethod
+from app.api.schemas.strict import FEW, NUMBER, Sent, Strict, to_record, with_fields_of
+from app.compute.answers import Json
+from app.compute.messages import Question
+from app.jobs.lines import SEEDS
+from app.portfolio import comparison
+from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.timing import Timing
+from app.recourse.problem import Robustness
+from app.recourse.solve import METHODS
+
+VersionName = Annotated[str, StringConstraints(min_length=3, max_length=200)]
+
+
+class ReferenceSource(Strict):
+    """The reference records of the baseline."""
+
+    kind: Literal["reference"]
+
+
+class RecordsSource(Strict):
+    """Records of the request."""
+
+    kind: Literal["records"]
+    records: Annotated[list[AnyRow], Field(min_length=1)]
+    """Applicants as in a batch: each with its `applicant` and, optionally, a `reference`. Accepted ones count for
+    the decisions only."""
+
+
+@with_fields_of(Timing)
+class ComparisonRequest(Strict):
+    """The versions to compare, the records, what both versions are asked, and what the candidate must not do."""
+
+    baseline: VersionName
+    """`id@version` of the version in use."""
+    candidate: VersionName
+    """`id@version` that is to replace it; it may be registered with `--inactive`."""
+    source: Annotated[ReferenceSource | RecordsSource, Field(discriminator="kind")] = ReferenceSource(kind="reference")
+    """Whom to ask about."""
+    method: OptionalMethod
+    """The method and its parameters; `robust_mpm` with its defaults when absent."""
+    constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
+    """What applicants cannot or will not do."""
+    cost: OptionalCost
+    """What changes cost."""
+    robustness: Annotated[Robustness, Sent()] = Field(default_factory=Robustness)
+    """What the answers must withstand."""
+    seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
+    """The same request with the same seed has the same result."""
+    fail_if: Annotated[tuple[Annotated[str, StringConstraints(max_length=100)], ...], Field(max_length=20), FEW] = ()
+    """Conditions such as `broken > 5%` or `beyond-retraining < 0.05`; the result says which the candidate passes."""
+
+    def question(self) -> Question:
+        """What each applicant is asked, without the record."""
+        method = METHODS[self.method.name]
+        return Question(
+            constraints=self.constraints,
+            cost_weights=self.cost.weights,
+            timing=to_record(Timing, self),
+            seed=self.seed,
+            method=method.name,
+            params=to_record(method.params, self.method),
+            robustness=self.robustness,
+        )
+
+    def rows(self) -> list[Json] | None:
+        """The records of the request as rows of a job; None for those of the baseline's reference."""
+        return None if isinstance(self.source, ReferenceSource) else [to_row(one) for one in self.source.records]
+
+
+ComparisonAnswer: Any = describe(comparison.ComparisonAnswer)
+
+COMPARISON_EXAMPLES: Any = {
+    "gate": {
+        "summary": "May version 2 go live? On the reference records",
+        "value": {
+            "baseline": "consumer-loan@1",
+            "candidate": "consumer-loan@2",
+            "fail_if": ["beyond-retraining < 0.05", "lost > 1%"],
+        },
+    },
+}

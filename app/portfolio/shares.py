@@ -1,0 +1,105 @@
+"""Statistics of a comparison: intervals of shares, medians of paired costs, and tests without assumptions."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import stats
+
+from app.recourse.robustness.invalidation import clopper_pearson
+
+CONFIDENCE = 0.95
+
+RESAMPLES = 999
+"""Bootstrap samples of a median."""
+
+AT_ONCE = 2_000_000
+"""Numbers of bootstrap samples in memory at the same time."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A share of records, and its 95 % interval."""
+
+    value: float
+    interval: Interval
+
+
+def wilson(hits: int, trials: int) -> Share | None:
+    """The share with the interval of Wilson (1927); None without trials."""
+    if not trials:
+        return None
+    low, high = stats.binomtest(hits, trials).proportion_ci(CONFIDENCE, method="wilson")
+    return Share(value=hits / trials, interval=(float(low), float(high)))
+
+
+def exact(hits: int, trials: int) -> Share | None:
+    """The share with the interval of Clopper and Pearson (1934), which covers at least 95 %; None without trials."""
+    return Share(value=hits / trials, interval=clopper_pearson(hits, trials, CONFIDENCE)) if trials else None
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Two-sided exact p that as many gain as lose, from those who do either; 1 where nobody does."""
+    return float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+
+
+def beyond_retraining(broken: int, retrainings: Int[np.ndarray, "k"]) -> float | None:
+    """P that a mere retraining breaks at least as many promises; None without retrainings.
+
+    Parameters
+    ----------
+    broken : promises that the candidate breaks
+    retrainings : promises that each retraining of the baseline breaks
+    """
+    return (1 + int((retrainings >= broken).sum())) / (1 + len(retrainings)) if len(retrainings) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedCosts:
+    """Costs of the same people before and after."""
+
+    median_change: float
+    """Median of the differences, cost units."""
+    interval: Interval
+    dearer: float
+    """Share of the people whose cost rises."""
+    ratio: float
+    """Median cost afterwards over median cost before."""
+    ratio_interval: Interval
+
+
+def paired_costs(before: Float[np.ndarray, "n"], after: Float[np.ndarray, "n"], seed: int) -> PairedCosts | None:
+    """Medians with 95 % percentile intervals of a bootstrap of people; None without people."""
+    if not len(before):
+        return None
+    change, n = after - before, len(before)
+    rng = np.random.default_rng(seed)
+    drawn: list[Float[np.ndarray, "b 2"]] = []
+    left, most = RESAMPLES, max(1, AT_ONCE // n)
+    while left:
+        people = rng.integers(n, size=(min(left, most), n))
+        ratios = np.median(after[people], axis=1) / np.median(before[people], axis=1)
+        drawn.append(np.column_stack([np.median(change[people], axis=1), ratios]))
+        left -= len(people)
+    low, high = np.percentile(np.concatenate(drawn), [50.0 * (1.0 - CONFIDENCE), 50.0 * (1.0 + CONFIDENCE)], axis=0)
+    return PairedCosts(
+        median_change=float(np.median(change)),
+        interval=(float(low[0]), float(high[0])),
+        dearer=float((change > 1e-9).mean()),
+        ratio=float(np.median(after) / np.median(before)),
+        ratio_interval=(float(low[1]), float(high[1])),
+    )
+
+
+def most_accepted(records: int) -> float:
+    """95 % upper bound on the share of records that are accepted, where none of so many random ones was; 1 of none."""
+    return 1.0 - (1.0 - CONFIDENCE) ** (1.0 / records) if records else 1.0
+
+
+def inside(limit: float, interval: Interval) -> bool:
+    """Whether an interval leaves it open on which side of a limit the true value is."""
+    low, high = interval
+    return low <= limit <= high and math.isfinite(limit)
