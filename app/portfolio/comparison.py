@@ -40,7 +40,9 @@ class ComparedRecords(AnswerPart):
     scored: int
     """Both versions gave a decision."""
     accepted: int
+    """The baseline accepts."""
     refused: int
+    """The baseline refuses."""
     unscored: int
     """A version gave none: the record fits no schema, or the model failed."""
 
@@ -50,9 +52,13 @@ class Decisions(AnswerPart):
     """Decisions of the baseline, then of the candidate, in records."""
 
     yes_yes: int
+    """Both accept."""
     yes_no: int
+    """Only the baseline accepts."""
     no_yes: int
+    """Only the candidate accepts."""
     no_no: int
+    """Both refuse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,7 @@ class ComparedRecourse(AnswerPart):
     """Of the people whom the baseline refuses: who has a change that the model accepts, before and after."""
 
     found_before: int
+    """The baseline has an answer for them."""
     found_after: int
     """Also those whom the candidate accepts as they are."""
     gained: int
@@ -75,7 +82,9 @@ class ComparedCost(AnswerPart):
     """Costs of the people who have recourse with both versions, in the baseline's cost units."""
 
     pairs: int
+    """People whose costs are compared."""
     median_change: float | None
+    """Median of what the cost of each changes by; null without people."""
     interval: tuple[float, float] | None
     """95 %, by bootstrap of people."""
     dearer: float | None
@@ -83,6 +92,7 @@ class ComparedCost(AnswerPart):
     ratio: float | None
     """Median cost after over median cost before."""
     ratio_interval: tuple[float, float] | None
+    """95 %, by bootstrap of people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +104,7 @@ class ComparedPromises(AnswerPart):
     broken: int
     """Answers that the candidate refuses."""
     share: float | None
+    """Share of them; null without answers."""
     interval: tuple[float, float] | None
     """95 %, Clopper and Pearson."""
     told: float | None
@@ -135,6 +146,7 @@ class ComparisonSource(AnswerPart):
     kind: str
     """`reference`, the reference records of the baseline, or `records`, those of the request."""
     records: int
+    """How many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +157,7 @@ class ComparisonAnswer(AnswerPart):
     candidate: ModelVersion
     source: ComparisonSource
     seed: int = field(metadata=EXACT)
+    """Of the first record; each record adds 1."""
     records: ComparedRecords
     comparison: Comparison
     conditions: tuple[Judged, ...]

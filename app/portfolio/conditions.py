@@ -42,11 +42,13 @@ class Judged(AnswerPart):
     text: str
     """As the request has it."""
     measure: str
+    """What it is about."""
     value: float | None
     """Null where there is nothing to measure; then the condition does not hold."""
     interval: tuple[float, float] | None
     """95 %; null of `beyond_retraining`, which is a probability itself."""
     limit: float = field(metadata=EXACT)
+    """The number in the text, as a share where it is in percent."""
     holds: bool
     """Whether the candidate passes: the value is on the good side of the limit."""
     sure: bool

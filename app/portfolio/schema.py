@@ -24,12 +24,14 @@ class ReferenceSource(Strict):
     """The reference records of the baseline."""
 
     kind: Literal["reference"]
+    """The records that the baseline was registered with."""
 
 
 class RecordsSource(Strict):
     """Records of the request."""
 
     kind: Literal["records"]
+    """Those that follow."""
     records: Annotated[list[AnyRow], Field(min_length=1)]
     """Applicants as in a batch: each with its `applicant` and, optionally, a `reference`. Accepted ones count for
     the decisions only."""
@@ -43,8 +45,8 @@ class ComparisonRequest(Strict):
     """`id@version` of the version in use."""
     candidate: VersionName
     """`id@version` that is to replace it; it may be registered with `--inactive`."""
-    source: Annotated[ReferenceSource | RecordsSource, Field(discriminator="kind")] = ReferenceSource(kind="reference")
-    """Whom to ask about."""
+    source: Annotated[ReferenceSource | RecordsSource, Field(discriminator="kind")] | None = None
+    """Whom to ask about; the reference records of the baseline when absent."""
     method: OptionalMethod
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
     constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
@@ -73,7 +75,7 @@ class ComparisonRequest(Strict):
 
     def rows(self) -> list[Json] | None:
         """The records of the request as rows of a job; None for those of the baseline's reference."""
-        return None if isinstance(self.source, ReferenceSource) else [to_row(one) for one in self.source.records]
+        return [to_row(one) for one in self.source.records] if isinstance(self.source, RecordsSource) else None
 
 
 ComparisonAnswer: Any = describe(comparison.ComparisonAnswer)

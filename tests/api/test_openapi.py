@@ -49,6 +49,7 @@ OPERATIONS = {
     ("get", "/models/{id}/calibration"): "get_model_calibration",
     ("post", "/models/{id}/predict"): "predict_decisions",
     ("post", "/models/{id}/audits"): "create_audit",
+    ("post", "/models/{id}/comparisons"): "create_comparison",
     ("post", "/models/{id}/futures"): "create_futures",
     ("get", "/jobs"): "list_jobs",
     ("get", "/jobs/{id}"): "get_job",
