@@ -9,10 +9,10 @@ import numpy as np
 
 from app.compute import tasks, use_cases
 from app.compute.answers import Json, ModelVersion, identity, plain
-from app.ledger.audits import fitting_row
 from app.compute.messages import ModelRef, Question
 from app.errors import ModelOutputInvalid, RecourseError
 from app.futures.store import load_futures
+from app.ledger.audits import fitting_row
 from app.portfolio.conditions import Condition, Judged, Measured
 from app.portfolio.shares import PairedCosts, Share, beyond_retraining, exact, mcnemar, paired_costs, wilson
 from app.recourse.actions.action_set import ActionSet

@@ -11,6 +11,8 @@ from app.errors import Fault, InvalidRequest, SchemaDiffers
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import COMPARISON
+from app.keys.keys import asking_id
+from app.ledger.recorder import Recorder
 from app.portfolio.comparison import schema_faults
 from app.portfolio.conditions import Condition
 from app.recourse.actions.timing import DAYS_PER_MONTH
@@ -18,8 +20,6 @@ from app.registry.version import RegisteredModel
 from app.service.models import Models
 from app.service.validation import all_or_faults, checks
 from app.settings import Settings
-from app.keys.keys import asking_id
-from app.ledger.recorder import Recorder
 from app.store.timestamps import timestamp
 
 ANSWER_S = 30.0

@@ -12,8 +12,8 @@ from app.api.job_responses import ACCEPTED, answer_later
 from app.api.prefer import PreferDep
 from app.api.strict_route import guarded
 from app.errors import BodyTooLarge
-from app.portfolio.schema import COMPARISON_EXAMPLES, ComparisonAnswer, ComparisonRequest
 from app.keys.scopes import Scope
+from app.portfolio.schema import COMPARISON_EXAMPLES, ComparisonAnswer, ComparisonRequest
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
 

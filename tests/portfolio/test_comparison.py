@@ -15,10 +15,10 @@ import pytest
 from app.api.json_body import validated
 from app.compute.messages import ModelRef, Store, job_payload, model_payload
 from app.jobs import kinds
+from app.ledger.ledger import FILE, Ledger
 from app.portfolio.schema import ComparisonAnswer, ComparisonRequest
 from app.registry.registry import Registry
 from app.store.engine import open_engine
-from app.ledger.ledger import FILE, Ledger
 from tests.conftest import until
 from tests.forks import forks
 from tests.jobs.conftest import Start, on_sqlite, starting
