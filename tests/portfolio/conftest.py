@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from app.registry.registry import Registry
-from tests.jobs.conftest import ledger, on_sqlite, start  # noqa: F401 - fixtures
 from tests.registry.loan import make_linear
+from tests.servers import start  # noqa: F401 - a fixture
 
 TIGHTER = 0.6
 """Threshold of `loan@2`; `loan@1` has 0.5."""

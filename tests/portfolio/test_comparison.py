@@ -21,11 +21,11 @@ from app.registry.registry import Registry
 from app.store.engine import open_engine
 from tests.conftest import until
 from tests.forks import forks
-from tests.jobs.conftest import Start, on_sqlite, starting
 from tests.jobs.serving import Server
 from tests.portfolio.conftest import TIGHTER
 from tests.processes import children
 from tests.registry.loan import WEIGHTS, loan_records
+from tests.servers import Start, on_sqlite, starting
 
 FIXED = {"immutable": ["age", "income", "amount"]}
 """Leaves 18 records: savings, guarantor and housing."""
