@@ -41,6 +41,7 @@ PROVIDED_WARNING = (
     "This answer provides values that are missing. They are not known yet: the answer assumes typical ones, or those "
     "that it names, and holds for these."
 )
+FEWER_MEMBERS_WARNING = "{} ways were asked for; {} that the models accept as asked and that differ {} found."
 
 
 def solve(
@@ -133,6 +134,11 @@ class Questions:
         if result.status is Status.NOT_FOUND:
             result = question.with_more_time(result)
         if result.status is Status.FOUND:
+            if self.is_plan and len(result.counterfactuals) < self.problem.count:
+                number = len(result.counterfactuals)
+                be = "was" if number == 1 else "were"
+                fewer = FEWER_MEMBERS_WARNING.format(self.problem.count, number, be)
+                result = replace(result, warnings=(*result.warnings, fewer))
             result = self._certified(result, listed, params, certificate, plan_s)
             if steps:
                 found = with_steps(self.actions, self.groundwork.meter, result.counterfactuals)

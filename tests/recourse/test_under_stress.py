@@ -120,6 +120,18 @@ def test_no_further_way_withstands_less_than_the_first_answer() -> None:
     assert several >= 3
 
 
+@pytest.mark.parametrize("name", ["copa", "dice"])
+def test_a_plan_with_fewer_members_than_asked_says_so(name: str) -> None:
+    method, fewer = METHODS[name], 0
+    for row_raw in REJECTED[:4]:
+        problem = replace(asked(row_raw, 0.8, "stress", with_stress(hardest=3.0)), count=3)
+        found = solve(problem, method, method.params())
+        fewer += len(found.counterfactuals) < 3
+        said = any("3 ways were asked for" in warning for warning in found.warnings)
+        assert said == (len(found.counterfactuals) < 3)
+    assert 0 < fewer < 4
+
+
 def test_the_curve_is_that_of_the_models_themselves() -> None:
     futures = with_stress()
     result = solve(asked(REJECTED[0], None, None, futures), METHODS["robust_mpm"], METHODS["robust_mpm"].params())
