@@ -8,6 +8,7 @@ from app.errors import ModelRefused
 from app.registry.artifact import ESTIMATORS
 from app.registry.drafting import (
     boosted_files,
+    catboost_file,
     linear_file,
     mlflow_directory,
     onnx_file,
@@ -34,10 +35,6 @@ SUFFIXES: dict[str, Read] = {
     ".bst": boosted_files.read_xgboost,
 }
 
-CATBOOST = (
-    'is a model of CatBoost, which is not read here: export it, as model.save_model("model.onnx", format="onnx") where '
-    "it takes numbers only, or serve it and say --url"
-)
 PMML = (
     "is PMML, which is not read here: give a scorecard as CSV with the columns feature, from, to, category, points, "
     "save another model as ONNX, or serve it and say --url"
@@ -86,10 +83,11 @@ def _facts(path: Path, trust: Trust) -> ModelFacts:
 
 def _read(path: Path, content: bytes, trust: Trust) -> ModelFacts:
     suffix = path.suffix.lower()
-    starts = {b"CBM1": CATBOOST, b"binf": OLD_XGBOOST}
-    way_out = next((way for start, way in starts.items() if content.startswith(start)), None)
-    if way_out is not None or b"<PMML" in content[:1_000]:
-        raise ModelRefused(f"{path} {way_out or PMML}")
+    if content.startswith(catboost_file.START):
+        return catboost_file.read(path.name, content)
+    old = content.startswith(b"binf")
+    if old or b"<PMML" in content[:1_000]:
+        raise ModelRefused(f"{path} {OLD_XGBOOST if old else PMML}")
     if suffix in ESTIMATORS:
         return sklearn_file.read(path.name, content, trust)
     if suffix == ".json":

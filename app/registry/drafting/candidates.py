@@ -122,7 +122,9 @@ def _fills(known: Known) -> list[Keys]:
     asked = [
         feature
         for feature in known.features
-        if kind[feature.name] != "fill" and feature.name not in (known.facts.saw_missing or ())
+        if kind[feature.name] != "fill"
+        and feature.name not in (known.facts.saw_missing or ())
+        and not known.facts.takes_missing
     ]
 
     def keys(name: str, fill: float) -> dict[str, Any]:

@@ -51,6 +51,8 @@ class ModelFacts:
     """The output of a graph with the model's own decisions, where another one has probabilities."""
     saw_missing: frozenset[str] | None = None
     """Columns that had missing values when the model was trained; None where the file does not say."""
+    takes_missing: bool = False
+    """Whether a missing number reaches the model as such, as its library does."""
     saw_all: frozenset[str] = frozenset()
     """Columns that had none, for certain."""
     codes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

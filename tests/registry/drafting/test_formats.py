@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,10 @@ def test_a_function_of_the_training_program_is_named(tmp_path: Path) -> None:
         ("model.dat", b"nothing that is known", "no known format"),
     ],
 )
-def test_other_formats_are_named_with_the_way_out(tmp_path: Path, name: str, content: bytes, way_out: str) -> None:
+def test_other_formats_are_named_with_the_way_out(
+    tmp_path: Path, name: str, content: bytes, way_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "catboost", None)  # as where it is not installed
     with pytest.raises(ModelRefused, match=way_out):
         drafted(tmp_path, name, content)
 
