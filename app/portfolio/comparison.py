@@ -14,18 +14,22 @@ from app.errors import ModelOutputInvalid, RecourseError
 from app.futures.store import load_futures
 from app.ledger.audits import fitting_row
 from app.portfolio.conditions import Condition, Judged, Measured
+from app.portfolio.preclusion import Preclusion, preclusion
 from app.portfolio.shares import PairedCosts, Share, beyond_retraining, exact, mcnemar, paired_costs, wilson
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import RecourseResult, Status
+from app.recourse.result import RecourseResult
 from app.recourse.solve import METHODS
 from app.recourse.solve_many import solve_many
 from app.recourse.verdict import Reason
 
 LEAST = 30
 """Fewest people behind a test: with fewer there is no p."""
+
+UNKNOWN = frozenset((Reason.DEADLINE, Reason.MODEL_OUTPUT_INVALID, Reason.BUDGET))
+"""Reasons after which nothing is known."""
 
 YES, NO = "accepted", "refused"
 """Decisions."""
@@ -119,6 +123,8 @@ class Precluded(AnswerPart):
     """The model refuses every legal record."""
     open: int
     """The search found nothing, and there is no proof."""
+    missed_by_search: int
+    """The search found nothing, the proof a record; they count as found."""
     accepted_share_at_most: float | None
     """95 % bound on the share of legal records that are accepted, the largest of those open; null without any."""
 
@@ -175,7 +181,7 @@ class Answered(AnswerPart):
 
     status: Literal["found", "not_found"]
     reason: str | None
-    """Why nothing was found."""
+    """Why the search found nothing; also where the proof found what the search had missed."""
     proof: str | None
     """`enumerated` or `optimised`: no legal record is accepted; null without a proof."""
     accepted_share_at_most: float | None
@@ -225,6 +231,8 @@ class _Person:
     actions: ActionSet | None = None
     before: RecourseResult | None = None
     after: RecourseResult | None = None
+    known: dict[str, Preclusion] = field(default_factory=dict)
+    """What is known beside the answers of `before` and `after` that found nothing."""
     calls: int = 0
     rows: int = 0
 
@@ -307,6 +315,8 @@ def _answer(
         setattr(people[i], place, outcome)
         if place == "before":
             people[i].actions = problem.action_set
+        if outcome.verdict is not None and outcome.verdict.reason not in UNKNOWN:
+            people[i].known[place] = preclusion(problem.black_box, problem.reference, problem.action_set)
 
 
 def _line(one: _Person, baseline: ModelRef, candidate: ModelRef) -> Line:
@@ -314,23 +324,24 @@ def _line(one: _Person, baseline: ModelRef, candidate: ModelRef) -> Line:
     kept: bool | None = None
     promised: float | None = None
     broken_by: tuple[int, ...] = ()
-    if one.before is not None and one.before.counterfactuals:
-        best = one.before.counterfactuals[0]
-        fits = fitting_row(b.space, a.space.record(best.row_raw))
+    row_raw = _row_of(one.before, one.known.get("before"))
+    if row_raw is not None:
+        fits = fitting_row(b.space, a.space.record(row_raw))
         kept = fits is not None and bool(b.accepts(b.score_raw(fits[None]))[0])
         one.calls, one.rows = one.calls + 1, one.rows + 1
-        if best.future is not None:
-            promised = best.future.promised
-            futures = load_futures(tasks.load(baseline).registered)
-            assert futures is not None
-            yes = futures.held_back.scores_raw(best.row_raw[None])[0] >= 0.0
+        futures = load_futures(tasks.load(baseline).registered)
+        if futures is not None:
+            found = one.before.counterfactuals if one.before is not None else ()
+            # Nobody is told anything of a record that only the proof has found.
+            promised = found[0].future.promised if found and found[0].future is not None else None
+            yes = futures.held_back.scores_raw(row_raw[None])[0] >= 0.0
             broken_by = tuple(np.flatnonzero(~yes).tolist())
     return Line(
         reference=one.row.get("reference"),
         baseline=YES if one.yes[0] else NO,
         candidate=YES if one.yes[1] else NO,
-        before=_answered(one.before, one.actions),
-        after=_answered(one.after, one.actions),
+        before=_answered(one.before, one.known.get("before"), one.actions),
+        after=_answered(one.after, one.known.get("after"), one.actions),
         kept=kept,
         promised=promised,
         broken_by=broken_by,
@@ -338,26 +349,30 @@ def _line(one: _Person, baseline: ModelRef, candidate: ModelRef) -> Line:
     )
 
 
-def _answered(found: RecourseResult | None, actions: ActionSet | None) -> Answered | None:
+def _row_of(found: RecourseResult | None, known: Preclusion | None) -> Any:
+    """The advised raw row, or the one that the search missed; None where there is none."""
+    if found is not None and found.counterfactuals:
+        return found.counterfactuals[0].row_raw
+    return None if known is None else known.row_raw
+
+
+def _answered(found: RecourseResult | None, known: Preclusion | None, actions: ActionSet | None) -> Answered | None:
     if found is None or actions is None:
         return None
-    if found.status is not Status.FOUND:
-        return Answered(
-            status="not_found", reason=found.verdict.reason.value if found.verdict else None, proof=None,
-            accepted_share_at_most=None, cost=None, changes=None, months=None, future_validity=None, levers=(),
-        )  # fmt: skip
-    best = found.counterfactuals[0]
+    row_raw = _row_of(found, known)
+    best = found.counterfactuals[0] if found.counterfactuals else None
+    changed = () if row_raw is None else actions.changes(row_raw)
     return Answered(
-        status="found",
-        reason=None,
-        proof=None,
-        accepted_share_at_most=None,
+        status="not_found" if row_raw is None else "found",
+        reason=found.verdict.reason.value if found.verdict else None,
+        proof=None if known is None else known.proof,
+        accepted_share_at_most=None if known is None else known.accepted_share_at_most,
         # Spreads are fitted for each version: only one of them is a unit for both.
-        cost=float(actions.cost(best.row_raw[None])[0]),
-        changes=len(best.changed),
-        months=best.takes_months,
-        future_validity=None if best.future is None else best.future.probability,
-        levers=tuple(actions.space.features[j].name for j in best.changed),
+        cost=None if row_raw is None else float(actions.cost(row_raw[None])[0]),
+        changes=None if row_raw is None else len(changed),
+        months=None if row_raw is None else float(actions.clock.total(row_raw[None])[0]),
+        future_validity=None if best is None or best.future is None else best.future.probability,
+        levers=tuple(actions.space.features[j].name for j in changed),
     )
 
 
@@ -447,7 +462,12 @@ def _precluded(after: Sequence[Json]) -> Precluded:
     none = [one for one in after if one["status"] == "not_found"]
     open_ = [one for one in none if one["proof"] is None]
     bounds = [one["accepted_share_at_most"] for one in open_ if one["accepted_share_at_most"] is not None]
-    return Precluded(proven=len(none) - len(open_), open=len(open_), accepted_share_at_most=max(bounds, default=None))
+    return Precluded(
+        proven=len(none) - len(open_),
+        open=len(open_),
+        missed_by_search=sum(one["status"] == "found" and one["reason"] is not None for one in after),
+        accepted_share_at_most=max(bounds, default=None),
+    )
 
 
 def _measures(found: Comparison, scored: Sequence[Json]) -> dict[str, Measured]:

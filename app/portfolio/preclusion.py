@@ -1,0 +1,173 @@
+"""Whether a person has any way at all: a proof that the model refuses every legal record, a record, or a bound.
+
+Three proofs, each about the black box itself: all legal records, where they are few; for linear models infeasibility of
+a mixed-integer program over the action set; for single trees no favourable leaf within reach. A form of the model that
+a proof uses must first give the black box's own scores of the reference records. Elsewhere random legal records bound
+the share that is accepted: that is no proof.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import DeadlineExceeded, SolverFailed
+from app.portfolio.shares import most_accepted
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.models.black_box import BlackBox
+from app.recourse.problem import Reference
+from app.recourse.search.legal_rows import every_row
+from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.search.rule_branching import solve_program
+
+MOST_ROWS = 20_000
+"""Legal records that are all asked about."""
+
+SAMPLES = 2_000
+"""Random records behind a bound; those that are legal count."""
+
+NEAR, CLOSE = 3.0, 2e-3
+"""Scores within the first of the threshold must be reproduced up to the second; farther out outputs saturate."""
+
+LIMIT_S = 2.0
+"""Time for a program; then it is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preclusion:
+    """What is known of a person for whom a search found nothing."""
+
+    proof: Literal["enumerated", "optimised"] | None = None
+    """How it is proven that no legal record is accepted; None where it is not."""
+    row_raw: Float[np.ndarray, "p"] | None = None
+    """A legal record that the black box accepts, which the search has missed."""
+    accepted_share_at_most: float | None = None
+    """95 % bound on the share of legal records that are accepted, where neither is known."""
+
+
+def preclusion(
+    black_box: BlackBox, reference: Reference, actions: ActionSet, *, seed: int = 0, deadline: float = math.inf
+) -> Preclusion:
+    """A proof that the black box refuses every legal record, a record that it accepts, or a bound.
+
+    Remote models are not asked: nothing is known of them. `deadline` is a `time.monotonic()`.
+    """
+    if black_box.remote is not None:
+        return Preclusion()
+    rows_raw = every_row(actions, MOST_ROWS) if _is_closed(actions) else None
+    if rows_raw is not None:
+        found = _accepted(black_box, rows_raw)
+        return Preclusion(proof="enumerated") if found is None else Preclusion(row_raw=found)
+    if _is_closed(actions):
+        known = _by_weights(black_box, reference, actions, deadline) or _by_leaves(black_box, reference, actions)
+        if known is not None:
+            return known
+    rows_raw = random_rows(actions, seed)
+    found = _accepted(black_box, rows_raw[actions.cost(rows_raw).argsort(kind="stable")])
+    if found is not None:
+        return Preclusion(row_raw=found)
+    return Preclusion(accepted_share_at_most=most_accepted(len(rows_raw)))
+
+
+def _is_closed(actions: ActionSet) -> bool:
+    """Whether lattices and ranges say all that is legal: time moves nothing by itself, and no number is in a state."""
+    clock = actions.clock
+    moves = clock.passive.any() and (math.isinf(clock.months) or len(clock.waiting()) > 0)
+    return not moves and not actions.space.in_state(actions.factual_raw[None]).any()
+
+
+def _accepted(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "p"] | None:
+    """The first record that the black box accepts."""
+    if not len(rows_raw):
+        return None
+    yes = np.flatnonzero(black_box.accepts(black_box.score_raw(rows_raw)))
+    return rows_raw[yes[0]] if yes.size else None
+
+
+def _gap(own: Float[np.ndarray, "n"], scores: Float[np.ndarray, "n"]) -> float:
+    """How far scores of a form of the model are from its own near the threshold; infinite where they decide otherwise.
+
+    Also infinite where no score is near: then nothing was compared.
+    """
+    near = np.abs(scores) < NEAR
+    if not near.any() or ((own >= CLOSE) & (scores < -CLOSE)).any() or ((own < -CLOSE) & (scores >= CLOSE)).any():
+        return math.inf
+    return float(np.abs(own - scores)[near].max())
+
+
+def _by_weights(black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float) -> Preclusion | None:
+    """For a linear model: whether a program over the action set reaches the threshold. None where it says nothing."""
+    if not black_box.knows_weights or black_box.gradient is None:
+        return None
+    program = ActionProgram(actions, reach=math.inf)
+    if not np.isfinite(program.limit).all() or (program.limit > FAR * 1e3).any():
+        return None
+    w = black_box.gradient(program.start[None])[0]
+    start = float(black_box.score(program.start[None])[0])
+    gap = _gap(start + (reference.X - program.start) @ w, reference.scores)
+    if not gap < CLOSE:
+        return None
+    row = (w @ program.effect)[None]
+    # Solvers keep constraints up to a millionth of their size.
+    margin = 10.0 * gap + 1e-6 * (1.0 + float(np.abs(row[0] * program.limit).sum()))
+    until = min(deadline, time.monotonic() + LIMIT_S)
+    try:
+        if solve_program(program, program.cost, row, np.array([-start - margin]), deadline=until) is None:
+            return Preclusion(proof="optimised")
+        solved = solve_program(program, program.cost, row, np.array([-start + margin]), deadline=until)
+    except (DeadlineExceeded, SolverFailed):
+        return None
+    if solved is None or not actions.contains(solved.row_raw[None])[0]:
+        return None
+    found = _accepted(black_box, solved.row_raw[None])
+    return None if found is None else Preclusion(row_raw=found)
+
+
+def _by_leaves(black_box: BlackBox, reference: Reference, actions: ActionSet) -> Preclusion | None:
+    """For a single tree: whether a favourable leaf meets what each column can reach. None where it says nothing."""
+    boxes = black_box.boxes
+    if boxes is None or ((boxes.score(reference.X) >= 0.0) != (reference.scores >= 0.0)).any():
+        return None
+    lower, upper = _reach(actions)
+    meets = (boxes.lower < upper).all(axis=1) & (boxes.upper >= lower).all(axis=1)
+    return None if (meets & boxes.favourable).any() else Preclusion(proof="optimised")
+
+
+def _reach(actions: ActionSet) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "d"]]:
+    """The smallest and largest value of each encoded column, over a superset of the action set."""
+    space, fact = actions.space, actions.factual_raw
+    x0 = space.encode(fact[None])[0]
+    lower, upper = x0.copy(), x0.copy()
+    for k, j in enumerate(space.numeric.tolist()):
+        ends = np.array([actions.lower_raw[j], actions.upper_raw[j], fact[j]])
+        encoded = (ends - space.center_raw[k]) / space.scale_raw[k]
+        slack = 1e-9 * (1.0 + np.abs(encoded[np.isfinite(encoded)]).max())
+        lower[space.spans[j].start], upper[space.spans[j].start] = encoded.min() - slack, encoded.max() + slack
+    for j in space.groups.tolist():
+        if actions.movable[j]:
+            levels = {*actions.levels(j), int(fact[j])}
+            for level in range(space.spans[j].start, space.spans[j].stop):
+                place = level - space.spans[j].start
+                lower[level], upper[level] = float(levels == {place}), float(place in levels)
+    return lower, upper
+
+
+def random_rows(actions: ActionSet, seed: int) -> Float[np.ndarray, "n p"]:
+    """Random legal records: each feature uniform over its range, or over what it can have."""
+    rng, rows_raw = np.random.default_rng(seed), np.tile(actions.factual_raw, (SAMPLES, 1))
+    for j, feature in enumerate(actions.space.features):
+        low, high = float(actions.lower_raw[j]), float(actions.upper_raw[j])
+        if not actions.movable[j]:
+            continue
+        if feature.is_group:
+            rows_raw[:, j] = rng.choice(actions.levels(j), SAMPLES)
+        elif math.isfinite(low) and math.isfinite(high):
+            rows_raw[:, j] = rng.uniform(low, high, SAMPLES)
+        else:
+            spread = actions.space.spread_raw[j]
+            rows_raw[:, j] = np.clip(rows_raw[:, j] + 3.0 * spread * rng.standard_normal(SAMPLES), low, high)
+    rows_raw = actions.clock.settled(actions.snap(rows_raw))
+    return rows_raw[actions.contains(rows_raw)]

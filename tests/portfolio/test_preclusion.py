@@ -1,0 +1,146 @@
+"""Proofs that nobody's way exists, against all legal records of small sets and random ones of large sets."""
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.portfolio import preclusion as module
+from app.portfolio.preclusion import preclusion
+from app.recourse.actions.action_set import ActionSet, action_set
+from app.recourse.actions.constraints import Bounds, Constraints
+from app.recourse.features import MaxChange
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.tree_boxes import Boxes
+from app.registry.registry import Registry
+from app.registry.version import LoadedModel
+from tests.registry.loan import loan_records
+
+CHOICES = [("none", "some", "much"), (False, True), ("rented", "owned", "free")]
+YEARS = 6
+"""How much older a person may get here: with the other choices 126 records."""
+
+
+@pytest.fixture(scope="module")
+def loaded(loans: Path) -> LoadedModel:
+    return Registry(loans).find("loan@2", include_inactive=True).load()
+
+
+def small(loaded: LoadedModel, record: dict[str, Any], **more: Any) -> ActionSet:
+    """All that a person can do here: savings, guarantor, housing, and up to six years."""
+    limits = {"immutable": ("income", "amount"), "bounds": {"age": Bounds(max=float(min(record["age"] + YEARS, 100)))}}
+    space = loaded.black_box.space
+    return action_set(space, space.read(record), constraints=Constraints(**{**limits, **more}))
+
+
+def by_hand(black_box: BlackBox, record: dict[str, Any]) -> bool:
+    """Whether any record of `small` is accepted, each written out."""
+    ages = range(record["age"], min(record["age"] + YEARS, 100) + 1)
+    every = [
+        {**record, "age": age, "savings": s, "guarantor": g, "housing": h}
+        for age, s, g, h in itertools.product(ages, *CHOICES)
+    ]
+    return bool((black_box.score_raw(black_box.space.read_many(every, pointer="")) >= 1e-9).any())
+
+
+def refused(loaded: LoadedModel, count: int, seed: int) -> list[dict[str, Any]]:
+    records = loan_records(count, seed)
+    scores = loaded.black_box.score_raw(loaded.black_box.space.read_many(records, pointer=""))
+    return [record for record, score in zip(records, scores, strict=True) if score < 0.0]
+
+
+@pytest.mark.parametrize("proof", ["enumerated", "optimised"])
+def test_proofs_are_those_of_all_records(loaded: LoadedModel, proof: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if proof == "optimised":
+        monkeypatch.setattr(module, "MOST_ROWS", 0)
+    people, proven = refused(loaded, 220, seed=11), 0
+    for record in people:
+        actions = small(loaded, record)
+        found = preclusion(loaded.black_box, loaded.reference, actions)
+        assert (found.proof == proof) is not by_hand(loaded.black_box, record)
+        assert (found.row_raw is None) == (found.proof is not None)
+        if found.row_raw is not None:
+            assert actions.contains(found.row_raw[None])[0]
+            assert loaded.black_box.score_raw(found.row_raw[None])[0] >= 0.0
+        proven += found.proof is not None
+    assert 10 < proven < len(people) - 10
+
+
+def test_no_random_legal_record_of_a_proven_person_is_accepted(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With numbers that move freely within limits, which no list of records covers."""
+    black_box, asked, proven = loaded.black_box, 0, 0
+    monkeypatch.setattr(module, "SAMPLES", 20_000)
+    for record in refused(loaded, 150, seed=12):
+        within = {"income": MaxChange(absolute=400.0), "amount": MaxChange(absolute=3_000.0)}
+        limits = Constraints(immutable=("age", "guarantor"), max_change=within, max_changes=2)
+        actions = action_set(black_box.space, black_box.space.read(record), constraints=limits)
+        found = preclusion(black_box, loaded.reference, actions)
+        assert found.accepted_share_at_most is None, "a linear model leaves nothing open"
+        if found.proof is not None:
+            rows_raw = module.random_rows(actions, 1)
+            assert not black_box.accepts(black_box.score_raw(rows_raw)).any()
+            asked, proven = asked + len(rows_raw), proven + 1
+    assert proven > 20
+    assert asked > 20_000
+
+
+def test_planted_people_without_a_way_are_found(loaded: LoadedModel) -> None:
+    everything = tuple(loaded.black_box.space.names)
+    for record in refused(loaded, 20, seed=13):
+        space = loaded.black_box.space
+        actions = action_set(space, space.read(record), constraints=Constraints(immutable=everything))
+        assert preclusion(loaded.black_box, loaded.reference, actions).proof == "enumerated"
+
+
+def test_weights_that_are_not_those_of_the_model_prove_nothing(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_ROWS", 0)
+    gradient = loaded.black_box.gradient
+    assert gradient is not None
+    other = replace(loaded.black_box, gradient=lambda X: 0.9 * gradient(X))
+    found = [preclusion(other, loaded.reference, small(loaded, record)) for record in refused(loaded, 60, seed=14)]
+    assert all(one.proof is None for one in found)
+    assert any(one.accepted_share_at_most is not None for one in found)
+
+
+def test_a_model_without_a_form_has_a_bound_and_no_proof(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_ROWS", 0)
+    closed = replace(loaded.black_box, gradient=None, linear=False)
+    for record in refused(loaded, 30, seed=15):
+        found = preclusion(closed, loaded.reference, small(loaded, record))
+        assert found.proof is None
+        if found.row_raw is None:
+            assert found.accepted_share_at_most == pytest.approx(1.0 - 0.05 ** (1.0 / module.SAMPLES), rel=0.5)
+
+
+def test_a_tree_has_a_proof_where_no_favourable_leaf_is_within_reach(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leaves: accepted only with an owned home and an age above the mean."""
+    monkeypatch.setattr(module, "MOST_ROWS", 0)
+    space = loaded.black_box.space
+    age, owned = space.columns.index("age"), space.columns.index("housing=owned")
+
+    def score(X: np.ndarray) -> np.ndarray:
+        return np.where((X[:, owned] > 0.5) & (X[:, age] > 0.0), 1.0, -1.0)
+
+    boxes = Boxes.of_tree(
+        np.array([owned, -1, age, -1, -1]), np.array([0.5, 0.0, 0.0, 0.0, 0.0]), np.array([1, -1, 3, -1, -1]),
+        np.array([2, -1, 4, -1, -1]), columns=space.d, score=score,
+    )  # fmt: skip
+    tree = replace(loaded.black_box, predict=lambda X: (score(X) + 1.0) / 2.0, gradient=None, linear=False, boxes=boxes)
+    reference = replace(loaded.reference, scores=tree.score_raw(loaded.reference.rows_raw))
+    proven = 0
+    for record in loan_records(80, seed=16):
+        if tree.score_raw(space.read(record)[None])[0] >= 0.0:
+            continue
+        found = preclusion(tree, reference, small(loaded, record, bounds={"age": Bounds(max=record["age"] + 6.0)}))
+        assert (found.proof is not None) is not by_hand(tree, record)
+        proven += found.proof is not None
+    assert proven > 10
