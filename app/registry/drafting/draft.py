@@ -29,6 +29,7 @@ from app.registry.drafting.features import (
     change_question,
     doubted,
     feature_of,
+    fills,
 )
 from app.registry.drafting.matching import Source, listed, match, match_width
 from app.registry.drafting.outcome import (
@@ -78,6 +79,12 @@ DECIMAL = Question(
     key="decimal", sentence="Have the numbers of the records a decimal point or a decimal comma?",
     allowed=("point", "comma"),
 )  # fmt: skip
+
+FILLED = "filled"
+"""Key of the question about a model that takes no missing numbers."""
+
+FILLINGS = ("median", "mean", "0")
+"""What may stand for missing numbers, as `features.fills` has it."""
 
 USUAL_PDO = 20.0
 """Points that double the odds, as scorecards have them."""
@@ -474,6 +481,8 @@ class _Drafting:
             return Choice(manifest=possible[0])
         favourable = None if known.outcome is None else known.outcome.favourable
         evidence = Evidence(scores=known.scores, favourable=favourable)
+        if known.scores is None:
+            possible = self._filled(possible, known, rows_raw, own)
         chosen = choose(self._coded(possible), self.directory, rows_raw, own, evidence, self.trust)
         for key in (FAVOURABLE, BETTER.key):
             sides = list(dict.fromkeys(str(one.get(key)) for one in possible))
@@ -482,6 +491,34 @@ class _Drafting:
                 possible = [one for one in possible if answer in (None, str(one.get(key)))]
                 chosen = choose(possible, self.directory, rows_raw, own, evidence, self.trust)
         return self._cut_off(chosen, known, rows_raw, own)
+
+    def _filled(
+        self, possible: list[dict[str, Any]], known: Known, rows_raw: np.ndarray, own: Sequence[Feature]
+    ) -> list[dict[str, Any]]:
+        """Those of the candidates that treat missing numbers as a model that takes none was trained, as is asked."""
+        ways: dict[str, list[dict[str, Any]]] = {}
+        for one in possible:
+            stated = [(each.get("missing"), each.get("fill")) for each in one["features"]]
+            ways.setdefault(repr(stated), []).append(one)
+        plain, *filled = ways.values()
+        if not filled:
+            return possible
+        for one in plain:
+            found = outputs_by(one, self.directory, rows_raw, own, self.trust)
+            if found is not None and not np.isnan(found).any():
+                return plain  # the model takes missing numbers itself
+        asked = [feature for feature in known.features if feature.keys.get("missing") in ("nan", "indicator")]
+        named = {
+            name: next(one for one in filled if _fills_with(one[0], way))
+            for name, way in zip(FILLINGS, fills(asked, known.columns), strict=True)
+        }
+        missing = [feature.name for feature in asked if feature.keys["missing"] == "nan"]
+        answer = self.questions.ask(Question(
+            key=FILLED, allowed=tuple(named), sentence="What does the model take in place of missing numbers?",
+            why=(f"it takes no missing ones, and the records have such in {listed(missing)}",),
+        ))  # fmt: skip
+        self.questions.settle()
+        return named[str(answer)]
 
     def _cut_off(self, chosen: Choice, known: Known, rows_raw: np.ndarray, own: Sequence[Feature]) -> Choice:
         """The same choice with the model's own threshold; asks for it where its decisions show another one."""
@@ -571,6 +608,11 @@ def _cell(feature: FeatureDraft, text: str) -> str:
     if feature.keys["type"] == "binary" and "categories" not in feature.keys and text:
         return "true" if is_one(text) else "false"
     return text
+
+
+def _fills_with(manifest: Mapping[str, Any], way: Mapping[str, float]) -> bool:
+    """Whether a manifest has these numbers in place of missing ones, where it has some."""
+    return all(way.get(each["name"], each["fill"]) == each["fill"] for each in manifest["features"] if "fill" in each)
 
 
 def _tried(chosen: Choice) -> str:

@@ -1,6 +1,8 @@
 """Levels that are numbers, and missing values, reach boosted trees as in training; what no file says is asked."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +198,56 @@ def test_what_the_model_had_in_place_of_missing_values_is_asked_for(tmp_path: Pa
         drafted(tmp_path, numbers, good, name)
     assert asked(caught) == ["fill.bureau"]
     agrees(drafted(tmp_path, numbers, good, name, None, **{"fill.bureau": "-5"}), scores)
+
+
+# --- models that take no missing numbers -----------------------------------------------------------------------------
+
+
+FILLINGS = {"median": np.median, "mean": np.mean, "0": lambda known: 0.0}
+
+
+def _with_gaps(directory: Path, kind: str, way: str) -> tuple[Path, np.ndarray]:
+    """A model file, and what it gives; its training had numbers in place of missing ones."""
+    made = loans(600)
+    rng = np.random.default_rng(4)
+    gaps = {name: np.where(rng.random(600) < 0.1, np.nan, made.column(name)) for name in ("income", "dti")}
+    numbers = {**made.numbers, **gaps}
+    X = np.column_stack([
+        np.where(np.isnan(column), FILLINGS[way](column[~np.isnan(column)]), column) for column in numbers.values()
+    ])  # fmt: skip
+    lines = [",".join([*numbers, "outcome"])]
+    for row in zip(*(column.tolist() for column in numbers.values()), made.outcome.tolist(), strict=True):
+        lines.append(",".join("" if cell != cell else repr(cell) for cell in row))
+    (directory / "loans.csv").write_text("\n".join(lines))
+    if kind == "linear":
+        weights = dict(zip(numbers, (0.001, -0.1, 0.004, -0.15), strict=True))
+        path = directory / "weights.json"
+        path.write_text(json.dumps({"space": "raw", "intercept": 1.0, "weights": weights}))
+        return path, 1 / (1 + np.exp(-(X @ np.array(list(weights.values())) + 1.0)))
+    library("sklearn")
+    from sklearn.ensemble import GradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    last = LogisticRegression() if kind == "matrix" else GradientBoostingClassifier(n_estimators=20, random_state=0)
+    fitted = make_pipeline(StandardScaler(), last).fit(X, made.outcome)
+    path = directory / "model.skops"
+    path.write_bytes(library("skops.io").dumps(fitted))
+    return path, fitted.predict_proba(X)[:, 1]
+
+
+@pytest.mark.parametrize("way", FILLINGS)
+@pytest.mark.parametrize("kind", ["linear", "matrix", "trees"])
+def test_what_stands_for_a_missing_number_is_asked_or_shown_by_scores(tmp_path: Path, kind: str, way: str) -> None:
+    model, truth = _with_gaps(tmp_path, kind, way)
+    wish = Wish(data=tmp_path / "loans.csv", model=model, label="outcome", favourable="1")
+    with pytest.raises(Undecided) as caught:
+        draft(wish, tmp_path / "loan", Trust())
+    assert [one.name for one in caught.value.questions] == ["filled"]
+    (tmp_path / "own.csv").write_text("\n".join(map(repr, truth.tolist())))
+    for more in ({"answers": {"filled": way}}, {"scores": str(tmp_path / "own.csv")}):
+        place = tmp_path / next(iter(more))
+        draft(replace(wish, **more), place, Trust())
+        loaded = Registry(tmp_path / f"store{place.name}").register(place).load()
+        np.testing.assert_allclose(loaded.black_box.probability(loaded.reference.scores), truth, atol=1e-6)
