@@ -59,8 +59,8 @@ class ReasonAnswer(AnswerPart):
     value: RawValue
     """The applicant's value; null where it is missing."""
     reference: RawValue
-    """What is usual in the records of `against`: the average of a number, or what three quarters have, the median
-    level of an ordinal feature, the most common category."""
+    """What is usual in the records of `against`: the average of an amount, or what three quarters have, the median
+    of whole numbers and of levels, the most common category."""
     direction: Departure | None
     """Which way `value` differs from `reference`; null for categories and states, where both are the same, and where
     the value lowered the score by differing the other way from others of the records."""
@@ -173,7 +173,7 @@ def _reason(action_set: ActionSet, found: FoundReason) -> ReasonAnswer:
     feature, value_raw = action_set.space.features[found.feature], float(action_set.factual_raw[found.feature])
     usual: RawValue = feature.value(found.usual_raw)
     if feature.is_number and found.usual_raw not in feature.states_raw:
-        usual = found.usual_raw  # the average of whole numbers need not be whole
+        usual = found.usual_raw
     return ReasonAnswer(
         feature=feature.name,
         code=feature.reason.code,

@@ -7,7 +7,7 @@ from enum import StrEnum
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features import Change, Feature
+from app.recourse.features import Change, Feature, FeatureType
 from app.recourse.models.score import favourable
 from app.recourse.problem import Reference
 
@@ -61,15 +61,18 @@ class Comparison:
 
 
 def usual_raw(feature: Feature, column_raw: Float[np.ndarray, "n"]) -> float:
-    """The raw number that stands for a column: the average of numbers, the median level, the most common category.
+    """The raw number that stands for a column: the average of amounts, the median of whole numbers and of levels, the
+    most common category.
 
     Of numbers the value that `COMMON` of them are, if there is one: an average of a few large ones and of zeros is
-    nobody's. States, such as missing values, do not count unless there is nothing else.
+    nobody's, and nobody has 0.98 children. States, such as missing values, do not count unless there is nothing else.
     """
     quantities = column_raw[~np.isin(column_raw, feature.states_raw)]
     if quantities.size and feature.is_number:
         value, share = _most_common(quantities)
-        return value if share >= COMMON else _rounded(float(quantities.mean()))
+        whole = feature.type is FeatureType.INTEGER
+        middle = float(np.median(quantities) // 1.0 if whole else quantities.mean())
+        return value if share >= COMMON else _rounded(middle)
     if quantities.size and not feature.is_group:
         return float(np.median(quantities) // 1.0)
     return _most_common(column_raw)[0]

@@ -56,6 +56,14 @@ def test_what_is_usual_of_a_number_is_what_most_have_else_the_average() -> None:
     assert usual_raw(DEBT, np.array([0.0] * 5 + [1000.0] * 5)) == 500.0
 
 
+def test_nobody_has_a_part_of_a_child_and_who_has_what_is_usual_has_not_too_many() -> None:
+    children = Feature(name="children", type=FeatureType.INTEGER, change=Change.NONE)
+    usual = usual_raw(children, np.array([0.0] * 30 + [1.0] * 42 + [2.0] * 28))
+    assert usual_text(children, usual) == "1"
+    assert departure(children, 1.0, usual) is None
+    assert departure(children, 2.0, usual) is Departure.TOO_HIGH
+
+
 def test_the_lenders_words_by_direction() -> None:
     words = ReasonWords(code="R12", text="Debts", too_high="Debts too large", missing="Debts unknown")
     feature = Feature(name="debt", type=FeatureType.INTEGER, missing=Missing.NAN, reason=words)
