@@ -1,7 +1,7 @@
 """The commands ``recourse models …``: draft, try, register, list, activate and retire models."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,6 +21,7 @@ from app.cli.tryout import try_
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from app.registry.registry import Registry
     from app.registry.version import RegisteredModel
 
 cli = typer.Typer(help="Registered models.", no_args_is_help=True)
@@ -38,13 +39,21 @@ def register(
     trust_pickle: TrustPickleOption = False,
     scores: ScoresOption = None,
     score_tolerance: ToleranceOption = SCORE_TOLERANCE,
+    activate_: Annotated[
+        Literal["ready", "now"],
+        typer.Option("--activate", help="When it takes the place of a version with future models: once it has them."),
+    ] = "ready",
     inactive: Annotated[
         bool, typer.Option("--inactive", help="Register without activating; see `recourse models activate`.")
     ] = False,
 ) -> None:
     """Check a model and install it, or report all its faults."""
     model = _registered(
-        directory, trust_pickle=trust_pickle or None, active=not inactive, scores=scores, tolerance=score_tolerance
+        directory,
+        trust_pickle=trust_pickle or None,
+        activate="never" if inactive else activate_,
+        scores=scores,
+        tolerance=score_tolerance,
     )
     registration = model.registration
     typer.echo(
@@ -56,12 +65,18 @@ def register(
         typer.echo(f"Warning: {warning}", err=True)
     if model.runs_code:
         typer.echo("Servers and workers load it only with RECOURSE_TRUST_PICKLE=true.", err=True)
-    if model.manifest.label is not None and model.manifest.futures.source != "none":
+    if model.succeeds:
+        typer.echo(
+            "The version before answers until this one has future models. A server makes them (RECOURSE_REHEARSE), or: "
+            f"recourse models rehearse {model.name}",
+            err=True,
+        )
+    elif model.manifest.label is not None and model.manifest.futures.source != "none":
         typer.echo(f"To measure what its next training changes: recourse models rehearse {model.name}", err=True)
 
 
 def _registered(
-    directory: Path, *, trust_pickle: bool | None, active: bool, scores: Path | None, tolerance: float
+    directory: Path, *, trust_pickle: bool | None, activate: str, scores: Path | None, tolerance: float
 ) -> "RegisteredModel":
     """A new version, installed after a first load where foreign code computes its scores."""
     from app.compute.first_load import load_first, runs_foreign_code
@@ -76,9 +91,23 @@ def _registered(
     except BaseException:
         registry.discard(model.name)
         raise
-    if active:
+    if activate == "ready" and _succeeds(registry, model):
+        registry.activate_when_ready(model.name)
+    elif activate != "never":
         registry.activate(model.name)
     return registry.find(model.name, include_inactive=True)
+
+
+def _succeeds(registry: "Registry", model: "RegisteredModel") -> bool:
+    """Whether a version can have future models, and the one whose place it takes has some: clients may ask for them."""
+    from app.errors import ModelUnusable, UnknownModel
+    from app.futures.store import can_have_futures, status
+
+    try:
+        before = registry.find(model.id)
+    except (UnknownModel, ModelUnusable):
+        return False
+    return can_have_futures(model) and status(before)["status"] == "ready" and status(model)["status"] != "ready"
 
 
 @cli.command("list")
@@ -119,7 +148,7 @@ def show(name: NameArgument) -> None:
 
 @cli.command()
 def activate(name: NameArgument) -> None:
-    """Activate a version that was registered with --inactive."""
+    """Activate a version that was registered with --inactive, or waits for its future models."""
     typer.echo(f"Activated {open_registry().activate(name)}.")
 
 
@@ -136,7 +165,11 @@ def release(name: NameArgument) -> None:
 
 
 def _state(model: "RegisteredModel") -> str:
-    return "retired" if model.retired else "inactive" if model.waiting else "active"
+    if model.retired:
+        return "retired"
+    if model.succeeds:
+        return "active once it has future models"
+    return "inactive" if model.waiting else "active"
 
 
 def _facts(model: "RegisteredModel") -> dict[str, object]:

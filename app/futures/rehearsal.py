@@ -26,11 +26,12 @@ from app.futures.stacks import Kind, pack
 from app.futures.store import FAILED, RECORD, SPEC, FutureManifest, FuturesRecord, Part, SetName, SetRecord
 from app.futures.stress import STRENGTHS, Stressed, stressed_records
 from app.futures.underway import alone, noted
+from app.observability import log
 from app.recourse.models.black_box import BlackBox
 from app.registry.files import digest, flush_directory, inside, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
 from app.registry.performance import auc, auc_deviation
-from app.registry.version import LoadedModel, RegisteredModel
+from app.registry.version import LoadedModel, RegisteredModel, activate_successor
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Receives how many models are done, and of how many."""
@@ -79,7 +80,10 @@ def rehearse(
         try:
             (partial / FAILED).unlink(missing_ok=True)
             loaded = model.load()
-            return _Rehearsal.begun(loaded, choices, material).run(progress or (lambda _done, _total: None))
+            record = _Rehearsal.begun(loaded, choices, material).run(progress or (lambda _done, _total: None))
+            if activate_successor(model):
+                log.info("model-activated", model=model.name)
+            return record
         except OSError as error:
             failed = RehearsalFailed(f"The future models cannot be written: {error}")
             raise noted(partial, failed) from error

@@ -139,6 +139,12 @@ class FuturesRecord(Part):
         return self.stress if isinstance(self.stress, tuple) else ()
 
 
+def can_have_futures(model: RegisteredModel) -> bool:
+    """Whether future models can be made of a version without being asked for."""
+    manifest = model.manifest
+    return manifest.label is not None and manifest.futures.source != "none" and not model.distrusted
+
+
 def status(model: RegisteredModel) -> Json:
     """What is known about the future models of a version, without loading any.
 

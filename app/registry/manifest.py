@@ -44,6 +44,8 @@ REGISTRATION = "registration.json"
 PROFILE = "profile.npz"
 STATUS = "status.json"
 INACTIVE = "inactive.json"
+UNTIL_READY = b'{"schema_version": 1, "until": "ready"}\n'
+"""Content of `INACTIVE` of a version that is activated once its future models are there."""
 
 RELEASED = "released.json"
 

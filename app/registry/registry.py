@@ -18,7 +18,7 @@ from app.observability import log
 from app.registry.files import Stamp, flush_directory, stamp, write_atomic
 from app.registry.install import install
 from app.registry.lender_scores import TOLERANCE
-from app.registry.manifest import ID, INACTIVE, MANIFEST, REGISTRATION, RELEASED, STATUS, VERSION
+from app.registry.manifest import ID, INACTIVE, MANIFEST, REGISTRATION, RELEASED, STATUS, UNTIL_READY, VERSION
 from app.registry.trust import Trust
 from app.registry.version import RegisteredModel, read_registration, read_version
 
@@ -136,6 +136,12 @@ class Registry:
             raise ModelRefused(f"{version.name} is retired permanently; register it as another version.")
         (version.directory / INACTIVE).unlink(missing_ok=True)
         flush_directory(version.directory)
+        return version.name
+
+    def activate_when_ready(self, name: str) -> str:
+        """Let the rehearsal of an inactive version activate it; returns its full name. Raises `UnknownModel`."""
+        version = self._find(name, include_inactive=True)
+        write_atomic(version.directory / INACTIVE, UNTIL_READY)
         return version.name
 
     def discard(self, name: str) -> None:

@@ -32,8 +32,8 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
 from app.registry.adapters import ADAPTERS, load_black_box
 from app.registry.artifact import Artifact, Endpoint
-from app.registry.files import digest, inside, read_regular
-from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, STATUS, Manifest
+from app.registry.files import digest, flush_directory, inside, read_regular
+from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, STATUS, UNTIL_READY, Manifest
 from app.registry.parsed_manifest import read_manifest
 from app.registry.profile import unpack
 from app.registry.scores import scores_match
@@ -81,6 +81,8 @@ class RegisteredModel:
     retired: bool
     waiting: bool
     """Whether it was registered as inactive and is not activated yet."""
+    succeeds: bool
+    """Whether it is activated by itself once its future models are there; until then the version before answers."""
     space: FeatureSpace
     """Where distances, costs and noise are measured; in the spread that was fitted at registration."""
     columns: ModelColumns
@@ -251,11 +253,29 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
         registration=registration,
         retired=(directory / STATUS).exists(),
         waiting=(directory / INACTIVE).exists(),
+        succeeds=_content(directory / INACTIVE) == UNTIL_READY,
         space=columns.space,
         columns=columns,
         rules=manifest.parsed_rules(),
         trust=trust,
     )
+
+
+def activate_successor(model: RegisteredModel) -> bool:
+    """Activate a version that waits for its future models, which are there now; whether it did."""
+    waits = model.directory / INACTIVE
+    if _content(waits) != UNTIL_READY:
+        return False
+    waits.unlink(missing_ok=True)
+    flush_directory(model.directory)
+    return True
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def read_registration(directory: Path) -> Registration:

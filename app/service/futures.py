@@ -10,7 +10,7 @@ from app.compute.answers import Json
 from app.compute.messages import model_payload
 from app.errors import Fault, InvalidRequest, ModelUnusable, RecourseError, RehearsalFailed, UnknownModel
 from app.futures.spec import Material, choices_of, possible_sources
-from app.futures.store import status
+from app.futures.store import can_have_futures, status
 from app.futures.stress import along
 from app.futures.underway import abandon, begin, give_up, underway
 from app.jobs.job import Job
@@ -20,7 +20,7 @@ from app.observability import log
 from app.recourse.models.committee import BASE_RATE, OWN_SCORE
 from app.registry.files import inside
 from app.registry.reference import read_reference
-from app.registry.version import RegisteredModel
+from app.registry.version import RegisteredModel, activate_successor
 from app.service.models import Models
 from app.service.watch import Watch
 from app.settings import Settings
@@ -101,6 +101,9 @@ class Rehearsals:
             if status(model)["status"] == "pending":
                 with suppress(RecourseError):  # such as a job store that is lost
                     await self._settle(model, silent)
+            elif model.succeeds and status(model)["status"] == "ready" and activate_successor(model):
+                # Its rehearsal was killed right before.
+                log.info("model-activated", model=model.name)
             if wants_futures(model) and model.name not in self._refused:
                 await self._start(model)
 
@@ -142,11 +145,4 @@ def _require_column(model: RegisteredModel, column: str, pointer: str) -> None:
 
 def wants_futures(model: RegisteredModel) -> bool:
     """Whether future models are made of a version without being asked for."""
-    manifest = model.manifest
-    return (
-        model.active
-        and manifest.label is not None
-        and manifest.futures.source != "none"
-        and not model.distrusted
-        and status(model)["status"] == "none"
-    )
+    return (model.active or model.succeeds) and can_have_futures(model) and status(model)["status"] == "none"

@@ -26,6 +26,8 @@ UNREADABLE = "the directory of models (RECOURSE_MODELS_STORE) cannot be read"
 
 EMPTY = "no model is registered in the directory of models (RECOURSE_MODELS_STORE), which may not be mounted"
 
+LATE = "{name} is not active yet, as its future models were not made: {why} Until then the version before answers."
+
 NONE_ACTIVE = "No model is active: each is retired, or waits for `recourse models activate`."
 
 
@@ -104,7 +106,12 @@ class Models:
         # Faults that only loading finds are known once a child has tried.
         lost = self._lane.problems
         unloaded = [model.distrusted or lost.get(model.name, "") for model in self._registry.list() if model.active]
-        return broken + [sentence for sentence in unloaded if sentence]
+        return broken + [sentence for sentence in unloaded if sentence] + self._late_successors()
+
+    def _late_successors(self) -> list[str]:
+        """Versions whose future models could not be made, so that the version before goes on answering."""
+        waiting = [(model.name, status(model)) for model in self._registry.list() if model.succeeds]
+        return [LATE.format(name=name, why=found["detail"]) for name, found in waiting if found["status"] == "failed"]
 
     def problems(self) -> str:
         """Why no applicant can be answered; empty if they can."""

@@ -61,9 +61,9 @@ class Comparison:
 
 
 def usual_raw(feature: Feature, column_raw: Float[np.ndarray, "n"]) -> float:
-    """The raw number that stands for a column: the average of amounts, the median of whole numbers and of levels, the
-    most common category.
+    """The raw number that stands for a column.
 
+    The average of amounts, the median of whole numbers and of levels, the most common category.
     Of numbers the value that `COMMON` of them are, if there is one: an average of a few large ones and of zeros is
     nobody's, and nobody has 0.98 children. States, such as missing values, do not count unless there is nothing else.
     """
