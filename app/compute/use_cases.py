@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from app.compute import tasks
 from app.compute.answers import (
@@ -39,6 +39,7 @@ from app.compute.messages import (
     ValidityQuestion,
 )
 from app.futures.store import load_futures
+from app.portfolio.preclusion import Preclusion, preclusion
 from app.reasons.answer import (
     Explained,
     Reasons,
@@ -169,6 +170,23 @@ EXPIRES_WARNING = (
 )
 
 
+UNKNOWN = frozenset((Reason.DEADLINE, Reason.MODEL_OUTPUT_INVALID, Reason.BUDGET))
+"""Reasons after which nothing is known about other records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precluded(AnswerPart):
+    """What is known beyond the search, which has found nothing."""
+
+    status: Literal["proven", "open"]
+    """`proven`: the model itself refuses every record that the limits allow, today's model and these limits. `open`:
+    there may be one that it accepts."""
+    proof: Literal["enumerated", "optimised"] | None
+    """`enumerated`: every legal record was asked. `optimised`: no legal record reaches the threshold. Null if open."""
+    accepted_share_at_most: float | None
+    """If open: 95 % upper bound on the share of legal records that the model accepts, from random ones."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecourseAnswer(AnswerPart):
     """The answer; the model itself accepted every record in `counterfactuals`."""
@@ -200,6 +218,8 @@ class RecourseAnswer(AnswerPart):
     plan: Plan | None
     """All counterfactuals together, where there are several or the method returns a plan; null where there is no
     certificate."""
+    precluded: Precluded | None
+    """Whether the model refuses every legal record, where nothing was found; null where nothing is known."""
     warnings: tuple[str, ...]
     """What a reader has to know besides."""
     stored: bool
@@ -218,17 +238,36 @@ class RecourseAnswer(AnswerPart):
 def _recourse(asked: RecourseProblem, question: Question, plan_s: float) -> Explained:
     asked, reasons = reasons_first(asked, question.reasons)
     found = solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
-    return together(found, reasons)
+    found, precluded = with_proof(asked, found, asked.deadline)
+    return replace(together(found, reasons), precluded=precluded)
+
+
+def with_proof(
+    asked: RecourseProblem, found: RecourseResult, deadline: float
+) -> tuple[RecourseResult, Preclusion | None]:
+    """What is known where nothing was found, and the result with the records that this took.
+
+    None where the model accepts a record that the search could not use, such as one that misses a promise.
+    """
+    if found.verdict is None or found.verdict.reason in UNKNOWN:
+        return found, None
+    known = preclusion(asked.black_box, asked.reference, asked.action_set, deadline=deadline)
+    spent = found.diagnostics
+    if known.asked and spent.model_calls is not None and spent.model_rows is not None:
+        spent = replace(spent, model_calls=spent.model_calls + 1, model_rows=spent.model_rows + known.asked)
+    return replace(found, diagnostics=spent), known if known.row_raw is None else None
 
 
 def _recourse_answer(frame: Frame, action_set: ActionSet, found: Explained) -> RecourseAnswer:
     reasons = None if found.reasons is None else reasons_part(action_set, found.reasons)
-    return recourse_answer(frame, action_set, replace(found.recourse, diagnostics=found.diagnostics), reasons)
+    recourse = replace(found.recourse, diagnostics=found.diagnostics)
+    return recourse_answer(frame, action_set, recourse, reasons, precluded=found.precluded)
 
 
 def recourse_answer(
-    frame: Frame, action_set: ActionSet, found: RecourseResult, reasons: Reasons | None = None
-) -> RecourseAnswer:
+    frame: Frame, action_set: ActionSet, found: RecourseResult, reasons: Reasons | None = None,
+    *, precluded: Preclusion | None = None,
+) -> RecourseAnswer:  # fmt: skip
     """The answer to one question."""
     verdict = found.verdict
     return RecourseAnswer(
@@ -244,8 +283,16 @@ def recourse_answer(
         plan=plan_answer(found.plan),
         surrogate=found.surrogate,
         diagnostics=found.diagnostics,
+        precluded=_precluded(precluded),
         warnings=(*found.warnings, *_expires_before(frame, found)),
     )
+
+
+def _precluded(known: Preclusion | None) -> Precluded | None:
+    if known is None or (known.proof is None and known.accepted_share_at_most is None):
+        return None
+    status: Literal["proven", "open"] = "open" if known.proof is None else "proven"
+    return Precluded(status=status, proof=known.proof, accepted_share_at_most=known.accepted_share_at_most)
 
 
 def _expires_before(frame: Frame, found: RecourseResult) -> list[str]:
@@ -272,6 +319,7 @@ def out_of_time(frame: Frame, elapsed_ms: float) -> RecourseAnswer:
         nearest=None,
         relax=None,
         plan=None,
+        precluded=None,
         surrogate=None,
         diagnostics=Diagnostics(model_calls=None, model_rows=None, elapsed_ms=elapsed_ms),
         warnings=("The computation did not end at its deadline by itself and was stopped.",),

@@ -1,5 +1,6 @@
 """The kinds of jobs: each reads its payload, as it was kept in the database, and computes it."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -53,14 +54,13 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
         deadline_s=deadline_s / len(payload["rows"]),
     )
     for (i, problem), outcome in zip(problems.items(), outcomes, strict=True):
-        lines[i] = (
-            batch_lines.refused(payload["rows"][i], outcome)
-            if isinstance(outcome, RecourseError)
-            else batch_lines.answered(
-                recourse_answer(batch_lines.frame(payload, i), problem.action_set, outcome),
-                scores=payload["frame"].get("scores", True),
-            )
-        )
+        if isinstance(outcome, RecourseError):
+            lines[i] = batch_lines.refused(payload["rows"][i], outcome)
+            continue
+        until = time.monotonic() + deadline_s / len(payload["rows"])
+        found, precluded = use_cases.with_proof(problem, outcome, until)
+        answer = recourse_answer(batch_lines.frame(payload, i), problem.action_set, found, precluded=precluded)
+        lines[i] = batch_lines.answered(answer, scores=payload["frame"].get("scores", True))
     return [lines[i] for i in range(len(lines))]
 
 

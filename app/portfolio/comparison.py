@@ -28,9 +28,6 @@ from app.recourse.verdict import Reason
 LEAST = 30
 """Fewest people behind a test: with fewer there is no p."""
 
-UNKNOWN = frozenset((Reason.DEADLINE, Reason.MODEL_OUTPUT_INVALID, Reason.BUDGET))
-"""Reasons after which nothing is known."""
-
 YES, NO = "accepted", "refused"
 """Decisions."""
 
@@ -116,7 +113,7 @@ class ComparedPromises(AnswerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Precluded(AnswerPart):
+class ComparedPreclusion(AnswerPart):
     """People without recourse under the candidate: whether none exists."""
 
     proven: int
@@ -142,7 +139,7 @@ class Comparison(AnswerPart):
     beyond_retraining: float | None
     """(1 + retrainings that break at least as many promises) / (1 + retrainings); null without future models, or with
     fewer than 30 promises."""
-    precluded: Precluded
+    precluded: ComparedPreclusion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,8 +312,10 @@ def _answer(
         setattr(people[i], place, outcome)
         if place == "before":
             people[i].actions = problem.action_set
-        if outcome.verdict is not None and outcome.verdict.reason not in UNKNOWN:
-            people[i].known[place] = preclusion(problem.black_box, problem.reference, problem.action_set)
+        if outcome.verdict is not None and outcome.verdict.reason not in use_cases.UNKNOWN:
+            known = preclusion(problem.black_box, problem.reference, problem.action_set)
+            people[i].known[place] = known
+            people[i].rows += known.asked
 
 
 def _line(one: _Person, baseline: ModelRef, candidate: ModelRef) -> Line:
@@ -458,11 +457,11 @@ def _cost(pairs: int, costs: PairedCosts | None) -> ComparedCost:
     return ComparedCost(pairs=pairs, **asdict(costs))
 
 
-def _precluded(after: Sequence[Json]) -> Precluded:
+def _precluded(after: Sequence[Json]) -> ComparedPreclusion:
     none = [one for one in after if one["status"] == "not_found"]
     open_ = [one for one in none if one["proof"] is None]
     bounds = [one["accepted_share_at_most"] for one in open_ if one["accepted_share_at_most"] is not None]
-    return Precluded(
+    return ComparedPreclusion(
         proven=len(none) - len(open_),
         open=len(open_),
         missed_by_search=sum(one["status"] == "found" and one["reason"] is not None for one in after),

@@ -29,6 +29,9 @@ MOST_ROWS = 20_000
 SAMPLES = 2_000
 """Random records behind a bound; those that are legal count."""
 
+TRIED, HEADROOM = 100, 3.0
+"""Records that show how long all of them take, and the factor that the time left must have beyond that."""
+
 NEAR, CLOSE = 3.0, 2e-3
 """Scores within the first of the threshold must be reproduced up to the second; farther out outputs saturate."""
 
@@ -46,6 +49,8 @@ class Preclusion:
     """A legal record that the black box accepts, which the search has missed."""
     accepted_share_at_most: float | None = None
     """95 % bound on the share of legal records that are accepted, where neither is known."""
+    asked: int = 0
+    """Records that the black box was asked about."""
 
 
 def preclusion(
@@ -59,17 +64,31 @@ def preclusion(
         return Preclusion()
     rows_raw = every_row(actions, MOST_ROWS) if _is_closed(actions) else None
     if rows_raw is not None:
+        if not _in_time(black_box, rows_raw, deadline):
+            return Preclusion(asked=min(len(rows_raw), TRIED))
         found = _accepted(black_box, rows_raw)
-        return Preclusion(proof="enumerated") if found is None else Preclusion(row_raw=found)
+        return Preclusion(proof=None if found is not None else "enumerated", row_raw=found, asked=len(rows_raw))
     if _is_closed(actions):
         known = _by_weights(black_box, reference, actions, deadline) or _by_leaves(black_box, reference, actions)
         if known is not None:
             return known
     rows_raw = random_rows(actions, seed)
-    found = _accepted(black_box, rows_raw[actions.cost(rows_raw).argsort(kind="stable")])
+    if not _in_time(black_box, rows_raw, deadline):
+        return Preclusion(asked=min(len(rows_raw), TRIED))
+    found, asked = _accepted(black_box, rows_raw[actions.cost(rows_raw).argsort(kind="stable")]), len(rows_raw)
     if found is not None:
-        return Preclusion(row_raw=found)
-    return Preclusion(accepted_share_at_most=most_accepted(len(rows_raw)))
+        return Preclusion(row_raw=found, asked=asked)
+    return Preclusion(accepted_share_at_most=most_accepted(asked), asked=asked)
+
+
+def _in_time(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], deadline: float) -> bool:
+    """Whether there is time for all these records, as a few of them say."""
+    if math.isinf(deadline) or len(rows_raw) <= TRIED:
+        return time.monotonic() < deadline
+    began = time.monotonic()
+    black_box.score_raw(rows_raw[:TRIED])
+    each_s = (time.monotonic() - began) / TRIED
+    return time.monotonic() + HEADROOM * each_s * len(rows_raw) < deadline
 
 
 def _is_closed(actions: ActionSet) -> bool:

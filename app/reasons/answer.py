@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 from app.compute.answers import Decision, Frame, ModelVersion, decision
 from app.compute.messages import ReasonsQuestion
+from app.portfolio.preclusion import Preclusion
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import RawValue
@@ -198,6 +199,8 @@ class Explained:
     reasons: Explanation | None
     diagnostics: Diagnostics
     """Of both."""
+    precluded: Preclusion | None = None
+    """What is known where no recourse was found."""
 
 
 def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple[RecourseProblem, Explanation | None]:

@@ -1,6 +1,9 @@
 """Proofs that nobody's way exists, against all legal records of small sets and random ones of large sets."""
 
 import itertools
+import json
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,9 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.tree_boxes import Boxes
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
+from tests.jobs.serving import Server
 from tests.registry.loan import loan_records
+from tests.servers import starting
 
 CHOICES = [("none", "some", "much"), (False, True), ("rented", "owned", "free")]
 YEARS = 6
@@ -144,3 +149,45 @@ def test_a_tree_has_a_proof_where_no_favourable_leaf_is_within_reach(
         assert (found.proof is not None) is not by_hand(tree, record)
         proven += found.proof is not None
     assert proven > 10
+
+
+# --- in an answer ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(loans: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with starting("sqlite", loans, tmp_path_factory.mktemp("server")) as begin:
+        yield begin().ready()
+
+
+FIXED = {"immutable": ["age", "income", "amount"]}
+
+
+def test_an_answer_without_recourse_says_that_none_exists(server: Server, loans: Path) -> None:
+    black_box = Registry(loans).find("loan@1").load().black_box
+    asked = {"model": "loan@1", "constraints": FIXED, "store": False, "detail": "full"}
+    records, proven = loan_records(25, seed=17), 0
+    answers = []
+    for record in records:
+        answer = server.client.post("/recourse", json={**asked, "applicant": record}).raise_for_status().json()
+        answers.append(answer)
+        if answer["status"] == "not_found":
+            every = [{**record, "savings": s, "guarantor": g, "housing": h} for s, g, h in itertools.product(*CHOICES)]
+            assert (black_box.score_raw(black_box.space.read_many(every, pointer="")) < 0.0).all()
+            known = {"status": "proven", "proof": "enumerated", "accepted_share_at_most": None}
+            assert answer["precluded"] == known
+            proven += 1
+        else:
+            assert answer["precluded"] is None
+    assert proven > 3
+    body = {**asked, "applicants": [{"applicant": one} for one in records]}
+    address = server.client.post("/recourse/batch", json=body).raise_for_status().headers["location"]
+    assert server.ended(address)["status"] == "succeeded"
+    lines = server.client.get(f"{address}/results").text.splitlines()
+    assert [json.loads(line)["precluded"] for line in lines] == [answer["precluded"] for answer in answers]
+
+
+def test_no_time_leaves_no_proof(loaded: LoadedModel) -> None:
+    record = refused(loaded, 20, seed=18)[0]
+    found = preclusion(loaded.black_box, loaded.reference, small(loaded, record), deadline=time.monotonic())
+    assert (found.proof, found.row_raw, found.accepted_share_at_most) == (None, None, None)
