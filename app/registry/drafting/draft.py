@@ -86,6 +86,12 @@ FILLED = "filled"
 FILLINGS = ("median", "mean", "0")
 """What may stand for missing numbers, as `features.fills` has it."""
 
+DATE = re.compile(
+    r"\d{4}[-/.]\d{1,2}([-/.]\d{1,2}|$)|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|[A-Za-z]{3,9}[- ]\d{2,4}$|"
+    r"\d{1,2}[- ][A-Za-z]{3,9}[- ,]+\d{2,4}$"
+)
+"""How dates are written, such as 2015-12-01, 1/12/2015 or Dec-2015."""
+
 USUAL_PDO = 20.0
 """Points that double the odds, as scorecards have them."""
 
@@ -588,9 +594,12 @@ def _require_numbers(records: Records, name: str, mark: str, facts: ModelFacts) 
         )
     if name in facts.numbers:
         first = next(i for i, text in enumerate(texts) if text.strip() not in ABSENT and written(text, mark) is None)
+        way_out = (
+            "write the number that the model takes in place of the date, such as the days or months until the record"
+            if DATE.match(texts[first].strip()) else "leave the cell empty where the value is missing"
+        )  # fmt: skip
         raise ModelRefused(
-            f'{what}, but there are texts, such as "{texts[first]}" in {records.place(first)}; leave the cell empty '
-            "where the value is missing"
+            f'{what}, but there are texts, such as "{texts[first]}" in {records.place(first)}; {way_out}'
         )
 
 

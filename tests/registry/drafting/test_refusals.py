@@ -132,6 +132,12 @@ def test_directories_of_mlflow(tmp_path: Path, described: Any, sentence: str) ->
             r'takes "debts_eur" as a number, .*: none yet',
         ),
         ({"monthly_income": lambda text: f"{text} a month"}, 'takes "monthly_income" as a number, .* such as "'),
+        (
+            {"age": lambda text: f"19{text}-12-01"},
+            'takes "age" as a number, .*-12-01" in line 2 .* in place of the date',
+        ),
+        ({"age": lambda text: f"1/12/19{text}"}, 'such as "1/12/19.*" in line 2 of .* in place of the date'),
+        ({"age": lambda text: f"Dec-19{text}"}, 'such as "Dec-19.*" in line 2 of .* in place of the date'),
     ],
 )
 def test_records_that_do_not_fit_a_pipeline(
