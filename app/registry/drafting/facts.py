@@ -82,7 +82,14 @@ class ModelFacts:
         return self.format is Format.HTTP
 
     def over(self, table: Mapping[str, Sequence[str]]) -> "ModelFacts":
-        """The same facts, with the levels of columns whose values are exactly those of one of the `groups`."""
+        """The same facts of the columns of a table, with levels where values are exactly those of one of `groups`.
+
+        LightGBM has written underscores for blanks.
+        """
+        blanks = {re.sub(r"\s", "_", name): name for name in table if re.search(r"\s", name)}
+        own = {name: blanks[name] for name in self.names or () if name not in table and name in blanks}
+        if own and self.input is Input.RAW and self.format is Format.LIGHTGBM:
+            return self._renamed(own).over(table)
         levels = dict(self.levels)
         for name in self.numbers & table.keys() if self.groups else ():
             found = {re.sub(r"\.0*$", "", text.strip()) for text in table[name]} - {""}
@@ -92,6 +99,21 @@ class ModelFacts:
         facts = replace(self, levels=levels, numbers=self.numbers - levels.keys(), groups=())
         whole = {name: _whole(table[name]) for name in self.coded & table.keys()}
         return facts.with_numbers({name: found for name, found in whole.items() if found})
+
+    def _renamed(self, own: Mapping[str, str]) -> "ModelFacts":
+        """The same facts with other names of columns of the table."""
+
+        def named(found: Mapping[str, Any]) -> dict[str, Any]:
+            return {own.get(name, name): value for name, value in found.items()}
+
+        keys = ("numbers", "coded", "imputed", "knows_missing", "saw_all", "tolerant", "ordered")
+        sets: dict[str, Any] = {key: frozenset(own.get(name, name) for name in getattr(self, key)) for key in keys}
+        return replace(
+            self, names=tuple(own.get(name, name) for name in self.names or ()), levels=named(self.levels),
+            numbered_levels=named(self.numbered_levels), codes=named(self.codes),
+            saw_missing=None if self.saw_missing is None else frozenset(own.get(n, n) for n in self.saw_missing),
+            **sets,
+        )  # fmt: skip
 
     def with_numbers(self, whole: Mapping[str, set[int]]) -> "ModelFacts":
         """The same facts, with the whole numbers of columns whose codes the file has as levels.

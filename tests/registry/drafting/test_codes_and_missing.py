@@ -251,3 +251,24 @@ def test_what_stands_for_a_missing_number_is_asked_or_shown_by_scores(tmp_path: 
         draft(replace(wish, **more), place, Trust())
         loaded = Registry(tmp_path / f"store{place.name}").register(place).load()
         np.testing.assert_allclose(loaded.black_box.probability(loaded.reference.scores), truth, atol=1e-6)
+
+
+def test_blanks_that_lightgbm_wrote_as_underscores_are_matched_beside_categories(tmp_path: Path) -> None:
+    lightgbm, pandas = library("lightgbm"), library("pandas")
+    made = loans(N)
+    rng = np.random.default_rng(2)
+    frame = pandas.DataFrame({
+        **{f"own {name}": column for name, column in made.numbers.items()},
+        "kind of housing": rng.choice(["owned", "rented", "with family"], N),
+    })  # fmt: skip
+    good = np.where((frame["kind of housing"] == "rented") & (rng.random(N) < 0.8), 0, made.outcome)
+    given = frame.assign(**{"kind of housing": frame["kind of housing"].astype("category")})
+    fitted = lightgbm.LGBMClassifier(n_estimators=20, verbose=-1, n_jobs=1).fit(given, good)
+    fitted.booster_.save_model(tmp_path / "model.txt")
+    assert "kind_of_housing" in fitted.booster_.feature_name()
+    frame.assign(outcome=good).to_csv(tmp_path / "loans.csv", index=False)
+    wish = Wish(data=tmp_path / "loans.csv", model=tmp_path / "model.txt", label="outcome", favourable="1")
+    draft(wish, tmp_path / "loan", Trust())
+    loaded = Registry(tmp_path / "store").register(tmp_path / "loan").load()
+    found = loaded.black_box.probability(loaded.reference.scores)
+    np.testing.assert_allclose(found, fitted.predict_proba(given)[:, 1], atol=1e-9)
