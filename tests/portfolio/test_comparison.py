@@ -5,7 +5,6 @@ import itertools
 import json
 import math
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from tests.conftest import until
 from tests.forks import forks
 from tests.jobs.serving import Server
 from tests.portfolio.conftest import TIGHTER
-from tests.processes import children
+from tests.processes import gone
 from tests.registry.loan import WEIGHTS, loan_records
 from tests.servers import Start, on_sqlite, starting
 
@@ -249,9 +248,10 @@ def test_kills_repeat_a_part_and_change_no_byte(start: Start, loans: Path) -> No
     server = start(RECOURSE_MODELS_STORE=str(loans)).ready()
     whole = result_of(server, asked(server))
     address = asked(server)
-    until(lambda: server.job(address)["status"] == "running")
-    for pid in children(server.pid):
-        os.kill(pid, signal.SIGKILL)
-    server.kill()
-    server = start(RECOURSE_MODELS_STORE=str(loans)).ready()
+    for done in (0, 1):
+        until(lambda own=server, done=done: own.job(address)["progress"]["done"] >= done and own.children())
+        pids = server.children()
+        server.kill()
+        until(lambda pids=pids: all(gone(pid) for pid in pids))
+        server = start(RECOURSE_MODELS_STORE=str(loans)).ready()
     assert result_of(server, address) == whole
