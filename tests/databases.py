@@ -26,12 +26,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def settings(url: str, tmp_path: Path) -> Settings:
-    """Those of a service on that database."""
-    return Settings.model_validate({"state_dir": tmp_path, "database_url": url if url.startswith("postgres") else None})
-
-
-@pytest.fixture
 def ledger(url: str) -> Iterator[Ledger]:
     """An empty ledger."""
     engine = open_engine(url)

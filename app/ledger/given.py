@@ -120,12 +120,9 @@ class GivenRecourse:
             raise InvalidRequest(faults=faults)
         return tuple(sets)
 
-    async def newest(
-        self, limit: int, *, reference: str | None = None, job: str | None = None, before: str | None = None
-    ) -> list[Json]:
-        """What was given to the key of this context, newest first; those before the id `before`."""
-        which: dict[str, Any] = {"reference": reference, "job": job, "before": before, **seen_by(asking.get())}
-        found = await self._ledger.ask(lambda ledger: ledger.newest(limit, **which))
+    async def newest(self, limit: int, **which: Any) -> list[Json]:
+        """What was given to the key of this context, newest first; `which` as `Ledger.newest` takes it."""
+        found = await self._ledger.ask(lambda ledger: ledger.newest(limit, **which, **seen_by(asking.get())))
         return [{**_outline(one), "reference": one.reference} for one in found]
 
     async def erase(self, recourse_id: str) -> Json | None:

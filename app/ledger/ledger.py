@@ -162,15 +162,28 @@ class Ledger:
         *,
         reference: str | None = None,
         job: str | None = None,
+        model: str | None = None,
+        version: str | None = None,
+        status: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         before: str | None = None,
         key: str | None = None,
         models: Collection[str] | None = None,
     ) -> list[Outline]:
         """The newest recourses that are not erased, newest first; those before the id `before`.
 
-        With `job` those that it computed, with `key` those that it asked for, with `models` those that these gave.
+        With `job` those that it computed, with `key` those that it asked for, with `models` those that these gave; with
+        `since` those given then or later, with `until` those given before.
         """
         query = _OUTLINES.where(entries.c.kind == Kind.GIVEN)
+        for column, value in ((entries.c.model, model), (entries.c.version, version), (entries.c.status, status)):
+            if value is not None:
+                query = query.where(column == value)
+        if since is not None:
+            query = query.where(*_from(timestamp(since)))
+        if until is not None:
+            query = query.where(*_before(timestamp(until)))
         if key is not None:
             query = query.where(entries.c.key == key)
         if models is not None:
@@ -374,6 +387,19 @@ def _text(statement: sa.Insert, dialect: sa.Dialect) -> str:
 
 def _found(model: str) -> list[sa.ColumnElement[bool]]:
     return [entries.c.model == model, entries.c.kind == Kind.GIVEN, entries.c.status == "found"]
+
+
+def _from(moment: str) -> list[sa.ColumnElement[bool]]:
+    """Of entries made at a moment or later; their numbers follow time, so that the newest are found by number."""
+    first = sa.select(entries.c.number).where(entries.c.at >= moment).order_by(entries.c.at, entries.c.number).limit(1)
+    return [entries.c.at >= moment, personal_data.c.number >= first.scalar_subquery()]
+
+
+def _before(moment: str) -> list[sa.ColumnElement[bool]]:
+    """Of entries made before a moment."""
+    newest = entries.c.at.desc(), entries.c.number.desc()
+    last = sa.select(entries.c.number).where(entries.c.at < moment).order_by(*newest).limit(1)
+    return [entries.c.at < moment, personal_data.c.number <= last.scalar_subquery()]
 
 
 def _conditions(which: Promises) -> list[sa.ColumnElement[bool]]:

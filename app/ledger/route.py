@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query
+from pydantic import AwareDatetime
 from starlette.responses import JSONResponse, Response
 
 from app import errors
@@ -19,6 +20,7 @@ from app.jobs.ids import RECOURSE_ID
 from app.keys.scopes import Scope
 from app.ledger.given import AuditQuery
 from app.ledger.schema import AuditAnswer, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
+from app.recourse.result import Status
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 erasing = APIRouter(route_class=guarded(Scope.RECOURSE))
@@ -42,12 +44,20 @@ async def list_recourse(
         str | None,
         Query(description="Only recourse that this job has computed, also a batch that was cancelled.", max_length=40),
     ] = None,
+    model: Annotated[str | None, Query(description="Only recourse of this model.", max_length=200)] = None,
+    version: Annotated[str | None, Query(description="Only recourse of this version.", max_length=200)] = None,
+    status: Annotated[Status | None, Query(description="Only recourse with this outcome.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Only recourse given at this moment or later.")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="Only recourse given before this moment.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JSONResponse:
     """A page of the ledger; pages neither overlap nor skip anything while new recourse is recorded."""
     paging.check(cursor, RECOURSE_ID)
-    found = await service.given.newest(limit + 1, reference=reference, job=job, before=cursor)
+    found = await service.given.newest(
+        limit + 1, reference=reference, job=job, model=model, version=version, status=status, since=since, until=until,
+        before=cursor,
+    )  # fmt: skip
     page, following = paging.split(found, limit, lambda entry: entry["id"])
     return JSONResponse({"recourse": page, "next_cursor": following})
 

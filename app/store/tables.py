@@ -29,6 +29,9 @@ entries = sa.Table(
     sa.CheckConstraint("number >= 1", name="ledger_entries_number"),
     sa.Index("ledger_entries_model", "model", "number"),
     sa.Index("ledger_entries_key", "key", "number"),
+    sa.Index("ledger_entries_version", "model", "version", "number"),
+    sa.Index("ledger_entries_status", "status", "number"),
+    sa.Index("ledger_entries_at", "at", "number"),
 )
 
 # The SQL table keeps its first name: a rename would break servers of the previous release during an upgrade.

@@ -1,5 +1,5 @@
 """Databases of a test's own."""
 
-from tests.databases import ledger, settings, url
+from tests.databases import ledger, url
 
-__all__ = ["ledger", "settings", "url"]
+__all__ = ["ledger", "url"]

@@ -1,10 +1,12 @@
 """The ledger on both databases: what is written is found, erased and proven."""
 
 import os
+import random
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -17,6 +19,7 @@ from app.ledger.proof import Broken
 from app.store.engine import open_engine, overwrite_log, writing
 from app.store.migrate import VERSIONS, upgrade
 from app.store.tables import entries, metadata, personal_data
+from app.store.timestamps import timestamp
 from tests.conftest import until
 from tests.forks import forks
 from tests.ledger.records import new_record
@@ -85,6 +88,41 @@ def test_the_newest_come_first_in_pages_and_by_reference(filled: Ledger) -> None
     assert ids(limit=9, reference="case 1") == ["rec_0004", "rec_0001"]
     assert ids(limit=9, reference="case 0") == ["rec_0006"]
     assert ids(limit=9, before="rec_none") == []
+
+
+def test_recourse_is_found_by_model_version_outcome_and_time(ledger: Ledger) -> None:
+    rng = random.Random(3)
+    started = datetime(2030, 1, 1, tzinfo=UTC)
+    given = [
+        new_record(
+            number,
+            at=timestamp(started + timedelta(hours=number // 2)),
+            model=rng.choice(["loan", "card"]),
+            version=rng.choice("123"),
+            status=rng.choice(["found", "not_found"]),
+        )
+        for number in range(60)
+    ]
+    ledger.append(given)
+    choices: dict[str, list[Any]] = {
+        "model": ["loan", "card", "other"],
+        "version": ["1", "3"],
+        "status": ["found", "not_found", "already_favourable"],
+        "since": [started + timedelta(hours=hours) for hours in (0, 7, 29, 40)],
+        "until": [started + timedelta(hours=hours) for hours in (0, 8, 20, 90)],
+        "before": ["rec_0050", "rec_0031"],
+    }
+    for _ in range(200):
+        asked = {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.4}
+        expected = [
+            one.id
+            for one in reversed(given)
+            if all(getattr(one, name) == asked.get(name, getattr(one, name)) for name in ("model", "version", "status"))
+            and ("since" not in asked or one.at >= timestamp(asked["since"]))
+            and ("until" not in asked or one.at < timestamp(asked["until"]))
+            and ("before" not in asked or one.id < asked["before"])
+        ]
+        assert [one.entry.id for one in ledger.newest(9, **asked)] == expected[:9], asked
 
 
 def test_a_list_does_not_read_the_answers(filled: Ledger) -> None:
@@ -364,7 +402,7 @@ def test_rows_below_one_from_before_the_check_survive_the_migration_and_are_repo
     row, _ = forged(-1)
     change(ledger, sa.insert(entries).values(**row))
     change(ledger, sa.text(f"UPDATE {VERSIONS} SET version_num = '0004'"))
-    assert upgrade(engine) == ("0004", "0005")
+    assert upgrade(engine) == ("0004", "0006")
     found = ledger.prove().broken
     engine.dispose()
     assert found
@@ -446,8 +484,8 @@ def test_the_migrations_make_the_tables_of_the_code(url: str) -> None:
     from alembic.runtime.migration import MigrationContext
 
     engine = open_engine(url)
-    assert upgrade(engine) == (None, "0005")
-    assert upgrade(engine) == ("0005", "0005")
+    assert upgrade(engine) == (None, "0006")
+    assert upgrade(engine) == ("0006", "0006")
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSIONS, "compare_type": True})
         assert compare_metadata(context, metadata) == []

@@ -26,6 +26,12 @@ from tests.ledger.records import new_record
 
 
 @pytest.fixture
+def settings(url: str, tmp_path: Path) -> Settings:
+    """Those of a service on that database."""
+    return Settings.model_validate({"state_dir": tmp_path, "database_url": url if url.startswith("postgres") else None})
+
+
+@pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, no lock and nothing else is given up, unless a test says so."""
     monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)

@@ -31,8 +31,8 @@ def _headers(key: str | None) -> dict[str, str]:
     return {} if key is None else {"Authorization": f"Bearer {key}"}
 
 
-def _listed(reference: str | None) -> dict[str, str]:
-    return {} if reference is None else {"reference": reference}
+def _listed(reference: str | None, filters: dict[str, str]) -> dict[str, str]:
+    return filters if reference is None else {"reference": reference, **filters}
 
 
 def _blocking(operation: Operate[P, Value]) -> Callable[Concatenate["Client", P], Value]:
@@ -110,9 +110,9 @@ class Client:
             for line in checked(response).iter_lines():
                 yield json.loads(line)
 
-    def list_recourse(self, reference: str | None = None) -> Iterator[Json]:
-        """Recourse in the ledger, newest first, page after page."""
-        return self._pages("/recourse", "recourse", _listed(reference))
+    def list_recourse(self, reference: str | None = None, **filters: str) -> Iterator[Json]:
+        """Recourse in the ledger, newest first, page after page; filters as the query of ``GET /recourse``."""
+        return self._pages("/recourse", "recourse", _listed(reference, filters))
 
     def list_jobs(self) -> Iterator[Json]:
         """Jobs, newest first, page after page."""
@@ -203,9 +203,9 @@ class AsyncClient:
             async for line in checked(response).aiter_lines():
                 yield json.loads(line)
 
-    def list_recourse(self, reference: str | None = None) -> AsyncIterator[Json]:
+    def list_recourse(self, reference: str | None = None, **filters: str) -> AsyncIterator[Json]:
         """As `Client.list_recourse`."""
-        return self._pages("/recourse", "recourse", _listed(reference))
+        return self._pages("/recourse", "recourse", _listed(reference, filters))
 
     def list_jobs(self) -> AsyncIterator[Json]:
         """As `Client.list_jobs`."""
