@@ -47,6 +47,9 @@ _HOLDING = personal_data.join(entries, personal_data.c.number == entries.c.numbe
 
 _HELD: sa.Select[Any] = sa.select(*entries.c, *_DATA, sa.null().label("erased_at")).select_from(_HOLDING)
 
+_NUMBERS = entries.c.number, personal_data.c.number
+"""Equal in a join; PostgreSQL derives no bound of one from that of the other."""
+
 _OUTLINES: sa.Select[Any] = sa.select(*entries.c, personal_data.c.reference).select_from(_HOLDING)
 
 # Built once: building a statement takes as long as running it.
@@ -176,25 +179,30 @@ class Ledger:
         With `job` those that it computed, with `key` those that it asked for, with `models` those that these gave; with
         `since` those given then or later, with `until` those given before.
         """
-        query = _OUTLINES.where(entries.c.kind == Kind.GIVEN)
-        for column, value in ((entries.c.model, model), (entries.c.version, version), (entries.c.status, status)):
-            if value is not None:
-                query = query.where(column == value)
-        if since is not None:
-            query = query.where(*_from(timestamp(since)))
-        if until is not None:
-            query = query.where(*_before(timestamp(until)))
-        if key is not None:
-            query = query.where(entries.c.key == key)
+        equal = {
+            entries.c.model: model, entries.c.version: version, entries.c.status: status, entries.c.key: key,
+            personal_data.c.reference: reference, personal_data.c.job: job,
+        }  # fmt: skip
+        found = [
+            entries.c.kind == Kind.GIVEN,
+            *(column == value for column, value in equal.items() if value is not None),
+        ]
         if models is not None:
-            query = query.where(entries.c.model.in_(models))
-        if reference is not None:
-            query = query.where(personal_data.c.reference == reference)
-        if job is not None:
-            query = query.where(personal_data.c.job == job)
+            found.append(entries.c.model.in_(models))
+        if since is not None:
+            found += _from(timestamp(since))
+        if until is not None:
+            found += _before(timestamp(until))
         if before is not None:
             at = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == before)
-            query = query.where(personal_data.c.number < at.scalar_subquery())
+            found += [number < at.scalar_subquery() for number in _NUMBERS]
+        elif model is not None:
+            # Where the newest of a version is long ago, a merge of both tables would begin at the newest of all.
+            newest = sa.select(entries.c.number).where(entries.c.model == model)
+            newest = newest if version is None else newest.where(entries.c.version == version)
+            newest = newest.order_by(entries.c.number.desc()).limit(1)
+            found.append(personal_data.c.number <= newest.scalar_subquery())
+        query = _OUTLINES.where(*found)
         query = query.order_by(personal_data.c.number.desc()).limit(limit)
         with self._engine.connect() as connection:
             return [Outline(entry=_entry(row), reference=row.reference) for row in connection.execute(query)]
@@ -392,14 +400,14 @@ def _found(model: str) -> list[sa.ColumnElement[bool]]:
 def _from(moment: str) -> list[sa.ColumnElement[bool]]:
     """Of entries made at a moment or later; their numbers follow time, so that the newest are found by number."""
     first = sa.select(entries.c.number).where(entries.c.at >= moment).order_by(entries.c.at, entries.c.number).limit(1)
-    return [entries.c.at >= moment, personal_data.c.number >= first.scalar_subquery()]
+    return [entries.c.at >= moment, *(number >= first.scalar_subquery() for number in _NUMBERS)]
 
 
 def _before(moment: str) -> list[sa.ColumnElement[bool]]:
     """Of entries made before a moment."""
     newest = entries.c.at.desc(), entries.c.number.desc()
     last = sa.select(entries.c.number).where(entries.c.at < moment).order_by(*newest).limit(1)
-    return [entries.c.at < moment, personal_data.c.number <= last.scalar_subquery()]
+    return [entries.c.at < moment, *(number <= last.scalar_subquery() for number in _NUMBERS)]
 
 
 def _conditions(which: Promises) -> list[sa.ColumnElement[bool]]:

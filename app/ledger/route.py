@@ -45,7 +45,9 @@ async def list_recourse(
         Query(description="Only recourse that this job has computed, also a batch that was cancelled.", max_length=40),
     ] = None,
     model: Annotated[str | None, Query(description="Only recourse of this model.", max_length=200)] = None,
-    version: Annotated[str | None, Query(description="Only recourse of this version.", max_length=200)] = None,
+    version: Annotated[
+        str | None, Query(description="Only recourse of this version of the `model`.", max_length=200)
+    ] = None,
     status: Annotated[Status | None, Query(description="Only recourse with this outcome.")] = None,
     since: Annotated[AwareDatetime | None, Query(description="Only recourse given at this moment or later.")] = None,
     until: Annotated[AwareDatetime | None, Query(description="Only recourse given before this moment.")] = None,
@@ -54,6 +56,8 @@ async def list_recourse(
 ) -> JSONResponse:
     """A page of the ledger; pages neither overlap nor skip anything while new recourse is recorded."""
     paging.check(cursor, RECOURSE_ID)
+    if version is not None and model is None:
+        raise errors.InvalidRequest(faults=[errors.Fault("", "the query parameter version needs the parameter model")])
     found = await service.given.newest(
         limit + 1, reference=reference, job=job, model=model, version=version, status=status, since=since, until=until,
         before=cursor,

@@ -29,3 +29,5 @@ def test_what_cannot_be_a_filter_is_named(client: httpx.Client) -> None:
     (sentence,) = faults(client.get("/recourse", params=asked)).values()
     assert "status must be 'found', 'already_favourable' or 'not_found'" in sentence
     assert "since must name its time zone" in sentence
+    (sentence,) = faults(client.get("/recourse", params={"version": "1"})).values()
+    assert "version needs the parameter model" in sentence
