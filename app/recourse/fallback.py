@@ -6,6 +6,7 @@ only time has passed, and, where the model refuses these too, the constraint of 
 """
 
 from collections.abc import Callable
+from itertools import combinations, islice
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +14,7 @@ from jaxtyping import Float
 from app.errors import DegenerateSurrogate, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import HAIR
+from app.recourse.models.linear import LinearModel
 from app.recourse.models.score import favourable
 from app.recourse.numerics.equal_rows import unique_rows
 from app.recourse.problem import RecourseProblem
@@ -28,12 +30,16 @@ REFERENCES = 20
 """Favourable reference records that are tried."""
 SAMPLES = 50
 """Accepted samples that are tried, the cheapest ones."""
+MOST_STEPS = 60
+"""Records on the way to each: of a wide schema several changes are made at once."""
 MAX_PAIRS = 3000
 """Pairs of extreme changes that are tried with them."""
 MOST_ROWS, MOST_ROWS_FREE = 5000, 2000
 """Records up to which all that are legal are tried: where rules tie features, and where none do."""
 RELAXATION_RECORDS = 200
 """Reference records of each decision that the search for the binding constraint uses."""
+RELAXATION_COLUMNS = 200
+"""Encoded columns that it is fitted to, those in which the decisions differ most."""
 FALLBACK_WARNING = (
     "The method's own constraint cannot be met, or the model refused every record that the method proposed. This "
     "answer comes from adapted reference records, from samples near the boundary, from extreme changes of one or two "
@@ -89,11 +95,12 @@ def _reference_rows(
     rows = rows[actions.cost(rows).argsort(kind="stable")[:REFERENCES]]
     if actions.rules and not actions.contains(rows).any():
         rows = np.concatenate([rows, nearest_legal(actions, rows, deadline=problem.deadline)])
+    made = np.tri(p, dtype=bool)[np.linspace(0, p - 1, min(p, MOST_STEPS)).astype(int)]
     ways = []
     for row_raw in rows:
         single = np.where(np.eye(p, dtype=bool), row_raw, fact)
         order = np.argsort(-rank(single), kind="stable")
-        taken = np.tri(p, dtype=bool)[:, np.argsort(order, kind="stable")]
+        taken = made[:, np.argsort(order, kind="stable")]
         ways.append(np.where(taken, row_raw, fact))
     return np.concatenate(ways) if ways else np.empty((0, p))
 
@@ -120,8 +127,8 @@ def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
         for value in (actions.levels(j) if space.features[j].is_group else (actions.lower_raw[j], actions.upper_raw[j]))
         if np.isfinite(value) and value != actions.factual_raw[j]
     ]
-    pairs = [(one, other) for k, one in enumerate(singles) for other in singles[k + 1 :] if one[0] != other[0]]
-    chosen = [(one, one) for one in singles] + pairs[:MAX_PAIRS]
+    pairs = (pair for pair in combinations(singles, 2) if pair[0][0] != pair[1][0])
+    chosen = [(one, one) for one in singles] + list(islice(pairs, MAX_PAIRS))
     rows = np.tile(actions.factual_raw, (len(chosen), 1))
     for row_raw, moves in zip(rows, chosen, strict=True):
         for j, value in moves:
@@ -142,8 +149,15 @@ def relaxation(problem: RecourseProblem) -> Relaxation | None:
     distance = ((reference.X - problem.x0) ** 2).sum(axis=1)
     order = distance.argsort(kind="stable")
     near = np.concatenate([order[accepted[order]][:RELAXATION_RECORDS], order[~accepted[order]][:RELAXATION_RECORDS]])
+    X, w = reference.X[near], np.zeros(reference.space.d)
+    columns = np.arange(len(w))
+    if len(w) > RELAXATION_COLUMNS:
+        apart = np.abs(X[accepted[near]].sum(axis=0) - X[~accepted[near]].sum(axis=0))
+        columns = np.sort(np.argsort(-apart, kind="stable")[:RELAXATION_COLUMNS])
     try:
-        model = fit(class_moments(reference.X[near], accepted[near]), "none").model
+        machine = fit(class_moments(X[:, columns], accepted[near]), "none").model
+        w[columns] = machine.w
+        model = LinearModel(w, machine.c)
         search = Search(model, problem.action_set, deadline=problem.deadline)
     except DegenerateSurrogate:
         return None

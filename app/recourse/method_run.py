@@ -43,7 +43,8 @@ from app.recourse.result import Diagnostics, PlanCertificate, RecourseResult, St
 from app.recourse.robustness.future_validity import certify_future, fewer_than_asked, given_up
 from app.recourse.shift import shift_of
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, Survey, sample_boundary, survey
-from app.recourse.verdict import NOTHING_PROPOSED, PROMISE_NOT_KEPT, SENTENCES, Reason, Verdict, all_refused
+from app.recourse.surrogate.limits import Limits, limits_of
+from app.recourse.verdict import LIMITED, NOTHING_PROPOSED, PROMISE_NOT_KEPT, SENTENCES, Reason, Verdict, all_refused
 from app.recourse.verification import Draft, verify_committee, verify_fallback, verify_one, verify_plan
 
 SEARCH_CALLS = 5
@@ -78,6 +79,7 @@ class Groundwork:
         """Earlier answers; candidates for the next one."""
         self._surveys: dict[tuple[object, ...], Survey] = {}
         self._samples: dict[tuple[object, ...], BoundarySample | RecourseError] = {}
+        self._limits: dict[tuple[object, ...], Limits | None] = {}
         self._whole = problem
         """What is surveyed and sampled: with all legal records, and nothing done yet of what the person does anyway."""
 
@@ -98,7 +100,7 @@ class Groundwork:
 
     def _like(self, problem: RecourseProblem) -> "Groundwork":
         other = Groundwork(problem, self.meter)
-        other._surveys, other._samples = self._surveys, self._samples
+        other._surveys, other._samples, other._limits = self._surveys, self._samples, self._limits
         return other
 
     def survey(self, sampler: SamplerParams) -> Survey:
@@ -117,8 +119,13 @@ class Groundwork:
         key = _key(sampler)
         if key not in self._samples:
             try:
-                self.survey(sampler)
-                found = sample_boundary(self._whole, self.meter, sampler, self._surveys[key])
+                limits, whole = self.limits(sampler), self._whole
+                if limits is None:
+                    found = sample_boundary(whole, self.meter, sampler, self._surveys[key])
+                else:
+                    actions = limits.of(whole.action_set)
+                    asked = replace(whole, action_set=actions)
+                    found = sample_boundary(asked, self.meter, sampler, self._surveys[key], limits.columns(actions))
             except (BoundaryNotFound, DegenerateSurrogate) as error:
                 self._samples[key] = error
                 raise
@@ -127,6 +134,19 @@ class Groundwork:
         if isinstance(known, RecourseError):
             raise known
         return known
+
+    def limits(self, sampler: SamplerParams) -> Limits | None:
+        """As `surrogate.limits.limits_of`."""
+        key = _key(sampler)
+        if key not in self._limits:
+            self.survey(sampler)
+            self._limits[key] = limits_of(self._whole, self._surveys[key].ends)
+        return self._limits[key]
+
+    def searched(self, sampler: SamplerParams) -> RecourseProblem:
+        """The question about what is fitted and searched: all that is legal, except in a wide schema."""
+        limits = self.limits(sampler)
+        return self.problem if limits is None else replace(self.problem, action_set=limits.of(self.problem.action_set))
 
     def sampled(self, sampler: SamplerParams) -> BoundarySample | None:
         """The sample, if there is one already."""
@@ -220,13 +240,16 @@ def _derive(
             certificate=certificate,
             meter=meter,
         )
-        draft.candidates = candidates = method.generate(problem, params, context)
+        searched = groundwork.searched(sampler)
+        draft.candidates = candidates = method.generate(searched, params, context)
         if isinstance(candidates, PlanCandidates):
             reason = verify_plan(draft, candidates)
             if draft.found and problem.action_set.reweighted and not method.weighs_costs(params):
                 draft.warnings.append(WEIGHTS_WARNING)
         else:
             reason = verify_one(draft, candidates, groundwork.known)
+            if reason is Reason.INFEASIBLE_CONSTRAINTS and searched is not problem:
+                draft.sentence = LIMITED
     except (DegenerateSurrogate, SolverFailed) as error:
         reason = Reason.DEGENERATE_SURROGATE
         failed = error if isinstance(error, SolverFailed) else None

@@ -19,11 +19,14 @@ from app.recourse.input_part import InputPart
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.models.linear import WeightMoments
-from app.recourse.models.score import favourable
+from app.recourse.models.score import LOGIT_LIMIT, favourable
 from app.recourse.numerics.equal_rows import unique_rows
 
 MOST_NEIGHBOURS = 1500
 """Reference records whose distances to each other give `Reference.median_distances`."""
+
+PRIOR_RECORDS = 5.0
+"""Records of the mean score that count in each weight of `Reference.weights`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,31 @@ class Reference:
     def squares_favourable(self) -> Float[np.ndarray, "k"]:
         """Squared length of each of them, for fast distances."""
         return np.asarray((self.X_favourable**2).sum(axis=1))
+
+    @cached_property
+    def accepted_levels(self) -> Mapping[int, Int[np.ndarray, "k"]]:
+        """Of each feature with a column for each level, how many accepted records have each level."""
+        return {
+            g: np.bincount(self.rows_favourable_raw[:, g].astype(int), minlength=len(self.space.features[g].levels))
+            for g in self.space.groups.tolist()
+        }
+
+    @cached_property
+    def weights(self) -> Float[np.ndarray, "d"]:
+        """Weights of a linear fit of the scores: of numbers together, then of each feature's levels by their means.
+
+        Few records tell little: every level counts as if `PRIOR_RECORDS` more had the mean score.
+        """
+        scores = np.clip(np.nan_to_num(self.scores), -LOGIT_LIMIT, LOGIT_LIMIT)
+        w, columns = np.zeros(self.space.d), self.space.numeric_columns
+        X = self.X[:, columns] - self.X[:, columns].mean(axis=0)
+        left = scores - scores.mean()
+        w[columns] = np.linalg.solve(X.T @ X + PRIOR_RECORDS * np.eye(len(columns)), X.T @ left)
+        left = left - X @ w[columns]
+        for g in self.space.groups.tolist():
+            hot = self.X[:, self.space.spans[g]]
+            w[self.space.spans[g]] = left @ hot / (hot.sum(axis=0) + PRIOR_RECORDS)
+        return w
 
     @cached_property
     def _shown(self) -> tuple[tuple[frozenset[float], float, float], ...]:

@@ -41,6 +41,12 @@ SENTENCES: dict[Reason, str] = {
 }
 """The public sentence of each reason."""
 
+LIMITED = (
+    "Within the given constraints, no change that was searched makes the local model of the decision favourable. The "
+    "schema is wide: only the features that promise most and common levels were searched, so this is no proof."
+)
+"""Instead of `INFEASIBLE_CONSTRAINTS`' where not all levels or features were searched."""
+
 PROMISE_NOT_KEPT = (
     "The model accepts some changes of this record, but none of those tried reaches the requested robustness."
 )

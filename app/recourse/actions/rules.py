@@ -40,6 +40,11 @@ class LinearRule:
     limit: float
     equality: bool = False
 
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The features that it is about."""
+        return tuple(j for j, one in enumerate(self.coefficients_raw) if one != 0.0)
+
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Which rows satisfy the rule."""
         a = np.array(self.coefficients_raw)
@@ -85,6 +90,11 @@ class Comparison:
     """Features that determine it, derived ones resolved."""
     formulas: Mapping[str, Expression] = field(hash=False)
     """Of the derived features that it needs, each after those that this one needs."""
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The features that it is about."""
+        return tuple(one.column for one in self.inputs)
 
     def negated(self) -> "Comparison":
         """True where this is false."""
@@ -161,6 +171,11 @@ class LevelTest:
     count: int
     """Number of categories, without a missing one."""
 
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The feature that it is about."""
+        return (self.column,)
+
     def negated(self) -> "LevelTest":
         """True where this is false."""
         missing = {level for level in self.levels if level >= self.count}
@@ -218,6 +233,11 @@ class LogicRule:
 
     text: str
     condition: Condition
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The features that it is about."""
+        return tuple({column for part in parts_of(self.condition) for column in part.features})
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Which rows do not break the rule."""

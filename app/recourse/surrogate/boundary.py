@@ -149,22 +149,34 @@ def survey(problem: RecourseProblem, meter: Meter, params: SamplerParams) -> Sur
     return Survey(factual_score=float(scores[0]), ends=ends, scores=scores[1:].reshape(len(ends), GRID))
 
 
-def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParams, seen: Survey) -> BoundarySample:
+def sample_boundary(
+    problem: RecourseProblem,
+    meter: Meter,
+    params: SamplerParams,
+    seen: Survey,
+    free: Int[np.ndarray, "k"] | None = None,
+) -> BoundarySample:
     """Find the crossings that a survey has bracketed, and draw scored samples around them.
 
     Two model calls, one more where nearly all samples have the same decision.
+
+    Parameters
+    ----------
+    free : encoded columns that vary; None for all that the person can change
 
     Raises
     ------
     BoundaryNotFound : the model accepts no reference record
     DegenerateSurrogate : nothing can change, or nearly all samples have the same decision
     """
-    free = free_columns(problem.action_set)
+    if free is None:
+        free = free_columns(problem.action_set)
     crossings = _crossings(problem, meter, params, seen)
     if not free.size:
         raise DegenerateSurrogate("Nothing in this record can change.")
     centres = np.repeat(problem.x0[None], len(crossings), axis=0)
     centres[:, free] = crossings[:, free]
+    _complete(problem, centres)
     enough = min(max(len(free) + 1, 20), params.samples // 4)
     black_box = problem.black_box
     radius = params.radius(problem.reference, smooth=black_box.linear or black_box.gradient is not None)
@@ -191,6 +203,15 @@ def sample_boundary(problem: RecourseProblem, meter: Meter, params: SamplerParam
         free=free,
         deviation=radius / math.sqrt(problem.reference.space.d + 2),
     )
+
+
+def _complete(problem: RecourseProblem, centres: Float[np.ndarray, "m d"]) -> None:
+    """Give the person's own level what a crossing has of levels that do not vary, in place."""
+    space, factual_raw = problem.reference.space, problem.factual_raw
+    for g in problem.action_set.restricted:
+        if space.features[g].is_group:
+            own = space.spans[g].start + int(factual_raw[g])
+            centres[:, own] += 1.0 - centres[:, space.spans[g]].sum(axis=1)
 
 
 def free_columns(action_set: ActionSet) -> Int[np.ndarray, "k"]:
@@ -299,7 +320,10 @@ def _draw(
     X = crossings.take(np.arange(n) % len(crossings), axis=0)
     if problem.black_box.fractional:
         radius_free = deviation * math.sqrt(len(free) + 2)
-        X += _ball_in_columns(problem.seed, n, space.d, tuple(free.tolist()), radius_free)
+        if len(free) < len(X[0]) // 2:  # of a wide schema, most of which stays
+            X[:, free] += radius_free * unit_ball(problem.seed, n, len(free))
+        else:
+            X += _ball_in_columns(problem.seed, n, space.d, tuple(free.tolist()), radius_free)
         return X
     rng = np.random.default_rng(problem.seed)
     numeric = np.intersect1d(free, space.numeric_columns)
@@ -307,13 +331,15 @@ def _draw(
         X[:, numeric] += deviation * math.sqrt(len(numeric) + 2) * unit_ball(problem.seed, n, len(numeric))
     for j in space.groups[problem.action_set.movable[space.groups]].tolist():
         span = space.spans[j]
+        levels = np.array(problem.action_set.levels(j))
         width = span.stop - span.start
         # Among points whose columns sum to 1, a ball of this deviation moves them by (width - 1) deviation^2 in the
         # mean square; a change of category by 2, and one in `width` switches among all levels changes nothing.
         switch = rng.random(n) < min(MAX_SWITCH, width * deviation**2 / 2.0)
         # A level that few samples have may be of one decision alone, and then decides the direction of a machine: it
         # has to be one that this person can take.
-        X[switch, span] = np.eye(width)[rng.choice(problem.action_set.levels(j), size=int(switch.sum()))]
+        X[switch, span] = 0.0
+        X[np.flatnonzero(switch), span.start + rng.choice(levels, size=int(switch.sum()))] = 1.0
     return X
 
 
