@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import yaml
@@ -338,3 +339,15 @@ def test_the_client_names_every_fault_of_a_request(demo: Running, tmp_path: Path
     assert done.returncode == 1
     assert "/applicant/age: " in done.stderr
     assert "/applicant/housing: " in done.stderr
+
+
+def test_who_asks_for_several_ways_is_given_the_one_answer_among_them(demo: Running) -> None:
+    """A part of its changes, cheaper and accepted only if applicants stay as they are, took its place."""
+    body = json.loads((ROOT / "examples" / "consumer_loan" / "request.json").read_text())
+    one, three = (
+        httpx.post(f"{demo.url}/recourse", json=body | {"count": count}, timeout=60).json()["counterfactuals"]
+        for count in (1, 3)
+    )
+    assert len(three) == 3
+    assert one[0]["changes"] in [way["changes"] for way in three]
+    assert all(way["validity"]["future"]["stressed"]["lowest"] >= 0.9 for way in three)

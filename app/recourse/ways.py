@@ -17,7 +17,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import count
 from typing import TypeAlias
 
@@ -178,21 +177,18 @@ class WaySearch:
         return replace(first.result, status=Status.NOT_FOUND, counterfactuals=(), verdict=verdict, fallback=False)
 
     def _keeps_promise(self, answer: Grounded) -> bool:
-        """Whether as many future models accept a further way as are asked for, and under as much stress as the first.
+        """Whether as many future models accept a further way as are asked for.
 
-        A cheaper way that withstands less would take the place of the first one.
+        Under stress as well where it is a part of the first: that would be the first answer made weaker, in its place.
         """
         wanted, row_raw = self.problem.future_validity, answer.best.row_raw
         if wanted is None:
             return True
-        if self.problem.under_stress and withstands(self.problem, row_raw, wanted) < self._first_withstands:
-            return False
+        if self.problem.under_stress and set(answer.best.changed) <= set(self.first.best.changed):
+            held, first = (withstands(self.problem, row, wanted) for row in (row_raw, self.first.best.row_raw))
+            if held < first:
+                return False
         return reaches(self.problem, row_raw, wanted)
-
-    @cached_property
-    def _first_withstands(self) -> int:
-        wanted = self.problem.future_validity
-        return 0 if wanted is None else withstands(self.problem, self.first.best.row_raw, wanted)
 
     def _bound(self, frozen: Frozen) -> tuple[bool, float]:
         """What an answer costs at least: as much as one in which fewer features stay as they are."""

@@ -185,9 +185,14 @@ class Service:
         if terms.store:
             self.ledger.require()
         question = await self._excluding(question, terms)
-        payload = self.batch_payload(question, terms)
+        payload = self.bounded(self.batch_payload(question, terms))
         await self.models.admit(self.models.find(terms.model))
         return await self.jobs.submit_batch(BATCH, payload, rows, detail=terms.detail)
+
+    def bounded(self, payload: Json) -> Json:
+        """The payload of a batch with the latest moment at which its answers may expire."""
+        by = timestamp(self.ledger.believed_now() + LONGEST_WAIT + self._valid)
+        return {**payload, "frame": {**payload["frame"], "expires_by": by}}
 
     def batch_payload(self, question: Question, terms: Terms) -> Json:
         """What the rows of a batch have in common, for `kinds.batch_job`. Errors of the question as `submit_batch`."""
@@ -199,7 +204,6 @@ class Service:
             "threshold": model.manifest.least_probability,
             "method": use_cases.method_of(question),
             "valid_days": valid_days,
-            "expires_by": timestamp(self.ledger.believed_now() + LONGEST_WAIT + self._valid),
             "scores": may_read_scores(),
             "points": plain(model.manifest.points),
         }
