@@ -111,7 +111,10 @@ def test_between_whole_numbers_the_best_row_is_that_of_all_rows(seed: int) -> No
     best = TradeOff(action_set(space, fact), objective).best()
     assert best is not None
     assert best.proven
-    every = [by_definition(objective, space, np.array(row), fact) for row in itertools.product(range(4), repeat=5)]
+    every = [
+        by_definition(objective, space, np.array(row, dtype=float), fact)
+        for row in itertools.product(range(4), repeat=5)
+    ]
     assert best.value == pytest.approx(min(every), rel=1e-6)
 
 

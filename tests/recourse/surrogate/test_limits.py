@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from app.recourse.actions.action_set import action_set
-from app.recourse.actions.constraints import Constraints, MaxChange
+from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.wishes import Wishes
 from app.recourse.features import Feature, FeatureSpace, FeatureType
+from app.recourse.features.feature_options import MaxChange
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem, Reference
