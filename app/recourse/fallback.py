@@ -34,6 +34,8 @@ MOST_STEPS = 60
 """Records on the way to each: of a wide schema several changes are made at once."""
 MAX_PAIRS = 3000
 """Pairs of extreme changes that are tried with them."""
+MOST_NUMBERS = 300_000
+"""Numbers in the records of these pairs: fewer pairs of a wide schema."""
 MOST_ROWS, MOST_ROWS_FREE = 5000, 2000
 """Records up to which all that are legal are tried: where rules tie features, and where none do."""
 RELAXATION_RECORDS = 200
@@ -128,7 +130,7 @@ def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
         if np.isfinite(value) and value != actions.factual_raw[j]
     ]
     pairs = (pair for pair in combinations(singles, 2) if pair[0][0] != pair[1][0])
-    chosen = [(one, one) for one in singles] + list(islice(pairs, MAX_PAIRS))
+    chosen = [(one, one) for one in singles] + list(islice(pairs, min(MAX_PAIRS, MOST_NUMBERS // space.p)))
     rows = np.tile(actions.factual_raw, (len(chosen), 1))
     for row_raw, moves in zip(rows, chosen, strict=True):
         for j, value in moves:

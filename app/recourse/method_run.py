@@ -241,6 +241,7 @@ def _derive(
             meter=meter,
         )
         searched = groundwork.searched(sampler)
+        draft.searched = searched.action_set
         draft.candidates = candidates = method.generate(searched, params, context)
         if isinstance(candidates, PlanCandidates):
             reason = verify_plan(draft, candidates)

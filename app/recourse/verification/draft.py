@@ -31,6 +31,8 @@ class Draft:
 
     def __init__(self, problem: RecourseProblem, meter: Meter) -> None:
         self.problem, self.meter, self.actions = problem, meter, problem.action_set
+        self.searched = self.actions
+        """The part of it that is searched; of a wide schema not all."""
         self._calls_before, self._rows_before = meter.calls, meter.rows
         self.calls_left = 1
         """Calls that verification may still make; a method's own calls do not count."""

@@ -65,7 +65,7 @@ def verify_fallback(draft: Draft) -> None:
     best.verify(np.empty((0, draft.actions.space.p)), fallback=draft.fallback_rows())
     if draft.found and draft.all_changes is None and best.shortfall is None and draft.meter.black_box.remote is None:
         row_raw = draft.found[0].row_raw
-        rows_raw = np.concatenate([_undone(draft.actions, row_raw), _cheaper(draft.actions, row_raw)])
+        rows_raw = np.concatenate([_undone(draft.actions, row_raw), _cheaper(draft.searched, row_raw)])
         best.verify(rows_raw if best.candidates is None else rows_raw[best.candidates.meets(rows_raw)], further=True)
     _finish(draft)
 
@@ -111,7 +111,7 @@ def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
         if first > 0 and candidates.alternatives is not None:
             polished.append(candidates.alternatives())
         if candidates.takes_any:
-            polished.append(_cheaper(draft.actions, rungs[first]))
+            polished.append(_cheaper(draft.searched, rungs[first]))
         proposals = np.concatenate(polished)
         if len(proposals):
             best.verify(proposals)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.recourse.actions.action_set import action_set
+from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.wishes import Wishes
 from app.recourse.features import Feature, FeatureSpace, FeatureType
@@ -15,9 +15,11 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.result import Status
+from app.recourse.search.local_moves import SingleMoves
 from app.recourse.solve import METHODS, solve
 from app.recourse.surrogate import limits
 from app.recourse.verdict import LIMITED, Reason
+from app.recourse.verification import single
 
 METHOD = METHODS["robust_mpm"]
 
@@ -104,6 +106,22 @@ def test_many_features_are_searched_by_what_they_promise() -> None:
     wished = limits.limits_of(problem, problem.x0[None])
     assert wished is not None
     assert still.still[0] not in wished.still, "what the person does anyway is searched"
+
+
+def test_cheaper_records_nearby_move_what_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two moves of thousands of numbers are millions of records."""
+    asked: list[int] = []
+
+    class Seen(SingleMoves):
+        def __init__(self, actions: ActionSet, *, swaps: bool = False) -> None:
+            asked.append(int(actions.movable.sum()))
+            super().__init__(actions, swaps=swaps)
+
+    monkeypatch.setattr(single, "SingleMoves", Seen)
+    method = METHODS["growing_spheres"]
+    result = solve(Lender(levels=4, columns=150).problem(0), method, method.params())
+    assert result.status is Status.FOUND
+    assert set(asked) == {limits.MOST_FEATURES}
 
 
 def test_nothing_found_in_a_part_is_no_proof() -> None:
