@@ -1,8 +1,8 @@
 """A dense network, stored as a PyTorch state dict and described by its manifest; no code of the file ever runs.
 
-The forward pass is numpy in the precision of the weights: for networks of this size it is as fast as PyTorch on large
-batches, three times as fast on single records (`docs/decisions/0002-models-on-disk.md` has the numbers), and a worker
-process that reads safetensors never imports PyTorch. The tests compare it with `torch.nn.Sequential` and autograd.
+The forward pass is numpy in the precision of the weights. For networks of this size it is as fast as PyTorch on large
+batches and three times as fast on single records, and a child that reads safetensors never imports PyTorch. The tests
+compare it with `torch.nn.Sequential` and autograd.
 """
 
 from collections.abc import Callable, Mapping
