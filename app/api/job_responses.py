@@ -53,7 +53,7 @@ MOST_LISTED = 1000
 
 
 def page(kind: str, result: Any, limit: int = MOST_LISTED, cursor: int = 0) -> Any:
-    """The result of a job with a part of the list in it, and where the next part begins; without a list, as it is."""
+    """The result of a job with one part of its list and a cursor to the next; the whole result where it has no list."""
     if (name := LISTED.get(kind)) is None:
         return result
     following = cursor + limit if cursor + limit < len(result[name]) else None
@@ -61,7 +61,7 @@ def page(kind: str, result: Any, limit: int = MOST_LISTED, cursor: int = 0) -> A
 
 
 def lines(kind: str, result: Any) -> Iterator[bytes]:
-    """The result of a job as NDJSON: what there is besides the list, then each of its entries; or all in one line."""
+    """The result of a job as NDJSON: one line with everything but the list, then one line for each entry."""
     name = LISTED.get(kind)
     yield encoded({key: value for key, value in result.items() if key != name}) + b"\n"
     for entry in result[name] if name is not None else ():

@@ -79,7 +79,7 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
 
 
 def worker_api(service: Service) -> FastAPI:
-    """What a worker answers: how it is."""
+    """The HTTP interface of a worker: health, metrics and the pages of problems."""
     return _api(service, None, (health, metrics, problems))
 
 

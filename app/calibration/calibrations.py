@@ -1,4 +1,4 @@
-"""What was told about future models against what later versions did: on request, and kept up to date by itself."""
+"""Promised shares of future models against what later versions kept: on request, and kept up to date by itself."""
 
 import time
 from collections import defaultdict
@@ -79,7 +79,7 @@ class Calibrations:
                 await self._calibrate(model_id, versions)
 
     def _retrained(self) -> dict[str, Versions]:
-        """Models with several versions, of which one at least has told something about future models."""
+        """Models with several versions, of which at least one has made promises about future models."""
         found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         telling = set()
         for model in self._models.all():

@@ -1,4 +1,4 @@
-"""The command ``recourse models calibration``: what was told about future models against what later versions did."""
+"""The command ``recourse models calibration``: promised shares of future models against what later versions kept."""
 
 import math
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def calibration(
     model_id: Annotated[str, typer.Argument(metavar="ID", help="Id of a model, without a version.")],
 ) -> None:
-    """Compare the validity told for future models with what the next versions kept; stores the correction."""
+    """Compare the promised shares of future models with what the next versions kept; stores the correction."""
     settings = read_settings()
     from app.calibration.report import calibration as compute
     from app.compute.messages import Store
@@ -40,7 +40,7 @@ def calibration(
 
 
 def _table(found: dict[str, Any]) -> "Table":
-    table = new_table("method", "told", "promises", "mean told", "kept", "95 % interval")
+    table = new_table("method", "promised", "promises", "mean promised", "kept", "95 % interval")
     for name, part in (("all", found), *((one["method"], one) for one in found["methods"])):
         for one in part["bins"]:
             low, high = one["interval"]

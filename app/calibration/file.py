@@ -1,4 +1,4 @@
-"""``calibration.json`` of a version: the correction of what is told about future models, from earlier versions.
+"""``calibration.json`` of a version: the correction of promised shares of future models, from earlier versions.
 
 It is beside the manifest of the version that answers, so that a question reads it without the ledger. It is replaced in
 one step, and may be missing: then nothing is corrected.
@@ -23,7 +23,7 @@ class CalibrationRecord(BaseModel):
 
     schema_version: Literal[1] = 1
     correction: Calibration | None
-    """None where earlier retrainings broke no more than was told, or too few promises were checked."""
+    """None where earlier retrainings broke no more than was promised, or too few promises were checked."""
 
 
 def read_calibration(directory: Path) -> Calibration | None:

@@ -1,4 +1,4 @@
-"""Whether the next version of a model kept what was promised: what was told against what happened, from the ledger."""
+"""Whether the next version of a model kept what was promised, by the answers in the ledger."""
 
 import json
 import time
@@ -31,7 +31,7 @@ LOADING_SHARE = 0.7
 """Share of the time after which no further version is loaded; loading one cannot be interrupted."""
 
 BINS = 10
-"""Bins of what was told, equally wide."""
+"""Bins of the promised share, equally wide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Kept(AnswerPart):
     promises: int
     """Counterfactuals that the next version has checked."""
     mean_told: float | None
-    """Mean of what was told, `validity.future.probability`; null without promises."""
+    """Mean promised share, `validity.future.probability`; null without promises."""
     kept: float | None
     """Share that the next version accepts; null without promises."""
     interval: tuple[float, float] | None
@@ -51,7 +51,7 @@ class Kept(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationBin(AnswerPart):
-    """Promises of which about the same was told."""
+    """Promises whose promised shares lie in one range."""
 
     told: tuple[float, float]
     """The upper end belongs to the next bin, except for 1."""
@@ -110,7 +110,7 @@ class CalibrationCorrection(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationAnswer(Kept):
-    """What was told about future models against what the next version did; one promise is one counterfactual."""
+    """Promised shares of future models against what the next version kept; one promise is one counterfactual."""
 
     model: str
     """The model whose promises were checked."""
@@ -141,7 +141,7 @@ class Promise:
 
 @dataclass(slots=True, kw_only=True)
 class Checks:
-    """The promises of one version, and what the next one says about them."""
+    """The promises of one version, and the decisions of the next version about them."""
 
     model: RegisteredModel | None
     """None where the version is not registered any more."""

@@ -1,4 +1,4 @@
-"""What was told about future models against what later versions of the model did."""
+"""Promised shares of future models against what later versions of the model kept."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ router = APIRouter(tags=["ledger"], route_class=guarded(Scope.MODELS, Scope.AUDI
 @router.get(
     "/models/{id}/calibration",
     name="get_model_calibration",
-    summary="Compare what was told about future models with what later versions did",
+    summary="Compare promises about future models with what later versions kept",
     response_model=CalibrationAnswer,
     responses=refusals(
         "/models/consumer-loan/calibration",

@@ -1,4 +1,4 @@
-"""What was told about future models against what later versions of the model did."""
+"""Promised shares of future models against what later versions of the model kept."""
 
 from typing import Any
 

@@ -67,7 +67,7 @@ class Batch:
 
     @property
     def asked(self) -> Path:
-        """The question of these rows."""
+        """The file that keeps the question of an unfinished batch, beside its output."""
         return self.output.with_name(f"{self.output.name}.part.json")
 
     @contextmanager

@@ -316,7 +316,7 @@ UNREAD = {"probability": None, "score": None, "points": None}
 
 
 def without_scores(answer: Json, *, brought: bool) -> Json:
-    """The answer without what tells the score of the caller's record, and of its counterfactuals where `brought`."""
+    """The answer without the score of the caller's record; without those of the counterfactuals too if `brought`."""
     decisions = [answer["factual"]]
     if brought:
         decisions += [one["validity"]["current"] for one in answer["counterfactuals"]]
@@ -352,7 +352,7 @@ def counterfactual_answer(
     scale: PointScale | None,
     before: Sequence[AssessedCounterfactual],
 ) -> CounterfactualAnswer:
-    """One record in the model's own terms, after those `before` it."""
+    """One record in the model's own terms; `before` are the ways that the answer lists first."""
     certificate = found.certificate
     made = changes_of(action_set, found.row_raw)
     return CounterfactualAnswer(

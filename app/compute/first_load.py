@@ -18,7 +18,7 @@ LONGEST_S = 86_400.0
 
 
 def runs_foreign_code(model: RegisteredModel) -> bool:
-    """Whether foreign code computes its scores here, which may never end, take all memory, or answer by chance.
+    """Whether a library computes the model's scores in a child: it may hang, take all memory, or vary.
 
     A linear model is our own arithmetic, and a remote one is paid per call.
     """

@@ -174,7 +174,7 @@ class ValidityQuestion(Case):
 
     @classmethod
     def about(cls, question: Case, rows_raw: Float[np.ndarray, "n p"]) -> "ValidityQuestion":
-        """The rows that answer a question, to be judged under the same conditions."""
+        """The question whether these rows are valid, under the conditions of `question`."""
         return cls(
             factual_raw=question.factual_raw,
             rows_raw=rows_raw,

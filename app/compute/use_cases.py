@@ -245,7 +245,7 @@ def _recourse(asked: RecourseProblem, question: Question, plan_s: float) -> Expl
 def with_proof(
     asked: RecourseProblem, found: RecourseResult, deadline: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """What is known where nothing was found, and the result with the records that this took.
+    """Ask for a proof where a search found nothing. Returns the result with the calls of the proof, and the proof.
 
     None where the model accepts a record that the search could not use, such as one that misses a promise.
     """

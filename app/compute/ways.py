@@ -12,7 +12,7 @@ from app.recourse.models.score import PointScale
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference(AnswerPart):
-    """How one way differs from those before it."""
+    """How one way differs from the ways listed before it."""
 
     features: tuple[str, ...]
     """What it changes and no earlier one does."""
@@ -22,7 +22,7 @@ class Difference(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeStep(AnswerPart):
-    """One change, made after those of the steps before it, and the model's decision then."""
+    """One change, made after the earlier steps, and the model's decision after it."""
 
     feature: str
     """The feature that changes."""
@@ -39,7 +39,7 @@ class ChangeStep(AnswerPart):
 
 
 def points_of(score: float | None, scale: PointScale | None) -> float | None:
-    """The points of a score, as they are sent; None without a score, and for a model that gives no points."""
+    """The points of a score, as answers state them; None without a score, and for a model without points."""
     return None if score is None or scale is None else rounded_output(float(scale.of(score)), score)
 
 
@@ -48,7 +48,7 @@ def difference(
     found: AssessedCounterfactual,
     before: Sequence[AssessedCounterfactual],
 ) -> Difference | None:
-    """What sets a record apart from those before it; features of which nothing is said are not named."""
+    """What a way changes and no earlier way does; None for the first way."""
     if not before:
         return None
     features = action_set.space.features

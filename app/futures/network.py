@@ -161,7 +161,7 @@ class Training:
 
     @classmethod
     def of(cls, architecture: Architecture, data: Encoded, samples: Sequence[Sample]) -> "Training":
-        """Untrained networks for these samples."""
+        """Make untrained networks for these samples."""
         chosen = np.array([sample.chosen for sample in samples])
         seeds = [sample.seed for sample in samples]
         return cls(
@@ -188,7 +188,7 @@ class Training:
             self._at = (self._at + self.batch) if self._at + self.batch < self.chosen.shape[1] else 0
 
     def losses(self) -> Float[np.ndarray, "k"]:
-        """Of each model on its own training records."""
+        """The log loss of each network on its own training records."""
         found = np.zeros(len(self.chosen))
         for at in range(0, self.chosen.shape[1], 1_000):
             rows = self.chosen[:, at : at + 1_000]
@@ -219,13 +219,13 @@ class NetworkRecipe(RecipeOfOneManifest):
 
     @property
     def architecture(self) -> Architecture:
-        """Of every network."""
+        """The architecture that every network of the recipe has."""
         architecture = self.described.file.architecture
         assert architecture is not None
         return architecture
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:
-        """How many passes over its records a training has. Contract in `Recipe`."""
+        """Find how many passes over its records a training makes. Contract in `Recipe`."""
         if self.target is not None:
             # A bootstrap repeats records and is fitted sooner: only on all records does a loss compare with today's.
             everything = np.arange(min(len(records.favourable), MOST_DRAWN))

@@ -40,7 +40,7 @@ class Recipe(Protocol):
         """
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """The files of as many models, as `manifest` describes them.
+        """Train as many models as there are samples. Returns the file of each, as `manifest` describes it.
 
         Raises
         ------

@@ -76,7 +76,7 @@ def reference_records(model: LoadedModel) -> Records:
 
 
 def newer_records(model: LoadedModel, path: Path) -> Records:
-    """Records of a CSV with the reference's columns, the manifest's label among them.
+    """Read training records from a CSV with the columns of the reference, the label among them.
 
     Without a label in the manifest, the model's own decisions are the labels.
 

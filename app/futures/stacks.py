@@ -74,7 +74,7 @@ class Stack(Protocol):
     """How members of one kind are kept together."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """The files of all of them; None where these members cannot be kept so."""
+        """The files that keep all members together; None where this stack cannot keep them."""
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:
         """What scores all members of such files, which are in a directory."""
@@ -258,7 +258,7 @@ def _common(inputs: Sequence[TreeInput]) -> TreeInput | None:
 
 
 class Apart:
-    """Members as they are, asked one after the other."""
+    """Keeps each member in a file of its own and asks one after the other."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
         """Contract in `Stack`."""
@@ -302,7 +302,7 @@ OF_FORMAT = {
 
 
 def pack(kind: Kind, members: Sequence[bytes]) -> tuple[str, Files]:
-    """Name of the stack that keeps these members, and its files."""
+    """Pack the members. Returns the name of the stack that keeps them, and its files."""
     points = kind.manifest.output is Output.POINTS
     name = "apart" if points else OF_FORMAT.get(kind.manifest.artifact.format, "apart")
     files = STACKS[name].pack(kind, members)

@@ -201,7 +201,7 @@ def _may_exist(path: Path) -> bool:
 
 
 def failure(model: RegisteredModel) -> str | None:
-    """Why the last rehearsal of a version failed; None if it did not, or is on its way again."""
+    """Why the last rehearsal of a version failed; None if it succeeded or runs again."""
     try:
         content = read_regular(model.directory / PARTIAL / FAILED)
         return Failure.model_validate_json(content).detail

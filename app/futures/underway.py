@@ -15,7 +15,7 @@ from app.registry.version import RegisteredModel
 
 
 def begin(model: RegisteredModel) -> None:
-    """Let a version be seen to have future models on their way, before any process makes them."""
+    """Mark that the future models of a version are being made, before any process makes them."""
     (model.directory / PARTIAL).mkdir(exist_ok=True)
     (model.directory / PARTIAL / FAILED).unlink(missing_ok=True)
 
@@ -27,7 +27,7 @@ def abandon(model: RegisteredModel) -> None:
 
 
 def give_up(model: RegisteredModel, sentence: str) -> None:
-    """Note why a rehearsal ended that could not do so itself, such as one that was killed; what it made is kept."""
+    """Note why a rehearsal ended, where its process was killed before it could; the models that it made are kept."""
     partial = model.directory / PARTIAL
     if partial.exists() and failure(model) is None:
         noted(partial, RehearsalFailed(sentence))

@@ -38,7 +38,7 @@ class Followers:
         self._closing = closing
         self._followed: dict[str, set[asyncio.Queue[News]]] = {}
         self._known: dict[str, Job] = {}
-        """What all followers of a job have been told."""
+        """What all followers of a job know."""
         self._looking: asyncio.Task[None] | None = None
         self._pause_s = LOOK_S
         # Weak: a client may leave before its stream begins, and then nobody says that it has ended.

@@ -23,7 +23,7 @@ def new_number() -> int:
 
 
 def new_id(prefix: str) -> str:
-    """A new id that sorts by time and cannot be guessed, or the next of those that `counting_from` has reserved."""
+    """A new id, sorted by time and impossible to guess; inside `counting_from`, the next reserved id."""
     reserved = _reserved.get()
     return _named(prefix, new_number() if reserved is None else next(reserved))
 

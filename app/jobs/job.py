@@ -71,19 +71,19 @@ class Job:
 
     @property
     def has_result(self) -> bool:
-        """Whether there is a result: of a batch also where each of its lines is a problem."""
+        """Whether the job has a result; a batch has one also where each of its lines is a problem."""
         return self.status is JobStatus.SUCCEEDED or isinstance(self.error, NoRowAnswered)
 
     @property
     def outcome(self) -> str:
-        """How it has ended: `succeeded`, or the code of an error."""
+        """`succeeded`, or the code of the error with which the job ended."""
         if self.status is JobStatus.CANCELLED:
             return JobCancelled.code
         return self.status.value if self.error is None else self.error.code
 
     @property
     def seconds(self) -> float:
-        """How long it took since its start; 0 until it has ended."""
+        """Seconds from the start to the end of the job; 0 until it has ended."""
         return (self.finished_at - self.started_at).total_seconds() if self.finished_at and self.started_at else 0.0
 
     @classmethod

@@ -79,7 +79,7 @@ class Jobs:
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def opened(self) -> None:
-        """Return once the database has been opened, or the service stops."""
+        """Wait until the database is open, or the service stops."""
         if self._opening is not None:
             await asyncio.shield(self._opening)
 
@@ -130,7 +130,7 @@ class Jobs:
         raise UnknownJob(f"There is no job {job_id}.")
 
     async def newest(self, limit: int, *, before: str | None = None) -> list[Job]:
-        """The newest jobs of the key of this context, newest first; those before the id `before`."""
+        """Jobs of the key of this context, newest first, from before the id `before`."""
         seen = seen_by(asking.get())
         return await self._connection.ask(self._connection.records.newest, limit, before, **seen)
 

@@ -102,7 +102,7 @@ def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Pro
 
 
 def ready(store: Store, payload: Json) -> None:
-    """`tasks.ready`, for the model that a payload names, if it still is the one that was asked."""
+    """Run `tasks.ready` for the model of a payload, unless the store now has another model under that name."""
     tasks.ready(_model_asked(store, payload, include_inactive=True))
 
 

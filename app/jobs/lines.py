@@ -21,7 +21,7 @@ REFUSED = '{"refused":'
 
 
 def line_of(found: Json) -> str:
-    """A line, in the same bytes as a direct answer."""
+    """A line of a batch: the bytes that a direct answer would have."""
     return encoded(found).decode()
 
 
@@ -31,7 +31,7 @@ def refused(row: Json, error: RecourseError) -> str:
 
 
 def is_refused(line: str) -> bool:
-    """Whether it is the line of a row without an answer."""
+    """Whether a line has a problem in place of an answer."""
     return line.startswith(REFUSED)
 
 

@@ -68,7 +68,7 @@ class Presence:
         return bool(said)
 
     def spared(self) -> set[str]:
-        """Names whose parts are nobody else's: of processes that run, and those that will come back under theirs."""
+        """Names of processes whose parts nobody else may take: those that run, and those with a name of their own."""
         with self._engine.connect() as connection:
             return set(connection.scalars(sa.select(workers.c.id).where(_alive(self._engine) | workers.c.named)))
 

@@ -79,7 +79,7 @@ class Queue:
         return self.client.list_workflows(status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
 
     def again(self, found: Iterable[WorkflowStatus]) -> None:
-        """Queue parts again that were begun; those that have ended meanwhile stay as they are."""
+        """Queue parts again that a process had begun; parts that have ended stay unchanged."""
         by_queue: dict[str | None, list[str]] = {}
         for one in found:
             by_queue.setdefault(one.queue_name, []).append(one.workflow_id)

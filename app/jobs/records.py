@@ -68,7 +68,7 @@ class Records:
         self._enqueue = enqueue
 
     def submit(self, job: Json, rows: Iterable[Json] | None = None, *, children: int = 1, closed: bool = False) -> None:
-        """Store a job and queue its parts. A job whose id is there stays as it is: an earlier attempt stored the same.
+        """Store a job and queue its parts; a job that an earlier attempt stored under the same id stays unchanged.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Records:
     def newest(
         self, limit: int, before: str | None = None, *, key: str | None = None, models: Collection[str] | None = None
     ) -> list[Job]:
-        """The newest jobs, newest first; those before an id, of a key, that ask one of these models."""
+        """Jobs, newest first: from before an id, of a key, about one of these models."""
         where: list[sa.ColumnElement[bool]] = [sa.true()]
         where += [] if before is None else [jobs.c.id < before]
         where += [] if key is None else [jobs.c.key == key]

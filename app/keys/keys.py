@@ -59,17 +59,17 @@ class Key:
     """Scopes of a newer release; here they permit nothing."""
 
     def opens_with(self, secret: str, now: datetime) -> bool:
-        """Whether this is its secret, or still the one before, in constant time."""
+        """Whether this is the secret of the key, or the one before that still works. Takes constant time."""
         digest = _digest(secret)
         is_old = hmac.compare_digest(self.old_digest or NO_DIGEST, digest)
         return hmac.compare_digest(self.digest, digest) or (is_old and timestamp(now) < (self.old_until or ""))
 
     def may_ask(self, model_id: str) -> bool:
-        """Whether it may ask a model."""
+        """Whether the key may ask a model."""
         return self.models is None or model_id in self.models
 
     def may_see(self, owner: str | None, model_id: str | None) -> bool:
-        """Whether it may see what the key `owner` asked a model, None if that was before keys were needed."""
+        """Whether the key may see what the key `owner` asked a model; `owner` is None where no key was needed."""
         mine = owner == self.id or Scope.EVERYONE in self.scopes
         return mine and (self.models is None or model_id in self.models)
 
@@ -98,7 +98,7 @@ def asking_id() -> str | None:
 
 
 def may_see(owner: str | None, model_id: str | None) -> bool:
-    """As `Key.may_see`, for the key of this context; without one, everything."""
+    """`Key.may_see` for the key of this context; true where no key is needed."""
     key = asking.get()
     return key is None or key.may_see(owner, model_id)
 

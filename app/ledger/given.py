@@ -121,7 +121,7 @@ class GivenRecourse:
         return tuple(sets)
 
     async def newest(self, limit: int, **which: Any) -> list[Json]:
-        """What was given to the key of this context, newest first; `which` as `Ledger.newest` takes it."""
+        """Recourse given to the key of this context, newest first; `which` as `Ledger.newest` takes it."""
         found = await self._ledger.ask(lambda ledger: ledger.newest(limit, **which, **seen_by(asking.get())))
         return [{**_outline(one), "reference": one.reference} for one in found]
 

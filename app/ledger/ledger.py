@@ -174,7 +174,7 @@ class Ledger:
         key: str | None = None,
         models: Collection[str] | None = None,
     ) -> list[Outline]:
-        """The newest recourses that are not erased, newest first; those before the id `before`.
+        """Recourse that is not erased, newest first, from before the id `before`.
 
         With `job` those that it computed, with `key` those that it asked for, with `models` those that these gave; with
         `since` those given then or later, with `until` those given before.

@@ -20,7 +20,7 @@ class Promises:
 
     @classmethod
     def unexpired(cls, model: str, *, since: datetime | None, until: datetime | None) -> "Promises":
-        """Those of all versions of a model that have not expired now; `since` and `until` have time zones."""
+        """Promises of all versions of a model that have not expired; `since` and `until` have time zones."""
         return cls(
             model=model,
             as_of=timestamp(datetime.now(UTC)),

@@ -186,11 +186,11 @@ class Recorder:
         return self._clock is not None and self._clock.doubted
 
     def believed_now(self) -> datetime:
-        """The time of this machine's clock, but while that is doubted the one that is expected."""
+        """The time of this machine's clock; while that is doubted, the time that is expected."""
         return datetime.now(UTC) if self._clock is None else self._clock.now()
 
     def clock_warnings(self) -> list[str]:
-        """That this machine's clock is doubted, in a sentence; none where it is not."""
+        """A sentence that this machine's clock is doubted; empty where it is not."""
         if self._clock is None:
             return []
         sure, own = self._clock.now(), datetime.now(UTC)

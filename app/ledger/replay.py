@@ -18,7 +18,7 @@ REPLAY_S = 60.0
 def replay(store: Store, record: Record, plan_s: float) -> list[str]:
     """The fields in which the answer to a stored request differs now.
 
-    Ids, times, timings and what later versions kept of what is told about future models are not compared.
+    Ids, times, timings and what later versions kept of promised shares are not compared.
 
     An answer that depended on a deadline, or on other versions of the model, may differ.
 

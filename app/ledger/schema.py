@@ -31,7 +31,7 @@ class GivenOutline(Described):
 
 
 class GivenList(Described):
-    """A page of them."""
+    """A page of recourse in the ledger."""
 
     recourse: list[GivenOutline]
     """Newest first, without those that were erased."""

@@ -207,7 +207,7 @@ class Child:
 
     @property
     def orphaned(self) -> bool:
-        """Whether its fork server has ended, and it with that."""
+        """Whether the fork server of the child has ended; the child ends with it."""
         if self._fork_server is None:
             return False
         try:
@@ -217,11 +217,11 @@ class Child:
 
     @property
     def known(self) -> int:
-        """How many needs it has met and can not have forgotten yet."""
+        """Number of needs that the child has met and cannot have forgotten."""
         return len(self._met)
 
     def has_met(self, need: Need | None) -> bool:
-        """Whether a call need not state the need, because the child has met it and can not have forgotten that yet."""
+        """Whether the child has met the need and cannot have forgotten it, so that a call need not state it."""
         return need in self._met
 
     async def meet(self, need: Need, cpu_s: float, origin: Origin = (None, None)) -> None:

@@ -101,11 +101,11 @@ class Pool:
 
     @property
     def warm(self) -> int:
-        """Number of children that have begun, without those in the place of slow ones."""
+        """Number of children that have begun, at most `size`."""
         return min(len(self._children), self.size)
 
     def state(self) -> LaneState:
-        """What its children are doing now."""
+        """How many children are busy, idle, starting or loading, and how many calls wait."""
         idle, warming = len(self._free), len(self._loads)
         return LaneState(
             busy=len(self._children) - idle - warming,

@@ -61,7 +61,7 @@ class Quarantine:
             log.info("model-acquitted", model=name)
 
     def doubts(self, name: str) -> bool:
-        """Whether it has ended a child."""
+        """Whether the model has ended a child that loaded it."""
         self._forget_released(name)
         return self._strikes[name] > 0
 

@@ -24,7 +24,7 @@ _long: ContextVar[bool] = ContextVar("long", default=False)
 
 @contextmanager
 def long_calls(long: bool = True) -> Iterator[None]:
-    """Inside, calls are such as take many times as long as the others."""
+    """Marks the calls made inside as long: they take many times as long as others, and wait in queues of their own."""
     token = _long.set(long)
     try:
         yield

@@ -74,7 +74,7 @@ def summary(result: "Json") -> str:
         )
     if promises["share"] is not None:
         low, high = promises["interval"]
-        told = "" if promises["told"] is None else f", told {promises['told']:.1%}"
+        told = "" if promises["told"] is None else f", expected {promises['told']:.1%}"
         lines.append(
             f"Promises broken: {promises['broken']:,} of {promises['given']:,} = {promises['share']:.1%} "
             f"({low:.1%} to {high:.1%}){told}."

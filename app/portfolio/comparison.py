@@ -331,7 +331,7 @@ def _line(one: _Person, baseline: ModelRef, candidate: ModelRef) -> Line:
         futures = load_futures(tasks.load(baseline).registered)
         if futures is not None:
             found = one.before.counterfactuals if one.before is not None else ()
-            # Nobody is told anything of a record that only the proof has found.
+            # No promise is made about a record that only the proof has found.
             promised = found[0].future.promised if found and found[0].future is not None else None
             yes = futures.held_back.scores_raw(row_raw[None])[0] >= 0.0
             broken_by = tuple(np.flatnonzero(~yes).tolist())

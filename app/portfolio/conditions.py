@@ -106,7 +106,7 @@ PASSES, FAILS, OPEN = 0, 1, 3
 
 
 def exit_code(judged: Sequence[Judged], *, sure: bool) -> int:
-    """That of a command: 0 where every condition holds, 1 where one does not, 3 where an interval leaves it open.
+    """The exit code of the command: 0 if every condition holds, 1 if one does not, 3 if an interval contains its limit.
 
     Without `sure` the values decide, and 3 does not occur; with it a violation that is sure decides first.
     """

@@ -23,7 +23,7 @@ class ReasonsRequest(AnyQuestion):
     """Your own name for this case; returned in the answer."""
 
     def terms(self) -> Terms:
-        """With the client's own name for the case."""
+        """The terms of the request, with the client's own name for the case."""
         return replace(super().terms(), reference=self.reference)
 
     def question(self) -> ReasonsQuestion:

@@ -65,5 +65,5 @@ def check_moments(params: CertificateParams, *, registered: bool, futures: bool)
 
 
 def invalid(faults: Sequence[Fault]) -> InvalidRequest:
-    """The error of `solve`, `assess` and `correct`: pointers start with the name of their argument."""
+    """The `InvalidRequest` that `solve`, `assess` and `correct` raise; each pointer begins with `/certificate`."""
     return InvalidRequest(faults=[fault.under("/certificate") for fault in faults])

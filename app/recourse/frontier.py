@@ -49,7 +49,7 @@ def frontier(
     values: Sequence[float],
     certificate: CertificateParams | None = None,
 ) -> Frontier:
-    """Answer the same question at several values of a robustness knob.
+    """Answer one question at several values of a robustness knob.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class Groundwork:
         """What is surveyed and sampled: with all legal records, and nothing done yet of what the person does anyway."""
 
     def narrowed(self, actions: ActionSet) -> "Groundwork":
-        """What a question about fewer legal records of the same applicant shares with this one."""
+        """The groundwork of the same applicant with fewer legal records; survey and samples are shared."""
         other = self._like(replace(self.problem, action_set=actions))
         other._whole = self._whole  # noqa: SLF001 - of this class
         other.known = [one for one in self.known if actions.contains(one.row_raw[None])[0]]

@@ -153,7 +153,7 @@ class Robustness(InputPart):
 
 
 class AskedOnce:
-    """Future models that score each record once: validity, plan and bounds ask about the same ones."""
+    """Future models whose scores are kept, so that each record is scored once."""
 
     def __init__(self, models: FutureModels) -> None:
         self._models = models

@@ -1,7 +1,7 @@
 """The sentence of a promise: what future models say of a record, in words. No other file writes one.
 
 The number that is said first is one that can be promised: the lower end of the interval, with its condition in the same
-sentence. Where later versions kept fewer promises than were told, the share that they kept takes its place.
+sentence. Where later versions kept fewer promises than were made, the share that they kept takes its place.
 """
 
 import math
@@ -135,7 +135,7 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
 
 
 def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels: Mapping[str, str]) -> str:
-    """Up to which change of applicants it holds; how likely that is, nobody is told."""
+    """Up to which change of applicants it holds; how likely that is, nobody knows."""
     if stressed is None or "holds_up_to" not in stressed:  # earlier releases had one stress, and no strengths
         return ""
     column, direction, limit = stressed["column"], stressed["direction"], stressed["holds_up_to"]

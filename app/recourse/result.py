@@ -78,7 +78,7 @@ class Diagnostics(AnswerPart):
 
     @classmethod
     def since(cls, began: float, calls: int, rows: int) -> "Diagnostics":
-        """With the time since a `time.perf_counter()`."""
+        """Diagnostics of a computation that began at this `time.perf_counter()`."""
         return cls(model_calls=calls, model_rows=rows, elapsed_ms=1e3 * (time.perf_counter() - began))
 
 

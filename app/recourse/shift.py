@@ -41,12 +41,12 @@ class Shift:
 
     @cached_property
     def moments(self) -> WeightMoments:
-        """Of the weights of retrained models, also for a search. Errors as `local_model`."""
+        """Mean and covariance of the weights of retrained models, also for a search. Errors as `local_model`."""
         return local_model(self._problem, self._sample, self.params)[1]
 
     @property
     def centre(self) -> Float[np.ndarray, "m"]:
-        """Weights, intercept last, of length 1, around which those of retrained models are."""
+        """The mean weights of retrained models, intercept last, scaled to length 1."""
         return self.moments.mean
 
     @property

@@ -149,7 +149,7 @@ class Questions:
         return replace(result, diagnostics=Diagnostics.since(began, self.meter.calls - calls, self.meter.rows - rows))
 
     def providing(self, but: Frozen) -> Groundwork | None:
-        """That of questions in which missing values are provided, those of some features aside."""
+        """The groundwork of questions that provide missing values, except of the features `but`; None without any."""
         actions = provided(self.groundwork.problem.action_set, but=but)
         if actions is None:
             return None

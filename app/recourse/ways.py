@@ -101,7 +101,7 @@ class WaySearch:
         self._answers: dict[Frozen, Grounded | None] = {frozenset(): first}
 
     def run(self) -> list[Grounded]:
-        """As many ways as there are, or as are asked for; the cheapest first."""
+        """Search the ways, cheapest first: as many as are asked for, or fewer where fewer exist."""
         listed: list[Grounded] = []
         closed = [frozenset(some) for some in self.problem.action_set.barred]
         """Sets that no further way contains."""
@@ -144,7 +144,7 @@ class WaySearch:
         return self._in_order(listed)
 
     def result(self, listed: list[Grounded]) -> RecourseResult:
-        """What `run` found, as one answer; a verdict where it found nothing."""
+        """The ways that `run` found as one answer; a verdict where it found none."""
         if not listed:
             return self._excluded()
         wanted, first = self.problem.count, listed[0].result

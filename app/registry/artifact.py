@@ -89,7 +89,7 @@ class Artifact(ManifestPart):
 
     @property
     def runs_code(self) -> bool:
-        """Whether reading it can run any code."""
+        """Whether reading the artifact can run any code."""
         return self.format is Format.SKLEARN and not self.path.endswith(SKOPS)
 
 

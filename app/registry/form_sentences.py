@@ -91,7 +91,7 @@ def sentence_of(details: ErrorDetails) -> str:
 
 
 def unknown_key(what: str, key: str, known: Collection[str]) -> str:
-    """A key that there is not, with the one that may be meant."""
+    """The fault of a key that the manifest does not know, with the known key that may be meant."""
     near = difflib.get_close_matches(key, known, n=1)
     meant = next((one for one in known if one.startswith(f"{key}_")), near[0] if near else None)
     return f"is not a key that {what} has" + (f"; is {meant} meant?" if meant else "")

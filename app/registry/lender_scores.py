@@ -54,7 +54,7 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """How far off they are, and on which records."""
+        """How far the lender's scores are from the model's, and on which records most."""
         compared = int((~np.isnan(self.given)).sum())
         if self.agrees:
             return (

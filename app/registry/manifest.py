@@ -162,7 +162,7 @@ class Manifest(ManifestPart):
 
     @property
     def points(self) -> PointScale | None:
-        """How the points of this model become scores; None if it has another output."""
+        """How points of the model become scores; None if it has another output."""
         if self.output is not Output.POINTS:
             return None
         pdo, odds, at = self.odds.pdo, self.odds.base_odds, self.odds.base_points

@@ -38,7 +38,7 @@ class Performance:
 
     @property
     def warnings(self) -> list[str]:
-        """What is odd about them."""
+        """Warnings of a model that is no better than chance on the reference, or reversed."""
         if self.auc < 1.0 - CHANCE and self.auc < 0.5 - DEVIATIONS * self.deviation:
             return [
                 f"The AUC on the reference is {self.auc:.3f}, far below 0.5: is the label reversed (it must be 1 "

@@ -99,7 +99,7 @@ def read_reference(
 
 
 def size_fault(path: Path) -> Fault | None:
-    """What is wrong with the size of a file that is still to be read; None also where there is no such file."""
+    """The fault of a file that is too large to be read; None where its size is allowed or the file does not exist."""
     try:
         size = require_regular(path).st_size
         if size <= LARGEST:

@@ -53,7 +53,7 @@ class BrokenVersion:
 
     @property
     def active(self) -> bool:
-        """Whether it would answer applicants."""
+        """Whether the version would answer applicants."""
         return not (self.retired or self.waiting)
 
 

@@ -23,7 +23,7 @@ MOST_TOGETHER = 3
 
 
 def codes_among(numbers: Float[np.ndarray, "n"], family: Collection[float] = ()) -> tuple[float, ...]:
-    """Numbers that stand apart: negative ones where all others are at least 0, or far above the others.
+    """Numbers that stand apart: negative ones where all others are at least 0, or ones far above all others.
 
     One of them must be frequent; a rare one beside it, such as -8 beside -9, is a code too.
 

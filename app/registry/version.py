@@ -8,7 +8,7 @@
 * ``status.json``: present iff the version is retired,
 * ``inactive.json``: present iff it was registered as inactive and has not been activated,
 * ``released.json``: when it was last released from quarantine,
-* ``calibration.json``: a correction of what is told about its future models; may be replaced at any time
+* ``calibration.json``: a correction of the promised shares of its future models; may be replaced at any time
   (`app.calibration.file`).
 """
 
@@ -107,7 +107,7 @@ class RegisteredModel:
 
     @property
     def active(self) -> bool:
-        """Whether it answers applicants."""
+        """Whether the version answers applicants."""
         return not (self.retired or self.waiting)
 
     @property
@@ -262,7 +262,7 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
 
 
 def activate_successor(model: RegisteredModel) -> bool:
-    """Activate a version that waits for its future models, which are there now; whether it did."""
+    """Activate a version that waits for its future models, once it has them. Returns whether it waited."""
     waits = model.directory / INACTIVE
     if _content(waits) != UNTIL_READY:
         return False

@@ -64,7 +64,7 @@ class Models:
             self._require_store()
             if isinstance(error, OSError):
                 raise
-            # A client is not told the directory: the log is.
+            # The log names the directory; a client does not learn it.
             detail = f'The model "{name[:100]}" is not registered: {EMPTY}.' if self._empty() else error.detail
             faults = [] if pointer is None else [Fault(pointer, "is not the name of an active model")]
             raise UnknownModel(detail, faults=faults, **error.facts) from None

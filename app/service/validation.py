@@ -34,7 +34,7 @@ def all_or_faults(*checks: Check) -> list[Any]:
 
 
 def checks(models: Models, model: RegisteredModel, question: Case) -> list[Check]:
-    """Of everything but the records."""
+    """The checks of everything in a question but its records."""
     found: list[Check] = [
         lambda: check_constraints(model.space, question.constraints, question.cost_weights, weights_at="/cost/weights"),
         lambda: _check_certificate(model, question.certificate),

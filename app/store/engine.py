@@ -71,7 +71,7 @@ def open_engine(url: str) -> sa.Engine:
 
 @contextmanager
 def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """An exclusive write transaction, across machines; it sees everything written before."""
+    """Open a write transaction that excludes other writers, on all machines; it sees everything committed before."""
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql(BEGIN_WRITING["postgresql"])

@@ -55,7 +55,7 @@ async def list_jobs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JSONResponse:
-    """A page of them; pages neither overlap nor skip anything while new jobs arrive."""
+    """A page of jobs, newest first; pages neither overlap nor skip a job while new ones arrive."""
     paging.check(cursor, JOB_ID)
     found = await service.jobs.newest(limit + 1, before=cursor)
     listed, following = paging.split(found, limit, lambda job: job.id)

@@ -35,11 +35,11 @@ class BatchCommon(RecourseQuestion, SeveralWays):
     """Keep questions and answers in the ledger, as with a single request. If false, only the job has them."""
 
     def terms(self) -> Terms:
-        """With whether the answers are recorded."""
+        """The terms of the batch, with whether its answers are recorded."""
         return replace(super().terms(), store=self.store)
 
     def question(self) -> Question:
-        """With the number of alternatives."""
+        """The question of the batch, with the number of alternatives."""
         return self.counted(super().question(), self.method)
 
 

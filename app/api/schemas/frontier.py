@@ -95,7 +95,7 @@ FRONTIER_EXAMPLES: Any = {
 
 
 def usual_parameter(method: Any) -> str | None:
-    """What is varied where a request does not say it; None for a method without a knob."""
+    """The parameter that a frontier varies where the request names none; None for a method without a knob."""
     return next(iter(METHODS[method.name].knobs), None)
 
 

@@ -122,7 +122,7 @@ class RecourseQuestion(ModelQuestion):
     compute. The ledger keeps the full answer."""
 
     def terms(self) -> Terms:
-        """With the detail of the answer, and the earlier answers that it differs from."""
+        """The terms of the request, with the detail of the answer and the earlier answers that it must differ from."""
         return replace(super().terms(), detail=self.detail, exclude_ids=self.exclude.ids)
 
     def question(self) -> Question:
@@ -155,7 +155,7 @@ class ApplicantQuestion(RecourseQuestion):
     """Your own name for this case; returned in the answer."""
 
     def terms(self) -> Terms:
-        """With the client's own name for the case."""
+        """The terms of the request, with the client's own name for the case."""
         return replace(super().terms(), reference=self.reference)
 
 
@@ -191,11 +191,11 @@ class RecourseRequest(ApplicantQuestion, SeveralWays):
     """Also state why the model refuses the record: `true`, or which reasons. This takes up to five more model calls."""
 
     def terms(self) -> Terms:
-        """With whether the answer is recorded."""
+        """The terms of the request, with whether the answer is recorded."""
         return replace(super().terms(), store=self.store)
 
     def question(self) -> Question:
-        """With the number of alternatives and the reasons that are asked for."""
+        """The question of the request, with the number of alternatives and the reasons that it asks for."""
         asked = self.reasons
         reasons = (ReasonsParams() if asked else None) if isinstance(asked, bool) else asked
         return replace(self.counted(super().question(), self.method), reasons=reasons)

@@ -37,7 +37,7 @@ class ValidityRequest(ModelQuestion):
         return request
 
     def terms(self) -> Terms:
-        """With the name under which the record was sent."""
+        """The terms of the request, with the name under which it sent the record."""
         return replace(super().terms(), record=self._record)
 
     def question(self) -> ValidityQuestion:

@@ -202,7 +202,7 @@ def _excluded(feature: Feature, fact: float, exclude: Exclude) -> list[Limit]:
 
 
 def is_still(feature: Feature, fact: float) -> bool:
-    """Whether advice never changes this value: of no person, or because it is a state and not a quantity."""
+    """Whether advice never changes this value: the feature is fixed, or the value is a state."""
     missing_category = feature.is_group and feature.missing is not None and fact == len(feature.categories)
     missing_category &= not feature.provide
     return feature.is_fixed or missing_category or fact in feature.states_raw
@@ -308,7 +308,7 @@ class Lattices:
     def apart(
         self, values_raw: Float[np.ndarray, "*n p"], ticks: Float[np.ndarray, "*n p"], points: Float[np.ndarray, "*n p"]
     ) -> Bool[np.ndarray, "*n p"]:
-        """Which numbers lie farther from their lattice points, those of `ticks`, than by rounding."""
+        """Which numbers lie farther from their lattice points than rounding explains."""
         return np.asarray(np.abs(values_raw - points) > tick_slack(ticks) * self._unit)
 
 
@@ -349,7 +349,7 @@ def bounds_of(feature: Feature, constraints: Constraints) -> tuple[float, float]
 
 
 def limits_of_value(feature: Feature, constraints: Constraints) -> tuple[float, float]:
-    """From where to where a value may be proposed that the person does not have yet."""
+    """Lowest and highest value that advice may propose in place of the present one."""
     low, high = feature.range_raw
     advice = feature.advice if feature.is_number else Advice()
     bounds = bounds_of(feature, constraints)

@@ -94,7 +94,7 @@ def _options(actions: ActionSet, j: int, to: float | None) -> list[_Begun]:
 
 
 def without_inclusion(actions: ActionSet) -> list[Relaxed]:
-    """For each included change of a begun action set the same set without it."""
+    """For each included change, the same action set without that change."""
     before = actions.beginning
     if before is None:
         return []

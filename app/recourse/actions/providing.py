@@ -21,7 +21,7 @@ BESIDE = 0.01
 
 
 def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | None:
-    """What the same person can do who also provides every missing number that may be provided; None without any.
+    """The action set of the same person with every missing number provided that may be; None where there is none.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | No
 
 
 def providing(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> ActionSet:
-    """What the person can do who provides the missing numbers that all of these rows provide.
+    """The action set of the person with those missing numbers provided that all of these rows provide.
 
     `actions` itself where they provide none.
     """

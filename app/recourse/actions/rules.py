@@ -75,7 +75,7 @@ class Input:
     """Raw numbers that are no quantities: missing, special codes; the index of a missing category."""
 
     def in_state(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Where it is missing or a special code."""
+        """Which rows have no value of the feature, or a special code in its place."""
         return np.isin(rows_raw[:, self.column], self.states_raw)
 
 
@@ -113,12 +113,12 @@ class Comparison:
         return self.left.over(numbers), self.right.over(numbers)
 
     def unknown(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Where an input is no quantity."""
+        """Which rows have an input that is missing or a special code."""
         states = [one.in_state(rows_raw) for one in self.inputs if one.states_raw]
         return np.logical_or.reduce(states) if states else np.zeros(len(rows_raw), dtype=bool)
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Where it is not false."""
+        """Which rows do not make the comparison false."""
         unknown = self.unknown(rows_raw)
         known: dict[str, Any] = {}
         for one in self.inputs:
@@ -162,7 +162,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class LevelTest:
-    """A category is one of these."""
+    """The test whether a category is one of several levels."""
 
     column: int
     """Of a raw row."""
@@ -182,7 +182,7 @@ class LevelTest:
         return replace(self, levels=frozenset(range(self.count)) - self.levels | missing)
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Where it is not false."""
+        """Which rows do not make the test false."""
         return np.isin(rows_raw[:, self.column], list(self.levels))
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
@@ -205,7 +205,7 @@ class AllOf:
         return AnyOf(tuple(part.negated() for part in self.parts))
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Where it is not false."""
+        """Which rows make none of the conditions false."""
         return np.logical_and.reduce([part.allows(rows_raw) for part in self.parts])
 
 
@@ -220,7 +220,7 @@ class AnyOf:
         return AllOf(tuple(part.negated() for part in self.parts))
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Where it is not false."""
+        """Which rows do not make every condition false."""
         return np.logical_or.reduce([part.allows(rows_raw) for part in self.parts])
 
 

@@ -102,7 +102,7 @@ class Clock:
         """Whether changes compete for the time, so that ranges of single features do not say what is possible."""
 
     def each(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """How long each change takes, in months; of what moves by itself, until it has, and 0 where it never will."""
+        """Months that each change takes; of a feature that time moves, until it has the value, 0 if never."""
         months = self._made(rows_raw)
         months[:, self._passive] = self._passed(rows_raw)
         return months
@@ -118,7 +118,7 @@ class Clock:
         return np.where(self._never(rows_raw), 0.0, passed)
 
     def against(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        """Which values time never brings, of those that it moves: moved the other way, or a state."""
+        """Which values are out of the reach of time: of a feature that time moves, a move the other way or a state."""
         found = np.zeros(rows_raw.shape, dtype=bool)
         found[:, self._passive] = self._never(rows_raw)
         return found
@@ -136,7 +136,7 @@ class Clock:
         return np.asarray(months.sum(axis=1) if self.sequential else months.max(axis=1, initial=0.0))
 
     def total(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """How long it takes until a person has such a record, in months."""
+        """Months until a person has each record."""
         if self.stands_still:
             return np.zeros(len(rows_raw))
         return np.maximum(self.changes(rows_raw), self._passed(rows_raw).max(axis=1, initial=0.0))
@@ -160,7 +160,7 @@ class Clock:
         return np.asarray(months <= self.months * (1.0 + SLACK)) & self._shows(rows_raw, months)
 
     def keeps_pace(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which records show the same time wherever time moves something, or no time at all."""
+        """Which records show one and the same time in all features that time moves."""
         return self._shows(rows_raw, self.total(rows_raw))
 
     def _shows(self, rows_raw: Float[np.ndarray, "n p"], months: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:

@@ -44,7 +44,7 @@ class Arrays:
         return np.array(numbers)[np.asarray(self.values[name]).astype(np.intp)]
 
     def lesser(self, one: Any, other: Any) -> Any:
-        """As Python's, but NaN where either is NaN."""
+        """The lesser of two, as Python's `min`, but NaN where either is NaN."""
         return np.where((other < one) | np.isnan(other), other, one)
 
 
@@ -91,11 +91,11 @@ class Slopes:
     values: Mapping[str, Sloped]
 
     def constant(self, value: float) -> Sloped:
-        """Without a slope."""
+        """A constant; all of its slopes are 0."""
         return Sloped(np.float64(value), {})
 
     def name(self, name: str) -> Sloped:
-        """What it stands for."""
+        """The value, with its slopes, that a name stands for."""
         return self.values[name]
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Sloped:
@@ -157,7 +157,7 @@ class LinearForms:
     known: Mapping[str, LinearForm] = field(default_factory=dict)
 
     def constant(self, value: float) -> LinearForm:
-        """Of no name."""
+        """The linear form of a constant: no name has a weight in it."""
         return LinearForm({}, value)
 
     def name(self, name: str) -> LinearForm:

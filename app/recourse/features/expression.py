@@ -77,7 +77,7 @@ class Expression:
         raise TypeError(f"{type(self).__name__} is no kind of expression")
 
     def leaves(self) -> "Iterator[Name | Lookup]":
-        """What it depends on, from left to right."""
+        """The names that the expression depends on, from left to right."""
         match self:
             case Name() | Lookup():
                 yield self

@@ -184,7 +184,7 @@ class Feature(InputPart):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether advice changes it for no applicant."""
+        """Whether advice never changes the feature, for any applicant."""
         follows = self.derived is not None or self.moves_with_time is not None
         return self.change is Change.NONE or self.protected or follows
 

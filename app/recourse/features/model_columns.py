@@ -89,7 +89,7 @@ class ModelColumns:
         return (seen if state == MISSING else state) - stands
 
     def rows(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n q"]:
-        """Raw rows as the model sees them; see `ModelSpace`."""
+        """Raw rows in the columns of the model; see `ModelSpace`."""
         rows = np.empty((len(rows_raw), self.model.p))
         rows[:, self._own] = rows_raw[:, self._from]
         for name, values in self.space.derive(rows_raw).items():

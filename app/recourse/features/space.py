@@ -94,7 +94,7 @@ class FeatureSpace:
 
     @cached_property
     def most_spreads(self) -> Float[np.ndarray, "p"]:
-        """1 for features with a column for each category, which are another one or not; infinite for the others."""
+        """Largest distance of each feature in spreads: 1 where each category has a column, else infinite."""
         most = np.full(self.p, np.inf)
         most[self.groups] = 1.0
         return most
@@ -272,7 +272,7 @@ class FeatureSpace:
         return self.derived.values({name: rows_raw[:, j] for j, name in enumerate(self.names)})
 
     def derives_legally(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Of which rows all derived values are legal numbers."""
+        """Which rows have only legal derived values."""
         legal = np.ones(len(rows_raw), dtype=bool)
         values = self.derive(rows_raw)
         for feature in self.schema:

@@ -73,7 +73,7 @@ class CopaParams(MethodParams):
 
     @property
     def weights(self) -> tuple[float, float]:
-        """Of validity and of diversity."""
+        """The weights of validity and of diversity; those of the objective where the request sets none."""
         validity, diversity = WEIGHTS[self.objective]
         return (
             validity if self.validity_weight is None else self.validity_weight,
@@ -112,7 +112,7 @@ class Margin:
         return -self.weight * values.min(axis=-1)
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
-        """All of it on the least member."""
+        """The slope of the loss by member: `-weight` on the least one, 0 on the others."""
         least = values.argmin(axis=-1)[..., None] == np.arange(values.shape[-1])
         return np.where(least, -self.weight, 0.0)
 

@@ -64,7 +64,7 @@ class Hinge:
         return np.maximum(1.0 - values, 0.0).mean(axis=-1)
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
-        """On the members that fall short."""
+        """The slope of the loss by member: 0 for members whose logit is at least 1."""
         return np.where(values < 1.0, -1.0 / values.shape[-1], 0.0)
 
 

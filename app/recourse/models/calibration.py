@@ -1,6 +1,6 @@
-"""How what was told about future models compares with what later versions of the model did, and a correction.
+"""How promised shares of future models compare with what later versions of the model kept, and a correction.
 
-A *promise* is one counterfactual with the share of held-back future models that accept it, which is what was told. The
+A *promise* is one counterfactual with the share of held-back future models that accept it: the promised share. The
 next version of the model keeps it or breaks it.
 """
 
@@ -39,7 +39,7 @@ class Retraining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A correction of what is told, from promises of earlier versions that the next ones checked."""
+    """A correction of promised shares, from promises of earlier versions that the next ones checked."""
 
     told: Shares
     """Ascending, without duplicates; at least one."""
@@ -55,17 +55,17 @@ class Calibration:
             raise ValueError("told must be ascending and as long as by")
 
     def corrected(self, probability: float) -> float:
-        """What is told after the correction, in [0, `probability`]; it never falls where `probability` grows."""
+        """The corrected share, in [0, `probability`]; it never falls where `probability` grows."""
         return max(0.0, probability - float(np.interp(probability, self.told, self.by)))
 
 
 def calibrate(retrainings: Sequence[Retraining]) -> Calibration | None:
-    """The correction that past retrainings call for; None where they broke no more than was told.
+    """The correction that past retrainings call for; None where they broke no more than was promised.
 
     Two steps. *Whether*: under the null hypothesis a version is followed by a model like its held-back future models,
     so among these the next version's share of kept promises has a uniform rank, however much its decisions about
     different people depend on each other. The conformal p-values of all retrainings are combined by Fisher's method.
-    *How much*: the share of kept promises as an isotonic function of what was told, where it is below that.
+    *How much*: the share of kept promises as an isotonic function of the promised share, where it is below that.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _broke_more(retrainings: Sequence[Retraining]) -> bool:
 def _groups(
     told: Float[np.ndarray, "n"], kept: Bool[np.ndarray, "n"]
 ) -> tuple[Float[np.ndarray, "g"], Float[np.ndarray, "g"], Float[np.ndarray, "g"]]:
-    """Mean of what was told, share kept and size of groups of similar promises; equal ones are in one group."""
+    """Mean promised share, share kept and size of groups of similar promises; equal ones are in one group."""
     groups = min(MOST_GROUPS, max(1, len(told) // GROUP))
     _, at, counts = np.unique(told, return_inverse=True, return_counts=True)
     first = np.cumsum(counts) - counts

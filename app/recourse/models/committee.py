@@ -46,7 +46,7 @@ class FutureModels:
         return self.score_all(input_of_points(self, X))
 
     def scores_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
-        """The same for raw rows, exactly as a record of them is scored."""
+        """Scores of raw rows by each future model, exactly as a record of them is scored."""
         return self.score_all(input_of_rows(self, rows_raw))
 
     def shares(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
@@ -55,7 +55,7 @@ class FutureModels:
 
 
 def models_needed(share: float, models: int) -> int:
-    """How many of so many models are at least this share of them; one at least."""
+    """The smallest number of models, at least 1, that is at least this share of `models`."""
     return max(1, math.ceil(share * models - ROUNDING))
 
 
@@ -119,7 +119,7 @@ class Futures:
     records: Drawn | None = None
     """None where it is not known, for supplied models."""
     calibration: Calibration | None = None
-    """What later versions kept of what was told; it changes with them, so no search depends on it."""
+    """The promised shares that later versions kept; it changes with them, so no search depends on it."""
     stressed_search: StressedModels | None = None
     """Take part in searches for what withstands stress; None where no stress was rehearsed."""
     stressed: StressedModels | None = None

@@ -50,7 +50,7 @@ class WeightMoments:
 
     @classmethod
     def of(cls, thetas: Float[np.ndarray, "k m"], kind: str) -> "WeightMoments":
-        """Of a sample of models."""
+        """The moments of a sample of weights, one row for each model."""
         mean = thetas.mean(axis=0)
         return cls(mean=mean, root=(thetas - mean).T / math.sqrt(len(thetas) - 1), kind=kind)
 

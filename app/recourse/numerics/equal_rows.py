@@ -15,7 +15,7 @@ def unique_rows(rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "m p"]:
 
 
 def first_of_equal(rows: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "m"]:
-    """Where each different row stands first; increasing."""
+    """The index of the first of each set of equal rows, ascending."""
     order, new = _sorted(rows)
     return np.sort(order[new])
 

@@ -46,7 +46,7 @@ def diagonalise_pair(
 
 
 def distances(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "n k"]:
-    """L2, between all rows of one and all rows of the other."""
+    """L2 distances between all rows of one matrix and all rows of the other."""
     between = X[:, None] - Y[None]
     return np.sqrt(np.einsum("nkd,nkd->nk", between, between))
 

@@ -74,7 +74,7 @@ class HalfSpaces:
     needs: Float[np.ndarray, "c"]
 
     def shortfall(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
-        """Sum of the distances by which homogeneous points miss them."""
+        """The sum of the distances by which homogeneous points miss the half-spaces."""
         return self.missed(points @ self.normals.T)
 
     def missed(self, scores: Float[np.ndarray, "*n c"]) -> Float[np.ndarray, "*n"]:
@@ -101,7 +101,7 @@ class PlanObjective:
     sides: HalfSpaces
 
     def value(self, X: Float[np.ndarray, "b j d"]) -> Float[np.ndarray, "b"]:
-        """Of whole plans; J members each."""
+        """The value of each plan of J members."""
         return self.value_and_gradient(X)[0]
 
     def value_and_gradient(
@@ -171,7 +171,7 @@ class PeopleObjective:
     sides: HalfSpaces
 
     def value(self, plan_raw: Float[np.ndarray, "j p"]) -> float:
-        """Of a whole plan."""
+        """The value of one whole plan."""
         return float(self.joined(plan_raw[:-1])(plan_raw[-1:])[0])
 
     def joined(
@@ -182,7 +182,7 @@ class PeopleObjective:
         return lambda rows_raw: joint.value(self.members(rows_raw))
 
     def members(self, rows_raw: Float[np.ndarray, "n p"]) -> "Members":
-        """What decides the value of plans with these records."""
+        """What each record contributes to the value of plans that hold it."""
         points, ways = homogeneous(self.actions.space.encode(rows_raw)), moved(self.actions, rows_raw)
         effort = self.effort(rows_raw, ways.amounts)
         return Members(
@@ -259,7 +259,7 @@ class Joint:
         return self._value(more, shared) + 2.0 * TWIN * (overlap > MOST_OVERLAP).sum(axis=1)
 
     def at_least(self, more: Members) -> Float[np.ndarray, "n"]:
-        """A bound on `value` from below, as if these records shared no change with the other members."""
+        """A lower bound of `value`: the records share no change with the other members."""
         return self._value(more, float(self._nearest.sum()))
 
     def _value(self, more: Members, shared: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]:

@@ -59,7 +59,7 @@ class Moves:
     """Category to change to; -1 for a number."""
 
     def without(self, features: Collection[int]) -> "Moves":
-        """Those of other features, in the same order."""
+        """The moves of all other features, in the same order."""
         kept = ~np.isin(self.feature, list(features))
         return Moves(*(getattr(self, field.name)[kept] for field in fields(self)))
 

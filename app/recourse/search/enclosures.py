@@ -161,11 +161,11 @@ class Quotients:
     of_level: Callable[[str, tuple[float, ...]], Quotient]
 
     def constant(self, value: float) -> Quotient:
-        """Of no variable."""
+        """The quotient of a constant; no variable takes part."""
         return Quotient(constant(value))
 
     def name(self, name: str) -> Quotient:
-        """What it stands for."""
+        """The quotient that a name stands for."""
         return self.known[name]
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Quotient:

@@ -50,7 +50,7 @@ class Hull:
         return columns
 
     def cost(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """The cost of records, continued linearly between them."""
+        """The cost of encoded points, interpolated linearly between records."""
         return np.abs(X - self.x0) @ self._distance + (self.x0 - X) @ self._current
 
     def cost_slope(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

@@ -38,17 +38,17 @@ class Item:
 
     @property
     def most_gain(self) -> float:
-        """At the largest move."""
+        """The gain of the largest move."""
         return self.gain * self.limit
 
     @property
     def most_cost(self) -> float:
-        """At the largest move."""
+        """The cost of the largest move."""
         return self.cost * self.limit
 
     @property
     def leaps(self) -> bool:
-        """Whether it is continuous beyond a first move: it stays, or moves at least so far."""
+        """Whether the item either stays, or moves at least as far as a first move and continuously beyond it."""
         return self.step == 0.0 and self.first > 0.0
 
     @property
@@ -131,7 +131,7 @@ class EffortLeft:
         self.spent = time.monotonic() > self._deadline  # few branches are made before the first look at the clock
 
     def branch(self) -> None:
-        """Count a branch."""
+        """Spend one branch of the effort; sets `spent` when the branches or the time are used up."""
         self._left -= 1
         if self._left < 0 or (self._left % LOOK == 0 and time.monotonic() > self._deadline):
             self.spent = True

@@ -43,7 +43,7 @@ def every_row(action_set: ActionSet, most: int) -> Float[np.ndarray, "n p"] | No
 def nearest_legal(
     action_set: ActionSet, rows_raw: Float[np.ndarray, "n p"], *, deadline: float = math.inf
 ) -> Float[np.ndarray, "m p"]:
-    """For each row the legal one at the least L1 distance in encoded units; none where no row is legal.
+    """The nearest legal row to each row, by L1 distance in encoded units; none where no row is legal.
 
     Parameters
     ----------

@@ -153,7 +153,7 @@ class ActionProgram:
         return None if z is None else Solved(self.row(z), z, float(cost @ z))
 
     def keeps_rules(self, row_raw: Float[np.ndarray, "p"]) -> bool:
-        """Whether a row keeps the rules that are no constraints of the program."""
+        """Whether a row keeps the rules that the program does not state as constraints."""
         return all(rule.holds(row_raw[None])[0] for rule in self.logic)
 
     def row(self, z: Float[np.ndarray, "k"]) -> Float[np.ndarray, "p"]:

@@ -20,7 +20,7 @@ from app.recourse.search.simplicial import Point
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Values that each feature may have: column 0 for the fact, the others changed; cost infinite where none."""
+    """Values that a branch leaves to each feature; column 0 is the present one. Unused columns cost infinity."""
 
     values_raw: Float[np.ndarray, "p m"]
     r: Float[np.ndarray, "p m"]
@@ -52,13 +52,13 @@ class Responses:
         self.cap = cap if cap is not None and cap < int(action_set.movable.sum()) else None
 
     def weighted(self, rows_raw: Float[np.ndarray, "n p"], weight: float) -> Float[np.ndarray, "n"]:
-        """The objective of raw rows with another cost weight."""
+        """The objective of raw rows under another cost weight."""
         X, cost = self.space.encode(rows_raw), self.action_set.cost(rows_raw)
         return replace(self.objective, cost_weight=weight, share=self.share).value(X, cost)
 
     @cached_property
     def rows(self) -> Int[np.ndarray, "p"]:
-        """Where the values of each feature begin in a flat array of a node."""
+        """The index at which the values of each feature begin in a flat array of a node."""
         return np.arange(self.space.p) * self._width
 
     @cached_property

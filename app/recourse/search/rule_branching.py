@@ -92,7 +92,7 @@ class RuleBranching:
         lower: Float[np.ndarray, "m"],
         deadline: float,
     ) -> Solved | None:
-        """As `solve_program`."""
+        """Solve the program as `solve_program` does."""
         best: Solved | None = None
         newest = count(0, -1)
         waiting: list[tuple[float, int, Part]] = [(-math.inf, next(newest), self.parts.whole)]

@@ -134,7 +134,7 @@ class Parts:
         return [(low, at), (self._inward(j, at + 1e-3 * step, -1.0), high)]
 
     def widest(self, part: Part, comparison: Comparison) -> int | None:
-        """The feature whose range leaves the comparison most uncertain; None where all are narrow."""
+        """The feature whose range leaves the comparison most uncertain; None where every range is narrow."""
         scores: dict[int, float] = {}
         for one in comparison.inputs:
             j = one.column

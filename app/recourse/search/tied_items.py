@@ -39,7 +39,7 @@ class TiedItem:
 
     @property
     def moves_freely(self) -> bool:
-        """Whether it is continuous, perhaps beyond a first move."""
+        """Whether the item is continuous, at least beyond a first move."""
         return self.step == 0.0 and not self.points
 
     @property

@@ -64,12 +64,12 @@ class _Node:
 
 
 class TiedKnapsack(TiedItems):
-    """Searches the moves for any number of needs."""
+    """The knapsack of items that rules, a cap or shared time tie; one object answers for any number of needs."""
 
     def cover(
         self, need: float, branches: int = THOROUGH, *, deadline: float = math.inf
     ) -> tuple[list[float] | None, bool]:
-        """As `Knapsack.cover`; also moves what the rules ask for, whatever the need."""
+        """Cover the need as `Knapsack.cover` does; makes the moves that rules ask for, whatever the need."""
         effort = EffortLeft(branches, deadline)
         search = _Tied(self, need - SLACK * abs(need), effort)
         search.run()

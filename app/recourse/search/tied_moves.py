@@ -12,7 +12,7 @@ from app.recourse.search.tied_knapsack import TiedKnapsack
 
 
 class TiedMoves:
-    """What each feature can do for a score, and what it uses of what ties several.
+    """The moves of each feature: what they add to a score, and how much they use of a rule, a cap or shared time.
 
     Rules that are not linear are left out.
 

@@ -30,7 +30,7 @@ class Classes:
 
     @property
     def between(self) -> Float[np.ndarray, "d"]:
-        """From the mean of the unfavourable class to that of the favourable one."""
+        """The mean of the favourable class minus that of the unfavourable class."""
         return self.favourable.mean - self.unfavourable.mean
 
 

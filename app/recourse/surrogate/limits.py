@@ -53,7 +53,7 @@ class Limits:
         return actions.ranged(ranges).frozen(self.still)
 
     def columns(self, actions: ActionSet) -> Int[np.ndarray, "k"]:
-        """As `free_columns`, of the columns that are fitted; `actions` is a part that is searched."""
+        """The free columns of `actions` that the surrogate fits."""
         space = actions.space
         fitted = np.ones(space.d, dtype=bool)
         for g in self.levels:

@@ -75,7 +75,7 @@ class Draft:
 
     @property
     def rows(self) -> int:
-        """Records of these calls."""
+        """Number of records that the calls asked about."""
         return self.meter.rows - self._rows_before
 
     def scores(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:

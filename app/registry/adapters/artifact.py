@@ -69,7 +69,7 @@ def digest_fault(found: str) -> Fault:
 
 
 def form_refusal(error: ValidationError) -> ModelRefused:
-    """The refusal of a file whose content has another form than its format says; the first of many faults."""
+    """The refusal of a file whose content does not have the form of its format; it names the first faults."""
     return ModelRefused(
         faults=[
             Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), sentence_of(details))

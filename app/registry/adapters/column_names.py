@@ -21,7 +21,7 @@ LISTED = 10
 def chosen_columns(
     names: Sequence[str] | None, count: int, space: FeatureSpace, named: Mapping[str, str | None] | None
 ) -> tuple[Int[np.ndarray, "k"] | None, list[Fault]]:
-    """For each column of a model, the index of the encoded column, None where they are all of them in order.
+    """The index of the encoded column for each column of a model; None where the model takes all of them in order.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def owners_of(names: Sequence[str], space: FeatureSpace, named: Mapping[str, str
 
 
 def plain_name(name: str) -> str:
-    """As LightGBM writes names."""
+    """A name as LightGBM writes it: an underscore in place of each blank."""
     return re.sub(r"\s", "_", name)
 
 

@@ -47,7 +47,7 @@ MEMBERS: list[Member] = []
 
 
 def without_boosters(content: bytes) -> bytes:
-    """A skops file in which boosters are held; the same bytes where it has none. Raises one of `UNREADABLE`."""
+    """The bytes of a skops file, its boosters held back; unchanged where it has none. Raises one of `UNREADABLE`."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         schema = json.loads(archive.read(SCHEMA))
         if not _hold(schema):

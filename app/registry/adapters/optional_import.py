@@ -11,7 +11,7 @@ PACKAGES = {"sklearn": "scikit-learn", "google": "protobuf"}
 
 @contextmanager
 def library(extra: str) -> Iterator[None]:
-    """Around the imports that only models of one format need; `extra` is what installs them.
+    """Turns a failed import inside into an error that names what to install; `extra` is the model format.
 
     Raises
     ------

@@ -62,7 +62,7 @@ class TreeInput:
             warnings.warn(note, stacklevel=3)
 
     def same(self, other: "TreeInput") -> bool:
-        """Whether both make the same matrix."""
+        """Whether two inputs make the same matrix."""
         return (
             self.count == other.count
             and self.missing == other.missing

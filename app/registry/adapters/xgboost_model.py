@@ -135,7 +135,7 @@ class _Objective(_Part):
 
 
 def without_drops(stated: Any) -> Any:
-    """The booster of DART as one of plain trees: the leaves of each tree times its weight; others as they are.
+    """A booster of DART as one of plain trees, each leaf times the weight of its tree; any other booster unchanged.
 
     Raises `ValueError` for one without a weight for each of its trees.
     """

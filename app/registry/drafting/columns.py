@@ -31,7 +31,7 @@ MOST_DECIMALS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of records."""
+    """One column of a table of records: its cells as texts and as numbers, and what a draft found in them."""
 
     name: str
     texts: tuple[str, ...]

@@ -57,7 +57,7 @@ class Labels:
     values: tuple[str, str]
 
     def of(self, value: str) -> Bool[np.ndarray, "n"]:
-        """Who has this outcome."""
+        """Which records have this outcome."""
         return np.array([text == value for text in self.texts])
 
 

@@ -42,7 +42,7 @@ class Question:
 
     @property
     def flags(self) -> str:
-        """How to answer it on the command line."""
+        """The flags of the command line that answer the question."""
         given = [f"{self.flag} {_quoted(one)}" if self.flag else f"--answer {_quoted(f'{self.name}={one}')}"
                  for one in self.allowed or ("NUMBER",)]  # fmt: skip
         return " or ".join(given)
@@ -74,7 +74,7 @@ class Undecided(ModelRefused):
 
 @dataclass(slots=True)
 class Questions:
-    """The questions of all steps of one draft, and the answers that it was given."""
+    """The questions of all steps of one draft, and the answers given to it."""
 
     given: Mapping[str, str]
     """By the name of the question."""
@@ -94,12 +94,12 @@ class Questions:
         return [question for name, question in self.asked.items() if name not in self.given]
 
     def settle(self) -> None:
-        """Go on only where everything required is answered. Raises `Undecided`."""
+        """Raise `Undecided` where a required question has no answer."""
         if needed := [question for question in self.open if question.required]:
             raise Undecided(needed)
 
     def close(self) -> None:
-        """End the asking. Raises `Undecided` as `settle`, and `ModelRefused` for an answer to what is not asked."""
+        """End the questions. Raises `Undecided` as `settle`, and `ModelRefused` for an answer without a question."""
         self.settle()
         if self.kept is not None and (more := [one for one in self.open if one.keep and one.name not in self.kept]):
             raise Undecided(more)

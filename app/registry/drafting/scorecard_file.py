@@ -52,7 +52,7 @@ def read(name: str, content: bytes) -> ModelFacts:
 
 
 def is_json(content: bytes) -> bool:
-    """Whether it is a scorecard of toad: for each feature the points of its attributes."""
+    """Whether the file is a scorecard of toad: the points of the attributes of each feature."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):

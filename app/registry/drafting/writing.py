@@ -43,7 +43,7 @@ def manifest_text(head: Mapping[str, Any], comments: Mapping[str, str], features
 
 @contextmanager
 def whole(directory: Path, names: Iterable[str]) -> Iterator[None]:
-    """Removes what was begun of a directory with these files where they are not all written.
+    """Removes the files written inside it, and a new directory, unless all are written.
 
     Raises
     ------
