@@ -305,17 +305,17 @@ def test_servers_on_one_database_finish_their_own_jobs(start: Start, tmp_path: P
     held.touch()
     payload = {"ledger": str(ledger), "while": str(held)}
     one = start(RECOURSE_EXECUTOR_ID="one").ready()
-    address = one.submit("hold", payload)
+    address = one.submit("hold", payload, timeout_s=250)
     until(lambda: entries(ledger, "began"))
     two = start(RECOURSE_EXECUTOR_ID="two").ready()
-    other = two.submit("hold", payload)
+    other = two.submit("hold", payload, timeout_s=250)
     until(lambda: len(entries(ledger, "began")) == 2)
     assert set(entries(ledger, "began")) <= set(one.children()) | set(two.children())
     orphans = one.children()
     one.kill()
     until(lambda: all(map(gone, orphans)))
     # The other server computes on and does not touch what the dead one had begun.
-    third = two.submit("hold", payload)
+    third = two.submit("hold", payload, timeout_s=250)
     held.unlink()
     assert two.ended(other)["status"] == "succeeded"
     assert two.ended(third)["status"] == "succeeded"
