@@ -7,6 +7,7 @@ have made. ``docs/decisions/0021-children-of-the-fork-server.md`` gives the reas
 import asyncio
 import atexit
 import ctypes
+import fcntl
 import io
 import json
 import multiprocessing
@@ -21,8 +22,8 @@ import struct
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -325,7 +326,7 @@ def serve(channel: socket.socket, nice: int, memory_mb: int) -> None:
     parent = os.getppid()
     die_with(parent)
     # The limits of a call must end the process even inside native code, so they have no handlers.
-    for limit in (signal.SIGALRM, signal.SIGPROF):
+    for limit in (signal.SIGALRM, signal.SIGPROF, signal.SIGIO):
         signal.signal(limit, signal.SIG_DFL)
     # As in the fork server, also where that could not be prepared.
     for stop in (signal.SIGINT, signal.SIGTERM):
@@ -337,8 +338,30 @@ def serve(channel: socket.socket, nice: int, memory_mb: int) -> None:
     with suppress(ConnectionError), channel, channel.makefile("rb") as messages:
         _send(channel, json.dumps({"parent": parent}).encode())
         while header := messages.read(HEADER.size):
-            _send(channel, _answer(messages.read(*HEADER.unpack(header)), channel))
+            message = messages.read(*HEADER.unpack(header))
+            with _ended_with(channel):
+                answer = _answer(message, channel)
+            _send(channel, answer)
     os._exit(0)  # no library that a model has imported has a say in it
+
+
+@contextmanager
+def _ended_with(channel: socket.socket) -> Iterator[None]:
+    """Inside, the kernel ends this process when the server is gone, also within native code.
+
+    `multiprocessing` gives each child what keeps the fork server alive, so a child that computes would go on. Nothing
+    is received meanwhile: the end of the connection is all that can happen, and its signal, SIGIO, ends a process.
+    """
+    fcntl.fcntl(channel, fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(channel, fcntl.F_GETFL)
+    fcntl.fcntl(channel, fcntl.F_SETFL, flags | os.O_ASYNC)
+    try:
+        with suppress(BlockingIOError):
+            channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            os._exit(1)  # it had ended before
+        yield
+    finally:
+        fcntl.fcntl(channel, fcntl.F_SETFL, flags)
 
 
 def _send(channel: socket.socket, message: bytes) -> None:
@@ -347,7 +370,12 @@ def _send(channel: socket.socket, message: bytes) -> None:
 
 def _answer(message: bytes, channel: socket.socket) -> bytes:
     def progress(done: int, total: int) -> None:
-        _send(channel, json.dumps({"progress": [done, total]}).encode())
+        message = json.dumps({"progress": [done, total]}).encode()
+        flags = fcntl.fcntl(channel, fcntl.F_GETFL)
+        # To wait for space would end in the same signal.
+        fcntl.fcntl(channel, fcntl.F_SETFL, flags & ~os.O_ASYNC)
+        _send(channel, message)
+        fcntl.fcntl(channel, fcntl.F_SETFL, flags)
 
     try:
         call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
