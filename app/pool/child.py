@@ -133,8 +133,16 @@ def start_fork_server() -> None:
 def end_fork_server() -> None:
     """End the fork server of this process, and its children with it: the next child begins another one."""
     while _fork_servers:
-        with suppress(ProcessLookupError):
-            os.kill(_fork_servers.pop(), signal.SIGKILL)
+        if not _has_ended(pid := _fork_servers.pop()):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process that this one has started has ended. Until it is waited for, nobody else gets its id."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
 
 
 class Child:
@@ -197,24 +205,12 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether the process still holds its end of the socket: asked of the kernel, as the loop may not know yet."""
-        if self._ended.is_set():
-            return False
-        try:
-            return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+        return not self._ended.is_set() and _is_connected(self._socket)
 
     @property
     def orphaned(self) -> bool:
         """Whether the fork server of the child has ended; the child ends with it."""
-        if self._fork_server is None:
-            return False
-        try:
-            return os.waitid(os.P_PID, self._fork_server, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:
-            return True
+        return self._fork_server is not None and _has_ended(self._fork_server)
 
     @property
     def known(self) -> int:
@@ -353,15 +349,29 @@ def _ended_with(channel: socket.socket) -> Iterator[None]:
     is received meanwhile: the end of the connection is all that can happen, and its signal, SIGIO, ends a process.
     """
     fcntl.fcntl(channel, fcntl.F_SETOWN, os.getpid())
-    flags = fcntl.fcntl(channel, fcntl.F_GETFL)
-    fcntl.fcntl(channel, fcntl.F_SETFL, flags | os.O_ASYNC)
+    _signal_end(channel, on=True)
     try:
-        with suppress(BlockingIOError):
-            channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-            os._exit(1)  # it had ended before
         yield
     finally:
-        fcntl.fcntl(channel, fcntl.F_SETFL, flags)
+        _signal_end(channel, on=False)
+
+
+def _signal_end(channel: socket.socket, *, on: bool) -> None:
+    """Whether the end of the connection is a signal; a process whose connection has ended already exits."""
+    flags = fcntl.fcntl(channel, fcntl.F_GETFL)
+    fcntl.fcntl(channel, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)
+    if on and not _is_connected(channel):
+        os._exit(1)
+
+
+def _is_connected(channel: socket.socket) -> bool:
+    """Whether the other side of a socket is open; asked of the kernel."""
+    try:
+        return channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def _send(channel: socket.socket, message: bytes) -> None:
@@ -371,11 +381,10 @@ def _send(channel: socket.socket, message: bytes) -> None:
 def _answer(message: bytes, channel: socket.socket) -> bytes:
     def progress(done: int, total: int) -> None:
         message = json.dumps({"progress": [done, total]}).encode()
-        flags = fcntl.fcntl(channel, fcntl.F_GETFL)
         # To wait for space would end in the same signal.
-        fcntl.fcntl(channel, fcntl.F_SETFL, flags & ~os.O_ASYNC)
+        _signal_end(channel, on=False)
         _send(channel, message)
-        fcntl.fcntl(channel, fcntl.F_SETFL, flags)
+        _signal_end(channel, on=True)
 
     try:
         call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
