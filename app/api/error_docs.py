@@ -33,6 +33,18 @@ QUESTION = (
 )
 """How a question about a record can fail, once its body is understood."""
 
+JOB = (
+    errors.UnknownModel,
+    errors.ModelUnusable,
+    errors.ModelQuarantined,
+    errors.DailyBudgetSpent,
+    errors.LaneCrashed,
+    errors.LaneTimeout,
+    errors.JobAbandoned,
+    errors.NotReady,
+)
+"""How a job about a model can be refused, or fail."""
+
 GATE = (
     errors.KeyRequired,
     errors.InvalidKey,

@@ -2,11 +2,8 @@
 
 import asyncio
 import codecs
-import gc
 import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -14,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from app.api.errors import LONGEST_TOKEN, faults_of, in_body
+from app.collector import uncollected
 from app.errors import InvalidRequest, MalformedJson
 
 MOST_MEMBERS = 10_000
@@ -46,28 +44,13 @@ def read_json(body: bytes) -> Any:
             f"The request body has more than {MOST_VALUES:,} values (commas and opening brackets are counted). A batch "
             "of so many is sent as application/x-ndjson."
         )
-    with _uncollected():
+    with uncollected():
         try:
             # The stricter and faster of the two parsers decides what JSON is; the other one sees every key.
             from_json(body)
         except ValueError as error:
             raise MalformedJson(f"The request body is not JSON: {error}.") from None
         return _DECODER.decode(body.decode())
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without garbage collection, which would search every new list for the cycles that JSON cannot have, many times.
-
-    That would take ten times as long as the reading, and the event loop waits for it.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 async def read_body(request: Request) -> Any:

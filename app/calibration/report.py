@@ -80,7 +80,7 @@ class VersionCalibration(Kept):
     """The promises of one version."""
 
     version: str
-    """The later version that was asked."""
+    """The version whose promises these are."""
     next: str | None
     """The version that checked them; null where there is none yet."""
     pending: int

@@ -1,9 +1,6 @@
 """The command ``recourse models draft``: a model directory from records and a model."""
 
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +9,7 @@ import typer
 
 from app.cli.common import read_settings
 from app.cli.registration_options import TrustPickleOption
+from app.collector import uncollected
 from app.errors import ModelRefused
 
 if TYPE_CHECKING:
@@ -67,29 +65,17 @@ def draft(
         answers=({} if answers is None else read_answers(answers)) | answers_of(answer or ()),
     )  # fmt: skip
     trust = Trust.of(settings)
-    with _without_collection():
+    with uncollected():
         drafted = _made(wish, out, trust)
     for note in drafted.notes:
         typer.echo(note)
     count = drafted.decisions
     typer.echo(f"Wrote {drafted.directory / 'model.yaml'}; {count} comments in it ask for a decision.")
     if drafted.complete:
-        with _without_collection():
+        with uncollected():
             _verify(drafted, trust)
     else:
         typer.echo("Next: the same with --model FILE (or --url) and another --out, so that the draft fits the model.")
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Cells are millions of texts without cycles; looking for cycles among them takes a quarter of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _made(wish: "Wish", out: Path | None, trust: "Trust") -> "Drafted":

@@ -76,7 +76,12 @@ def register(
 
 
 def _registered(
-    directory: Path, *, trust_pickle: bool | None, activate: str, scores: Path | None, tolerance: float
+    directory: Path,
+    *,
+    trust_pickle: bool | None,
+    activate: Literal["ready", "now", "never"],
+    scores: Path | None,
+    tolerance: float,
 ) -> "RegisteredModel":
     """A new version, installed after a first load where foreign code computes its scores."""
     from app.compute.first_load import load_first, runs_foreign_code

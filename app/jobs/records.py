@@ -158,8 +158,8 @@ class Records:
                 "refused": jobs.c.refused + refused_rows,
             }
             counted = sa.update(jobs).where(jobs.c.id == job, _open).values(counts)
-            told = counted.returning(jobs.c.remaining, jobs.c.refused, jobs.c.total, jobs.c.parts, jobs.c.key)
-            row = connection.execute(told).one_or_none()
+            state = counted.returning(jobs.c.remaining, jobs.c.refused, jobs.c.total, jobs.c.parts, jobs.c.key)
+            row = connection.execute(state).one_or_none()
             if row is None:
                 return None
             if row.remaining:

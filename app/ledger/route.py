@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from app import errors
 from app.api import paging
 from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
-from app.api.error_docs import BODY, LANE, refusals
+from app.api.error_docs import BODY, JOB, LANE, refusals
 from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later
 from app.api.paging import Cursor, Limit
@@ -144,15 +144,8 @@ async def verify_recourse(
     | refusals(
         "/models/consumer-loan/audits",
         *BODY,
-        errors.UnknownModel,
-        errors.ModelUnusable,
-        errors.ModelQuarantined,
-        errors.DailyBudgetSpent,
+        *JOB,
         errors.ModelOutputInvalid,
-        errors.LaneCrashed,
-        errors.LaneTimeout,
-        errors.JobAbandoned,
-        errors.NotReady,
         errors.LedgerUnavailable,
     ),
 )

@@ -64,31 +64,36 @@ def preclusion(
         return Preclusion()
     rows_raw = every_row(actions, MOST_ROWS) if _is_closed(actions) else None
     if rows_raw is not None:
-        if not _in_time(black_box, rows_raw, deadline):
-            return Preclusion(asked=min(len(rows_raw), TRIED))
-        found = _accepted(black_box, rows_raw)
-        return Preclusion(proof=None if found is not None else "enumerated", row_raw=found, asked=len(rows_raw))
+        asked, found = _first_accepted(black_box, rows_raw, deadline)
+        proof: Literal["enumerated"] | None = "enumerated" if found is None and asked == len(rows_raw) else None
+        return Preclusion(proof=proof, row_raw=found, asked=asked)
     if _is_closed(actions):
         known = _by_weights(black_box, reference, actions, deadline) or _by_leaves(black_box, reference, actions)
         if known is not None:
             return known
     rows_raw = random_rows(actions, seed)
-    if not _in_time(black_box, rows_raw, deadline):
-        return Preclusion(asked=min(len(rows_raw), TRIED))
-    found, asked = _accepted(black_box, rows_raw[actions.cost(rows_raw).argsort(kind="stable")]), len(rows_raw)
-    if found is not None:
+    asked, found = _first_accepted(black_box, rows_raw[actions.cost(rows_raw).argsort(kind="stable")], deadline)
+    if found is not None or asked < len(rows_raw):
         return Preclusion(row_raw=found, asked=asked)
     return Preclusion(accepted_share_at_most=most_accepted(asked), asked=asked)
 
 
-def _in_time(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], deadline: float) -> bool:
-    """Whether there is time for all these records, as a few of them say."""
-    if math.isinf(deadline) or len(rows_raw) <= TRIED:
-        return time.monotonic() < deadline
+def _first_accepted(
+    black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], deadline: float
+) -> tuple[int, Float[np.ndarray, "p"] | None]:
+    """How many records the black box was asked about, and the first that it accepts.
+
+    The first few show how long the rest would take; without time for the rest they remain the only ones.
+    """
     began = time.monotonic()
-    black_box.score_raw(rows_raw[:TRIED])
+    if began >= deadline:
+        return 0, None
+    first, rest = rows_raw[:TRIED], rows_raw[TRIED:]
+    found = _accepted(black_box, first)
     each_s = (time.monotonic() - began) / TRIED
-    return time.monotonic() + HEADROOM * each_s * len(rows_raw) < deadline
+    if found is not None or time.monotonic() + HEADROOM * each_s * len(rest) >= deadline:
+        return len(first), found
+    return len(rows_raw), _accepted(black_box, rest)
 
 
 def _is_closed(actions: ActionSet) -> bool:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from app import errors
 from app.api.deps import ServiceDep
-from app.api.error_docs import BODY, refusals
+from app.api.error_docs import BODY, JOB, refusals
 from app.api.job_responses import ACCEPTED, answer_later
 from app.api.prefer import PreferDep
 from app.api.strict_route import guarded
@@ -29,16 +29,9 @@ router = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
         *BODY,
         errors.SchemaDiffers,
         errors.ConstraintClash,
-        errors.UnknownModel,
-        errors.ModelUnusable,
-        errors.ModelQuarantined,
-        errors.DailyBudgetSpent,
+        *JOB,
         errors.ModelOutputInvalid,
-        errors.LaneCrashed,
-        errors.LaneTimeout,
-        errors.JobAbandoned,
         errors.NoRowAnswered,
-        errors.NotReady,
         errors.LedgerUnavailable,
     ),
 )

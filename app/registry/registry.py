@@ -15,12 +15,12 @@ from typing import TypeAlias
 
 from app.errors import ModelRefused, ModelUnusable, UnknownModel
 from app.observability import log
-from app.registry.files import Stamp, flush_directory, stamp, write_atomic
+from app.registry.files import Stamp, stamp, write_atomic
 from app.registry.install import install
 from app.registry.lender_scores import TOLERANCE
 from app.registry.manifest import ID, INACTIVE, MANIFEST, REGISTRATION, RELEASED, STATUS, UNTIL_READY, VERSION
 from app.registry.trust import Trust
-from app.registry.version import RegisteredModel, read_registration, read_version
+from app.registry.version import RegisteredModel, activate, read_registration, read_version
 
 _ID = re.compile(ID)
 _VERSION = re.compile(VERSION)
@@ -134,8 +134,7 @@ class Registry:
         version = self._find(name, include_inactive=True)
         if version.retired:
             raise ModelRefused(f"{version.name} is retired permanently; register it as another version.")
-        (version.directory / INACTIVE).unlink(missing_ok=True)
-        flush_directory(version.directory)
+        activate(version.directory)
         return version.name
 
     def activate_when_ready(self, name: str) -> str:

@@ -262,13 +262,18 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
 
 
 def activate_successor(model: RegisteredModel) -> bool:
-    """Activate a version that waits for its future models, once it has them. Returns whether it waited."""
+    """Activate a version that waits for its future models, which the caller has seen. Returns whether it waited."""
     waits = model.directory / INACTIVE
     if _content(waits) != UNTIL_READY:
         return False
-    waits.unlink(missing_ok=True)
-    flush_directory(model.directory)
+    activate(model.directory)
     return True
+
+
+def activate(directory: Path) -> None:
+    """Activate the version in a directory, for good. Idempotent."""
+    (directory / INACTIVE).unlink(missing_ok=True)
+    flush_directory(directory)
 
 
 def _content(path: Path) -> bytes:

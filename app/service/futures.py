@@ -98,13 +98,14 @@ class Rehearsals:
         await self._jobs.opened()  # or the first job would wait for the second look
         silent, self._silent = self._silent, set()
         for model in self._models.all():
-            if status(model)["status"] == "pending":
+            state = status(model)["status"]
+            if state == "pending":
                 with suppress(RecourseError):  # such as a job store that is lost
                     await self._settle(model, silent)
-            elif model.succeeds and status(model)["status"] == "ready" and activate_successor(model):
+            elif model.succeeds and state == "ready" and activate_successor(model):
                 # Its rehearsal was killed right before.
                 log.info("model-activated", model=model.name)
-            if wants_futures(model) and model.name not in self._refused:
+            elif wants_futures(model) and model.name not in self._refused:
                 await self._start(model)
 
     async def _settle(self, model: RegisteredModel, silent: Collection[str]) -> None:

@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from app import errors
 from app.api.deps import ModelName, ServiceDep
-from app.api.error_docs import BODY, LANE, QUESTION, refusals
+from app.api.error_docs import BODY, JOB, LANE, QUESTION, refusals
 from app.api.etag import UNCHANGED, IfNoneMatch, if_changed
 from app.api.examples import FUTURES_EXAMPLES, PREDICT_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later
@@ -83,16 +83,9 @@ async def get_model_schema(name: ModelName, service: ServiceDep, if_none_match: 
     | refusals(
         "/models/consumer-loan/futures",
         *BODY,
-        errors.UnknownModel,
-        errors.ModelUnusable,
-        errors.ModelQuarantined,
-        errors.DailyBudgetSpent,
+        *JOB,
         errors.RehearsalFailed,
         errors.RehearsalRunning,
-        errors.LaneCrashed,
-        errors.LaneTimeout,
-        errors.JobAbandoned,
-        errors.NotReady,
     ),
 )
 async def make_futures(
