@@ -21,7 +21,7 @@ from app.jobs.kinds import JOB_KINDS, JobKind
 from app.keys.access import refuse_open
 from app.keys.keys import Keys
 from app.observability import configure_logging, log
-from app.service.service import Service
+from app.service import Service
 from app.settings import Settings, unknown_settings
 from app.store.migrate import opened
 from app.store.state import require_state

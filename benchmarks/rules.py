@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from app.compute.messages import Store
 from app.recourse.actions.action_set import action_set
 from app.recourse.actions.rules import Rule
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
+from app.registry.ref import Store
 from app.registry.rules import RuleParser
 from app.registry.version import LoadedModel
 from app.settings import Settings

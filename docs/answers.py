@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.api.examples import DEMO_MODEL, PREDICT_EXAMPLES, RECOURSE_EXAMPLES, VERIFY_EXAMPLES
-from app.api.schemas.corrections import CORRECT_EXAMPLES
-from app.api.schemas.frontier import FRONTIER_EXAMPLES
-from app.api.schemas.validity import VALIDITY_EXAMPLES
+from app.questions.correction_schema import CORRECT_EXAMPLES
+from app.questions.frontier_schema import FRONTIER_EXAMPLES
+from app.questions.validity_schema import VALIDITY_EXAMPLES
 from app.reasons.schema import REASONS_EXAMPLES
 
 if TYPE_CHECKING:

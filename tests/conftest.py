@@ -20,7 +20,7 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from app.service.service import Service
+    from app.service import Service
     from tests.browser import Open
 
 DEMO_STORE = Path(__file__).parents[1] / "models_store"

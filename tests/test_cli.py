@@ -22,15 +22,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.compute.answers import Frame, identity
-from app.compute.messages import ModelRef, Question, Store, request_of
-from app.compute.use_cases import answer as answer_of
 from app.jobs.ids import new_id
 from app.ledger.entries import entry_of
 from app.ledger.ledger import Ledger
+from app.questions.answers import Frame, identity
+from app.questions.question import Question, request_of
+from app.questions.use_cases import answer as answer_of
 from app.recourse.actions.constraints import Constraints
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.solve import METHODS
+from app.registry.ref import ModelRef, Store
 from app.registry.registry import Registry
 from app.registry.trust import Trust
 from app.remote_hosts import RemoteHost

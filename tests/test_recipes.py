@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from app.compute.use_cases import USE_CASES
+from app.questions.use_cases import USE_CASES
 from app.recourse.methods import METHODS
 from app.registry.adapters import ADAPTERS
 
@@ -134,11 +134,11 @@ def test_no_other_file_names_a_method(method: str) -> None:
 TOY = """
 import json
 from dataclasses import replace
-from app.compute.use_cases import USE_CASES
+from app.questions.use_cases import USE_CASES
 from app.recourse.methods import METHODS
 METHODS["toy"] = replace(METHODS["{example}"], name="toy", summary="A toy.")
 from app.api.openapi import http_api, render
-from app.api.routes.methods import DESCRIPTIONS
+from app.questions.methods_route import DESCRIPTIONS
 described = [method["name"] for method in DESCRIPTIONS]
 print(json.dumps({{"described": described, "schemas": json.loads(render())["components"]["schemas"]}}))
 """
@@ -207,7 +207,7 @@ def test_each_file_of_a_room_stands_on_a_floor() -> None:
     {
         "calibration": ("app/calibration/", "app/recourse/models/calibration.py"),
         "letter|notice": ("app/letters/",),
-        "reasons": ("app/reasons/", "app/recourse/reasons/", "app/compute/messages.py"),  # which has all questions
+        "reasons": ("app/reasons/", "app/recourse/reasons/"),
         "idempoten": ("app/idempotency/",),
         "api_?key|daily_?budget|authentic": ("app/keys/",),
         "quarantine": ("app/pool/",),

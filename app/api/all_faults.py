@@ -8,11 +8,11 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from app.api.deps import service_of
-from app.api.schemas.frontier import MOST_POINTS, Sweep, usual_parameter, value_faults
-from app.api.schemas.recourse import RecourseQuestion
-from app.api.schemas.strict import MOST_ENTRIES
+from app.api.strict import MOST_ENTRIES
 from app.errors import Fault, RecourseError
-from app.service.validation import Check, checks
+from app.questions.frontier_schema import MOST_POINTS, Sweep, usual_parameter, value_faults
+from app.questions.schema import RecourseQuestion
+from app.questions.validation import Check, checks
 
 ONE, OTHER = "applicant", "factual"
 """Names of the member of requests that is a record; the second is known to some of them."""

@@ -4,7 +4,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Path, Request
 
-from app.service.service import Service
+from app.service import Service
 
 
 def service_of(request: Request) -> Service:

@@ -7,12 +7,12 @@ from starlette.responses import JSONResponse
 
 from app.api.errors import RETRY_AFTER_S, problem
 from app.api.prefer import Prefer
-from app.api.schemas.jobs import JobAnswer
-from app.compute.answers import encoded
-from app.compute.detail import shown
 from app.jobs.job import Job, JobStatus
 from app.jobs.kinds import AUDIT
-from app.service.service import Service
+from app.jobs.schema import JobAnswer
+from app.questions.answers import encoded
+from app.questions.detail import shown
+from app.service import Service
 from app.store.timestamps import timestamp
 
 VARY = {"Vary": "Prefer"}

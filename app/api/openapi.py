@@ -17,29 +17,22 @@ from app import __version__
 from app.api import errors
 from app.api.all_faults import further_faults
 from app.api.middleware import BodyLimit, EarlyAnswers, HeadLimit, HeadRequests, RequestContext
-from app.api.routes import (
-    batch,
-    docs,
-    health,
-    jobs,
-    methods,
-    metrics,
-    models,
-    problems,
-    recourse,
-    root,
-    workbench,
-)
-from app.api.schemas.batch import BatchProblem, BatchRequest, BatchRow
-from app.api.schemas.problem import Problem
+from app.api.problem import Problem
+from app.api.routes import docs, health, metrics, problems, root, workbench
 from app.calibration import route as calibration
+from app.jobs import route as jobs
 from app.keys.authentication import SECURITY_SCHEMES
 from app.ledger import route as ledger
 from app.letters import route as notice
 from app.metrics import Metrics
+from app.models import route as models
 from app.portfolio import route as comparisons
+from app.questions import batch_route as batch
+from app.questions import methods_route as methods
+from app.questions import route as recourse
+from app.questions.batch_schema import BatchProblem, BatchRequest, BatchRow
 from app.reasons import route as reasons
-from app.service.service import Service
+from app.service import Service
 from app.settings import Settings
 
 DESCRIPTION = """\

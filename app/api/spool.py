@@ -9,7 +9,7 @@ from fastapi import Request
 
 from app.api.deps import service_of
 from app.errors import BodyTooLarge, StateUnusable
-from app.service.service import Service
+from app.service import Service
 
 LONGEST_LINE = 1_000_000
 """Bytes of one line."""

@@ -12,9 +12,9 @@ from decimal import Decimal
 from itertools import islice
 from typing import IO, Any, TypeVar
 
-from app.api.schemas.batch import to_row
-from app.compute.answers import Json
 from app.errors import BodyTooLarge, Fault, InvalidRequest
+from app.questions.answers import Json
+from app.questions.batch_schema import to_row
 from app.recourse.features import DecimalMark, Feature, escape, lines_and_delimiter, read_cell
 
 UNNAMED = "(without a heading)"

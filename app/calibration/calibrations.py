@@ -5,15 +5,15 @@ from collections import defaultdict
 from typing import TypeAlias
 
 from app.calibration.report import calibration
-from app.compute.answers import Json
-from app.compute.messages import Store
 from app.errors import RecourseError
 from app.futures.store import read_record
+from app.models.models import Models
 from app.observability import log
 from app.pool.pool import Pool
 from app.pool.turns import long_calls
-from app.service.models import Models
-from app.service.watch import Watch
+from app.questions.answers import Json
+from app.registry.ref import Store
+from app.registry.watch import Watch
 from app.settings import Settings
 
 CALIBRATION_S = 30.0

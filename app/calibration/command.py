@@ -18,8 +18,8 @@ def calibration(
     """Compare the promised shares of future models with what the next versions kept; stores the correction."""
     settings = read_settings()
     from app.calibration.report import calibration as compute
-    from app.compute.messages import Store
     from app.ledger.ledger import FILE
+    from app.registry.ref import Store
     from app.store.engine import database_url
 
     if all(model.id != model_id for model in open_registry().list()):

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from app.calibration.file import write_calibration
-from app.compute import tasks
-from app.compute.answers import Json, plain
-from app.compute.messages import ModelRef, Store
 from app.errors import DeadlineExceeded, RecourseError
 from app.futures.store import load_futures
 from app.ledger.audits import fitting_row, opened_ledger
 from app.ledger.ledger import Ledger
+from app.models import tasks
 from app.observability import log
+from app.questions.answers import Json, plain
 from app.recourse.answer_part import AnswerPart
 from app.recourse.models.calibration import Calibration, Retraining, calibrate, rank
 from app.recourse.models.meter import Meter
 from app.recourse.robustness.invalidation import clopper_pearson
+from app.registry.ref import ModelRef, Store
 from app.registry.version import RegisteredModel
 
 MOST_ANSWERS = 5000

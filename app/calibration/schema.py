@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.api.schemas.described import describe
+from app.api.described import describe
 from app.calibration import report as calibration_report
 
 CalibrationAnswer: Any = describe(calibration_report.CalibrationAnswer)

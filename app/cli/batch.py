@@ -11,8 +11,8 @@ from app.cli.common import CommandError, open_registry, read_settings
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from app.compute.messages import Question
-    from app.service.queries import Terms
+    from app.questions.question import Question
+    from app.questions.terms import Terms
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -39,7 +39,7 @@ def batch(
 
     from app.cli import batch_files
     from app.observability import configure_logging
-    from app.service.service import Service
+    from app.service import Service
 
     configure_logging("warning")
     settings = read_settings()
@@ -48,7 +48,7 @@ def batch(
         source=source,
         output=output,
         model=open_registry().find(model),
-        payload=service.batch_payload(*_batch_question(model, question, seed)),
+        payload=service.questions.batch_payload(*_batch_question(model, question, seed)),
         verbatim=verbatim,
     )
     try:
@@ -78,7 +78,7 @@ def batch(
 
 def _batch_question(model: str, file: Path | None, seed: int) -> "tuple[Question, Terms]":
     from app.api.json_body import read_json, validated
-    from app.api.schemas.batch import BatchCommon
+    from app.questions.batch_schema import BatchCommon
     from app.registry.files import read_regular
 
     given = {} if file is None else read_json(read_regular(file))

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from app.api.errors import problem
-from app.api.schemas.batch import line_to_row
 from app.api.table_rows import Cells, Reader, count_and_mark, fault_of_heading, table_lines, table_records
-from app.compute import tasks
-from app.compute.answers import Json
-from app.compute.messages import Store
 from app.jobs import kinds
 from app.jobs.executor import lines_of
 from app.jobs.lines import GROUP, line_of, refusal
+from app.models import tasks
 from app.pool.pool import Pool
+from app.questions.answers import Json
+from app.questions.batch_schema import line_to_row
 from app.recourse.features import Feature
 from app.registry.files import require_regular
+from app.registry.ref import Store
 from app.registry.version import RegisteredModel
 from app.settings import Settings
 

@@ -84,7 +84,7 @@ def _registered(
     tolerance: float,
 ) -> "RegisteredModel":
     """A new version, installed after a first load where foreign code computes its scores."""
-    from app.compute.first_load import load_first, runs_foreign_code
+    from app.models.first_load import load_first, runs_foreign_code
 
     settings = read_settings(trust_pickle=trust_pickle)
     registry = open_registry(trust_pickle=trust_pickle)

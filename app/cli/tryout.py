@@ -16,8 +16,8 @@ from app.cli.rehearsals import one_thread
 from app.recourse.shares import digits_apart, percent
 
 if TYPE_CHECKING:
-    from app.compute.answers import Json
-    from app.compute.oddities import Asked
+    from app.models.oddities import Asked
+    from app.questions.answers import Json
 
 
 def try_(
@@ -30,7 +30,7 @@ def try_(
     """Check a model and ask it about a few rejected records, without registering it."""
     settings = read_settings(trust_pickle=trust_pickle or None)
     one_thread(openmp=True)
-    from app.compute.tryout import attempt
+    from app.models.tryout import attempt
     from app.observability import configure_logging
 
     configure_logging("error")

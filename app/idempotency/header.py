@@ -24,7 +24,7 @@ from app.idempotency.answers import LEASE, Attempt, IdempotentAnswer, Idempotent
 from app.jobs.ids import RECOURSE_ID, counting_from, new_number
 from app.jobs.job import JOB_ID
 from app.observability import log
-from app.service.service import Service
+from app.service import Service
 
 HEADER = "Idempotency-Key"
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from app.compute.answers import Json
 from app.errors import InternalError, JobAbandoned
 from app.jobs.job import JobStatus
 from app.jobs.lines import REFUSED
 from app.jobs.tables import jobs, metadata, parts
 from app.observability import log
+from app.questions.answers import Json
 from app.store.engine import open_engine, writing
 
 if TYPE_CHECKING:

@@ -13,8 +13,6 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from app.compute.answers import Json
-from app.compute.messages import Store
 from app.errors import InternalError, JobAbandoned, LaneCrashed, LaneTimeout, LedgerUnavailable, RecourseError
 from app.jobs import lines as batch_lines
 from app.jobs.job import Job
@@ -25,6 +23,8 @@ from app.observability import log, trace
 from app.pool.child import Need
 from app.pool.pool import Pool
 from app.pool.turns import caller
+from app.questions.answers import Json
+from app.registry.ref import Store
 from app.store.engine import UNREACHABLE
 
 Answer = TypeVar("Answer")

@@ -13,8 +13,6 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from app.compute.answers import Json
-from app.compute.messages import Store
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, UnknownJob
 from app.jobs.connection import Connection
 from app.jobs.executor import Executor, Fail, Finish, Keep, as_computed, kept_nowhere, only_failed
@@ -29,6 +27,8 @@ from app.metrics import Metrics
 from app.observability import request_id
 from app.pool.pool import Pool
 from app.pool.turns import caller
+from app.questions.answers import Json
+from app.registry.ref import Store
 from app.settings import Settings
 
 if TYPE_CHECKING:

@@ -6,17 +6,19 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
-from app.compute import tasks, use_cases
-from app.compute.answers import Frame, Json, identity, plain
-from app.compute.messages import ModelRef, Question, Store
-from app.compute.use_cases import USE_CASES, recourse_answer
 from app.errors import ModelUnusable, RecourseError
 from app.jobs import lines as batch_lines
 from app.jobs.job import BATCH
+from app.models import tasks
 from app.pool.child import Progress
+from app.questions import recourse, use_cases
+from app.questions.answers import Frame, Json, identity, plain
+from app.questions.question import Question
+from app.questions.use_cases import USE_CASES
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS
 from app.recourse.solve_many import solve_many
+from app.registry.ref import ModelRef, Store
 
 
 def answer_job(name: str, store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
@@ -27,7 +29,7 @@ def answer_job(name: str, store: Store, payload: Json, *, deadline_s: float, pro
 
 
 def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each of the rows in a payload of `Service.submit_batch`; see `app.jobs.lines`.
+    """One line for each of the rows in a payload of `Questions.submit_batch`; see `app.jobs.lines`.
 
     `deadline_s` is the time for all of them.
     """
@@ -58,8 +60,8 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
             lines[i] = batch_lines.refused(payload["rows"][i], outcome)
             continue
         until = time.monotonic() + deadline_s / len(payload["rows"])
-        found, precluded = use_cases.with_proof(problem, outcome, until)
-        answer = recourse_answer(batch_lines.frame(payload, i), problem.action_set, found, precluded=precluded)
+        found, precluded = recourse.with_proof(problem, outcome, until)
+        answer = recourse.recourse_answer(batch_lines.frame(payload, i), problem.action_set, found, precluded=precluded)
         lines[i] = batch_lines.answered(answer, scores=payload["frame"].get("scores", True))
     return [lines[i] for i in range(len(lines))]
 

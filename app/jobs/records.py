@@ -16,11 +16,11 @@ from itertools import islice
 
 import sqlalchemy as sa
 
-from app.compute.answers import Json
 from app.errors import Erased, NoRowAnswered, RecourseError, UnknownJob
 from app.jobs.job import UNFINISHED, Job, JobStatus
 from app.jobs.lines import GROUP, refused
 from app.jobs.tables import changing, jobs, parts
+from app.questions.answers import Json
 
 CHUNK = 240
 """Most rows of one part: about a second of work to repeat after a crash. A part costs up to 30 ms of its own, which is

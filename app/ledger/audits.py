@@ -11,18 +11,20 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from app.compute import tasks, use_cases
-from app.compute.answers import UNREAD, Json, identity, plain
-from app.compute.messages import ModelRef, Question, Store, model_payload
-from app.compute.use_cases import RECOURSE, USE_CASES
 from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, RecourseError
 from app.ledger.chain import PersonalData
 from app.ledger.entries import personal_data
 from app.ledger.ledger import Ledger, Record
 from app.ledger.promises import Promises
+from app.models import tasks
 from app.pool.child import Progress
+from app.questions import use_cases
+from app.questions.answers import UNREAD, Json, identity, plain
+from app.questions.question import Question
+from app.questions.use_cases import RECOURSE, USE_CASES
 from app.recourse.features import FeatureSpace
 from app.recourse.models.meter import Meter
+from app.registry.ref import ModelRef, Store, model_payload
 from app.registry.version import RegisteredModel
 from app.store.engine import open_engine
 

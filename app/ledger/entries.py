@@ -3,10 +3,10 @@
 import json
 from collections.abc import Mapping
 
-from app.compute.answers import Json, encoded
 from app.errors import Erased
 from app.ledger.chain import PersonalData
 from app.ledger.ledger import NewRecord, Record
+from app.questions.answers import Json, encoded
 
 
 def entry_of(

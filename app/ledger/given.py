@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from app.compute.answers import UNREAD, Json, encoded, identity, plain
 from app.errors import (
     Erased,
     Fault,
@@ -27,7 +26,8 @@ from app.ledger.entries import personal_data, promised
 from app.ledger.ledger import Outline, Record
 from app.ledger.promises import Promises
 from app.ledger.recorder import Recorder
-from app.service.models import Models
+from app.models.models import Models
+from app.questions.answers import UNREAD, Json, encoded, identity, plain
 from app.store.timestamps import timestamp
 
 AUDIT_S = 3600.0

@@ -23,12 +23,12 @@ def verify(
 ) -> None:
     """Check which promises a version of a model keeps; exits with code 1 if it breaks any."""
     settings = read_settings()
-    from app.compute.answers import encoded
-    from app.compute.messages import ModelRef, Store
     from app.ledger import audits
     from app.ledger.entries import promised
     from app.ledger.ledger import FILE
     from app.ledger.promises import Promises
+    from app.questions.answers import encoded
+    from app.registry.ref import ModelRef, Store
     from app.store.engine import database_url
 
     store = Store.of(settings, ledger=database_url(settings, FILE))
@@ -60,8 +60,8 @@ def replay(recourse_id: RecourseArgument) -> None:
     # As in the child processes: numeric libraries read this on import, and it affects the last bits of results.
     os.environ.update(ONE_THREAD)
     settings = read_settings()
-    from app.compute.messages import Store
     from app.ledger.replay import replay as differences
+    from app.registry.ref import Store
 
     with open_ledger() as ledger:
         record = ledger.find(recourse_id)

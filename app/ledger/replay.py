@@ -4,12 +4,13 @@ import json
 import math
 from dataclasses import replace
 
-from app.compute import use_cases
-from app.compute.answers import Frame, encoded
-from app.compute.messages import ModelRef, Question, Store
 from app.errors import ModelUnusable
 from app.ledger.entries import personal_data
 from app.ledger.ledger import Record
+from app.questions import use_cases
+from app.questions.answers import Frame, encoded
+from app.questions.question import Question
+from app.registry.ref import ModelRef, Store
 
 REPLAY_S = 60.0
 """Time for an answer that is computed again."""

@@ -14,12 +14,12 @@ from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later
 from app.api.paging import Cursor, Limit
 from app.api.prefer import DIRECT, PreferDep
-from app.api.schemas.recourse import RecourseAnswer, Reference
 from app.api.strict_route import guarded
 from app.jobs.ids import RECOURSE_ID
 from app.keys.scopes import Scope
 from app.ledger.given import AuditQuery
 from app.ledger.schema import AuditAnswer, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
+from app.questions.schema import RecourseAnswer, Reference
 from app.recourse.result import Status
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))

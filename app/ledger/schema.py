@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import StrictBool, StringConstraints
 
-from app.api.schemas.described import Described
-from app.api.schemas.models import ModelVersion
-from app.api.schemas.strict import Moment, Strict
+from app.api.described import Described
+from app.api.strict import Moment, Strict
+from app.models.schema import ModelVersion
 from app.recourse.result import Status
 
 ModelChoice = Annotated[str, StringConstraints(min_length=1, max_length=200)]

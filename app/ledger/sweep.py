@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from app.errors import NotReady
-from app.service.service import Service
+from app.service import Service
 from app.settings import Settings
 
 OPEN_S = 30.0

@@ -21,12 +21,12 @@ def notice(
 
     os.environ.update(ONE_THREAD)
     settings = read_settings()
-    from app.compute import use_cases
-    from app.compute.messages import ModelRef, Store
     from app.ledger.entries import personal_data
     from app.letters.given import lender_of, missing_reasons, notice_about
     from app.letters.letter import version_of
     from app.letters.regime import Templates
+    from app.questions import use_cases
+    from app.registry.ref import ModelRef, Store
 
     templates = Templates.of(settings)
     language = lang or templates.default

@@ -1,10 +1,11 @@
 """What the ledger holds of an answer, as a letter."""
 
-from app.compute.answers import Frame, Json, identity
-from app.compute.messages import Question, ReasonsQuestion
-from app.compute.use_cases import REASONS
 from app.letters.letter import Facts, Lender, Notice, notice_of
 from app.letters.regime import Templates
+from app.questions.answers import Frame, Json, identity
+from app.questions.question import Question
+from app.questions.use_cases import REASONS
+from app.reasons.answer import ReasonsQuestion
 from app.recourse.models.score import Output
 from app.recourse.reasons import ReasonsParams
 from app.registry.version import RegisteredModel

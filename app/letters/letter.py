@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from app.compute.answers import Frame, Json, Timestamp
 from app.letters.language import Language
+from app.questions.answers import Frame, Json, Timestamp
 from app.recourse.actions.sentences import change_text, months_text
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue

@@ -1,12 +1,12 @@
 """Letters about recourse that was given."""
 
-from app.compute import use_cases
 from app.errors import Fault, InvalidRequest
 from app.ledger.given import GivenRecourse
 from app.letters.given import lender_of, missing_reasons, notice_about
 from app.letters.letter import Notice, version_of
 from app.letters.regime import Templates
-from app.service.models import Models
+from app.models.models import Models
+from app.questions import use_cases
 from app.settings import Settings
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.compute.answers import plain
 from app.errors import TemplateFaulty
 from app.letters.language import Language
 from app.letters.letter import NAMES, Notice
 from app.letters.markup import to_html, to_text
 from app.letters.template import Template
+from app.questions.answers import plain
 from app.registry.form_sentences import sentence_of
 from app.registry.printable import unprintable_faults
 from app.registry.safe_yaml import read_yaml

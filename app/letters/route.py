@@ -9,11 +9,11 @@ from app import errors
 from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
 from app.api.error_docs import LANE, refusals
 from app.api.strict_route import guarded
-from app.compute.answers import plain
 from app.keys.scopes import Scope
 from app.letters.markup import policy
 from app.letters.regime import preferred
 from app.letters.schema import Notice
+from app.questions.answers import plain
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.api.schemas.described import describe
+from app.api.described import describe
 from app.letters import letter
 
 Notice: Any = describe(letter.Notice)

@@ -11,7 +11,7 @@ from app.errors import RecourseError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from app.compute.answers import Json
+    from app.questions.answers import Json
     from app.settings import Settings
 
 UNUSABLE = 2
@@ -39,7 +39,7 @@ def compare(
     try:
         result = _computed(baseline, candidate, data, fail_if or [], seed)
         if output is not None:
-            from app.compute.answers import encoded
+            from app.questions.answers import encoded
 
             output.write_bytes(encoded(result) + b"\n")
     except (RecourseError, CommandError, BatchRefused, OSError) as error:
@@ -102,7 +102,7 @@ def _computed(baseline: str, candidate: str, data: Path | None, fail_if: list[st
     from app.portfolio.comparisons import reference_rows
     from app.portfolio.conditions import Condition
     from app.portfolio.schema import ComparisonRequest
-    from app.service.service import Service
+    from app.service import Service
 
     configure_logging("warning")
     settings = read_settings()
@@ -129,9 +129,9 @@ async def _asked(
     import json
 
     from app.cli.batch_files import in_order, lane_of
-    from app.compute.messages import Store
     from app.jobs.executor import CLOSING_S, child_lines
     from app.jobs.kinds import comparison_job
+    from app.registry.ref import Store
 
     store, found = Store.of(settings), list[str]()
     asked = list(rows)

@@ -7,15 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.compute import tasks, use_cases
-from app.compute.answers import Json, ModelVersion, identity, plain
-from app.compute.messages import ModelRef, Question
 from app.errors import ModelOutputInvalid, RecourseError
 from app.futures.store import load_futures
 from app.ledger.audits import fitting_row
+from app.models import tasks
 from app.portfolio.conditions import Condition, Judged, Measured
 from app.portfolio.preclusion import Preclusion, preclusion
 from app.portfolio.shares import PairedCosts, Share, beyond_retraining, exact, mcnemar, paired_costs, wilson
+from app.questions import recourse, use_cases
+from app.questions.answers import Json, ModelVersion, identity, plain
+from app.questions.question import Question
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.models.meter import Meter
@@ -24,6 +25,7 @@ from app.recourse.result import RecourseResult
 from app.recourse.solve import METHODS
 from app.recourse.solve_many import solve_many
 from app.recourse.verdict import Reason
+from app.registry.ref import ModelRef
 
 LEAST = 30
 """Fewest people behind a test: with fewer there is no p."""
@@ -312,7 +314,7 @@ def _answer(
         setattr(people[i], place, outcome)
         if place == "before":
             people[i].actions = problem.action_set
-        if outcome.verdict is not None and outcome.verdict.reason not in use_cases.UNKNOWN:
+        if outcome.verdict is not None and outcome.verdict.reason not in recourse.UNKNOWN:
             known = preclusion(problem.black_box, problem.reference, problem.action_set)
             people[i].known[place] = known
             people[i].rows += known.asked

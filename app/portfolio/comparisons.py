@@ -5,20 +5,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from app.compute.answers import Json, encoded
-from app.compute.messages import Question, job_payload, model_payload
 from app.errors import Fault, InvalidRequest, SchemaDiffers
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import COMPARISON
 from app.keys.keys import asking_id
 from app.ledger.recorder import Recorder
+from app.models.models import Models
 from app.portfolio.comparison import schema_faults
 from app.portfolio.conditions import Condition
+from app.questions.answers import Json, encoded
+from app.questions.question import Question, job_payload
+from app.questions.validation import all_or_faults, checks
 from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.registry.ref import model_payload
 from app.registry.version import RegisteredModel
-from app.service.models import Models
-from app.service.validation import all_or_faults, checks
 from app.settings import Settings
 from app.store.timestamps import timestamp
 

@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from app.api.schemas.batch import AnyRow, to_row
-from app.api.schemas.described import describe
-from app.api.schemas.recourse import OptionalCost, OptionalMethod
-from app.api.schemas.strict import FEW, NUMBER, Sent, Strict, to_record, with_fields_of
-from app.compute.answers import Json
-from app.compute.messages import Question
+from app.api.described import describe
+from app.api.strict import FEW, NUMBER, Sent, Strict, to_record, with_fields_of
 from app.jobs.lines import SEEDS
 from app.portfolio import comparison
+from app.questions.answers import Json
+from app.questions.batch_schema import AnyRow, to_row
+from app.questions.question import Question
+from app.questions.schema import OptionalCost, OptionalMethod
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.problem import Robustness

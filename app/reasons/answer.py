@@ -3,9 +3,9 @@
 import time
 from dataclasses import dataclass, fields, replace
 
-from app.compute.answers import Decision, Frame, ModelVersion, decision
-from app.compute.messages import ReasonsQuestion
 from app.portfolio.preclusion import Preclusion
+from app.questions.answers import Decision, Frame, ModelVersion, decision
+from app.questions.question import Case
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import RawValue
@@ -27,6 +27,13 @@ from app.recourse.result import Diagnostics, RecourseResult
 
 TIME_SHARE = 4
 """Reasons may take this part of the time of an answer that has recourse too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonsQuestion(Case):
+    """Why the model refuses a record."""
+
+    reasons: ReasonsParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from app.api.error_docs import BODY, QUESTION, refusals
 from app.api.media_type import JSON
 from app.api.prefer import DIRECT
 from app.api.strict_route import guarded
-from app.compute.use_cases import REASONS
 from app.keys.scopes import Scope
+from app.questions.use_cases import REASONS
 from app.reasons.schema import REASONS_EXAMPLES, ReasonsAnswer, ReasonsRequest
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
@@ -36,4 +36,4 @@ async def reasons(
     Always answered directly: `Prefer: respond-async` is refused.
     """
     asked = (REASONS, request.question(), request.applicant, request.terms())
-    return Response(await service.ask(*asked), media_type=JSON)
+    return Response(await service.questions.ask(*asked), media_type=JSON)

@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
+from app.api.described import describe
 from app.api.examples import APPLICANT, DEMO_MODEL
-from app.api.schemas.described import describe
-from app.api.schemas.models import Record
-from app.api.schemas.recourse import AnyQuestion, Reference
-from app.api.schemas.strict import to_record, with_fields_of
-from app.compute.messages import ReasonsQuestion
+from app.api.strict import to_record, with_fields_of
+from app.models.schema import Record
+from app.questions.schema import AnyQuestion, Reference
+from app.questions.terms import Terms
 from app.reasons import answer as reasons
+from app.reasons.answer import ReasonsQuestion
 from app.recourse.reasons import ReasonsParams
-from app.service.queries import Terms
 
 
 @with_fields_of(ReasonsParams)

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.schemas.corrections import CorrectAnswer
+from app.questions.correction_schema import CorrectAnswer
 from tests.api.asking import APPLICANT, faults, problem
 from tests.api.odd_model import GIVES_TOO_MUCH
 

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.schemas.frontier import MOST_POINTS, FrontierAnswer
+from app.questions.frontier_schema import MOST_POINTS, FrontierAnswer
 from tests.api.asking import APPLICANT, faults, question
 
 SWEEP: dict[str, Any] = {"parameter": "radius_unfavourable", "values": [0, 10, 2]}

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from app.errors import UnknownModel
 from app.main import create_app
 from app.registry.registry import Registry
-from app.service.service import Service
+from app.service import Service
 from app.settings import Settings
 from tests.api.asking import problem
 from tests.conftest import Running

@@ -5,9 +5,9 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from app.api.schemas.jobs import JobAnswer, JobList
 from app.jobs import followers
 from app.jobs.ids import new_id
+from app.jobs.schema import JobAnswer, JobList
 from tests.api.asking import faults, problem, question
 from tests.conftest import until
 

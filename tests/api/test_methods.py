@@ -8,9 +8,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError, create_model
 
 from app.api.errors import faults_of
-from app.api.schemas.methods import CHOICES, Methods, one_of
-from app.api.schemas.strict import derive, to_record
+from app.api.strict import derive, to_record
 from app.errors import Fault
+from app.questions.methods_schema import CHOICES, Methods, one_of
 from app.recourse.solve import METHODS
 from tests.api.asking import question
 

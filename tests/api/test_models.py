@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.schemas.models import Models, ModelSchema, ModelSummary, Predictions
+from app.models.schema import Models, ModelSchema, ModelSummary, Predictions
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import APPLICANT, faults, problem, question

@@ -23,8 +23,8 @@ from app.api.examples import (
 )
 from app.api.media_type import JSON, NDJSON
 from app.api.openapi import render
-from app.api.schemas.corrections import CORRECT_EXAMPLES
-from app.api.schemas.frontier import FRONTIER_EXAMPLES
+from app.questions.correction_schema import CORRECT_EXAMPLES
+from app.questions.frontier_schema import FRONTIER_EXAMPLES
 from docs import answers
 from tests.conftest import NO_TLS, Running
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.schemas.models import Predictions
+from app.models.schema import Predictions
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.browser import text, workbench_of

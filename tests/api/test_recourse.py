@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from app.api.schemas.recourse import RecourseAnswer
+from app.questions.schema import RecourseAnswer
 from app.registry.registry import Registry
 from tests.api.asking import APPLICANT, CARRIED, faults, problem, question
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES

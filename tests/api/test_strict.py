@@ -11,8 +11,8 @@ from annotated_types import Ge, Interval
 from pydantic import TypeAdapter, ValidationError
 
 from app.api.errors import MOST_FAULTS
-from app.api.schemas.recourse import RecourseRequest
-from app.api.schemas.strict import derive, to_record
+from app.api.strict import derive, to_record
+from app.questions.schema import RecourseRequest
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.actions.wishes import Wishes

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.schemas.validity import MOST_MEMBERS, ValidityAnswer
+from app.questions.validity_schema import MOST_MEMBERS, ValidityAnswer
 from tests.api.asking import APPLICANT, faults, problem, question
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS
 

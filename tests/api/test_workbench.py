@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.routes.methods import DESCRIPTIONS
 from app.api.routes.workbench import FILES, STATIC
 from app.futures.rehearsal import rehearse
 from app.futures.spec import choices_of
+from app.questions.methods_route import DESCRIPTIONS
 from app.registry.registry import Registry
 from app.settings import Settings
 from docs.workbench import take

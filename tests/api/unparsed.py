@@ -4,9 +4,9 @@ import ast
 from typing import Never
 
 import app.main  # noqa: F401 - what it imports may parse
-from app.api.schemas.corrections import CorrectRequest
-from app.api.schemas.recourse import RecourseRequest
-from app.api.schemas.validity import ValidityRequest
+from app.questions.correction_schema import CorrectRequest
+from app.questions.schema import RecourseRequest
+from app.questions.validity_schema import ValidityRequest
 from app.recourse.methods import METHODS
 
 

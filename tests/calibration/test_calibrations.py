@@ -15,9 +15,9 @@ from app.calibration.schema import CalibrationAnswer
 from app.errors import LedgerUnavailable
 from app.keys.scopes import Scope
 from app.pool.pool import Pool
+from app.registry import watch
 from app.registry.registry import Registry
-from app.service import watch
-from app.service.service import Service
+from app.service import Service
 from app.settings import Settings
 from tests.api.asking import problem
 from tests.conftest import until

@@ -16,10 +16,6 @@ from scipy.stats import beta
 from app.calibration import report as computing
 from app.calibration.file import read_calibration, write_calibration
 from app.calibration.report import calibration
-from app.compute import tasks
-from app.compute.answers import Frame, identity
-from app.compute.messages import ModelRef, Question, Store, request_of
-from app.compute.use_cases import answer as answer_of
 from app.errors import LedgerUnavailable
 from app.futures.rehearsal import rehearse
 from app.futures.spec import Choices
@@ -27,9 +23,14 @@ from app.futures.store import load_futures
 from app.ledger.entries import entry_of
 from app.ledger.ledger import Ledger
 from app.ledger.replay import replay
+from app.models import tasks
+from app.questions.answers import Frame, identity
+from app.questions.question import Question, request_of
+from app.questions.use_cases import answer as answer_of
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.models.calibration import Calibration
 from app.recourse.solve import METHODS
+from app.registry.ref import ModelRef, Store
 from app.registry.registry import Registry
 from app.registry.version import RegisteredModel
 from app.store.engine import open_engine

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from app.compute.messages import Store
 from app.errors import InvalidRecord
 from app.jobs.kinds import JOB_KINDS, JobKind, batch_job
 from app.pool.child import Progress
+from app.registry.ref import Store
 
 WORK_S = 0.05
 """Time that rows of a batch take at least, where a test counts how often they are computed."""

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.api.schemas.recourse import LONGEST_DEADLINE_MS
-from app.compute.messages import Store
 from app.errors import LedgerUnavailable
 from app.jobs import executor as executor_module
 from app.jobs.executor import BEGUN_ALONE, BEGUN_SHARED, Executor, as_computed, kept_nowhere, only_failed
@@ -23,6 +21,8 @@ from app.jobs.lines import GROUP
 from app.jobs.records import Part, Records
 from app.jobs.tables import metadata
 from app.pool.pool import Pool
+from app.questions.schema import LONGEST_DEADLINE_MS
+from app.registry.ref import Store
 from app.store.engine import UNREACHABLE, open_engine
 
 SILENT = [sa.exc.OperationalError("select 1", {}, Exception()), *(kind() for kind in UNREACHABLE[1:])]

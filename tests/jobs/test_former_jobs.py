@@ -12,7 +12,6 @@ import pytest
 import sqlalchemy as sa
 from dbos import DBOS
 
-from app.compute.messages import Store
 from app.errors import InvalidRecord
 from app.jobs import queue
 from app.jobs.database import FORMER_QUEUES, migrate
@@ -20,6 +19,7 @@ from app.jobs.job import BATCH, Job, JobStatus
 from app.jobs.jobs import Jobs
 from app.jobs.tables import FILE
 from app.pool.pool import Pool
+from app.registry.ref import Store
 from app.settings import Settings
 from app.store.engine import database_url, open_engine
 from tests.jobs.test_lost_parts import _Gate, opened, settings

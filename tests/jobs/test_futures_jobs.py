@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.schemas.models import FuturesAnswer
+from app.models.schema import FuturesAnswer
 from tests.conftest import until
 from tests.futures.models import estimator, registered
 from tests.jobs.serving import Server

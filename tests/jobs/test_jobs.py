@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 
-from app.compute.messages import Store
 from app.errors import InvalidRecord, NotReady, UnknownJob
 from app.jobs import connection as connection_module
 from app.jobs import presence, retention
@@ -27,6 +26,7 @@ from app.jobs.worker import CONNECTIONS
 from app.ledger import health, sure_clock
 from app.ledger.sweep import sweep
 from app.pool.pool import Pool
+from app.registry.ref import Store
 from app.settings import Settings
 from tests.clock_ahead import ClockAhead
 from tests.jobs.kinds import KINDS

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.compute.messages import Store
 from app.jobs import presence, queue
 from app.jobs.job import BATCH, Job
 from app.jobs.jobs import Jobs
 from app.pool.pool import Pool
+from app.registry.ref import Store
 from app.settings import Settings
 from tests.jobs.serving import database, postgres_missing
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from app.compute.messages import Store
 from app.errors import InvalidRecord
 from app.jobs.executor import Executor, as_computed, kept_nowhere, only_failed
 from app.jobs.ids import new_id
@@ -16,6 +15,7 @@ from app.jobs.records import Part, Records
 from app.jobs.tables import metadata
 from app.pool import pool as pool_module
 from app.pool.pool import Pool
+from app.registry.ref import Store
 from app.store.engine import open_engine
 from tests.conftest import until
 from tests.jobs.kinds import KINDS

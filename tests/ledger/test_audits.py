@@ -13,10 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.compute import tasks
-from app.compute.answers import identity
-from app.compute.messages import ModelRef, Store, request_of
-from app.compute.use_cases import answer as answer_of
 from app.jobs.ids import new_id
 from app.ledger import audits
 from app.ledger.entries import entry_of
@@ -24,7 +20,12 @@ from app.ledger.ledger import FILE, Ledger, NewRecord, Record
 from app.ledger.promises import Promises
 from app.ledger.replay import replay
 from app.ledger.schema import AuditAnswer, VerifyAnswer
+from app.models import tasks
+from app.questions.answers import identity
+from app.questions.question import request_of
+from app.questions.use_cases import answer as answer_of
 from app.recourse.models.black_box import BlackBox
+from app.registry.ref import ModelRef, Store
 from app.registry.registry import Registry
 from app.store.engine import open_engine
 from app.store.timestamps import timestamp

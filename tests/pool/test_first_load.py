@@ -11,8 +11,8 @@ from typing import Any
 import joblib
 import pytest
 
-from app.compute.first_load import load_first, runs_foreign_code
 from app.errors import ModelRefused, ModelUnusable
+from app.models.first_load import load_first, runs_foreign_code
 from app.registry.registry import Registry
 from app.registry.trust import Trust
 from app.registry.version import RegisteredModel

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.compute.messages import Question, ValidityQuestion
 from app.errors import Overloaded
 from app.pool.turns import LONG_SHARE, Turns, caller, long_calls
+from app.questions.question import Question
+from app.questions.validity import ValidityQuestion
 from app.recourse.problem import Robustness
 from app.recourse.solve import METHODS
 from tests.event_loop import run

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from app.api.json_body import validated
-from app.compute.messages import ModelRef, Store, job_payload, model_payload
 from app.jobs import kinds
 from app.ledger.ledger import FILE, Ledger
 from app.portfolio.schema import ComparisonAnswer, ComparisonRequest
+from app.questions.question import job_payload
+from app.registry.ref import ModelRef, Store, model_payload
 from app.registry.registry import Registry
 from app.store.engine import open_engine
 from tests.conftest import until

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.compute.answers import changes_of
+from app.questions.answers import changes_of
 from app.recourse import CertificateParams, RecourseProblem, action_set, solve
 from app.recourse.actions.providing import provided
 from app.recourse.actions.sentences import changes

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.compute.answers import Frame, ModelVersion
-from app.compute.messages import ModelRef, Question, Store
-from app.compute.use_cases import answer
 from app.errors import InvalidRequest
+from app.questions.answers import Frame, ModelVersion
+from app.questions.question import Question
+from app.questions.use_cases import answer
 from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
 from app.recourse.assess import assess
@@ -20,6 +20,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.validity import validity_bounds
 from app.recourse.solve import METHODS, solve
 from app.recourse.surrogate.refits import fit
+from app.registry.ref import ModelRef, Store
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel, RegisteredModel
 from tests.api.asking import APPLICANT

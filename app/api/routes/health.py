@@ -6,7 +6,7 @@ from starlette.responses import JSONResponse
 from app import errors
 from app.api.deps import ServiceDep
 from app.api.error_docs import refusals
-from app.api.schemas.health import Live, Ready
+from app.api.health import Live, Ready
 from app.api.strict_route import StrictRoute
 
 router = APIRouter(prefix="/health", tags=["operations"], route_class=StrictRoute)

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from app import errors
 from app.api.error_docs import refusals
 from app.api.errors import MEANINGS
-from app.api.schemas.problem import ProblemPage
+from app.api.problem import ProblemPage
 from app.api.strict_route import StrictRoute
 from app.errors import ERRORS, NotFound
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from app.compute.tryout import attempt
+from app.models.tryout import attempt
 from app.registry.drafting.draft import Wish, draft
 from app.registry.drafting.questions import Undecided
 from app.registry.registry import Registry

@@ -1,1 +1,0 @@
-"""What requests and answers look like; the same file names as the routes."""

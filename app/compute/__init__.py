@@ -1,1 +1,0 @@
-"""What runs in child processes, for requests and jobs alike."""

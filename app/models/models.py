@@ -1,0 +1,272 @@
+"""The registered models, and the child processes that ask them."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.errors import Fault, InsufficientScope, InvalidRequest, ModelUnusable, UnknownModel
+from app.futures.store import status
+from app.keys.daily_budgets import DailyBudgets
+from app.keys.keys import asking, asking_id
+from app.metrics import Metrics
+from app.models import tasks
+from app.observability import log
+from app.pool.child import Written
+from app.pool.pool import Pool
+from app.pool.quarantine import Quarantine
+from app.questions.answers import Json, identity, plain
+from app.recourse.features import Change, Feature, Table
+from app.recourse.models.score import Output
+from app.registry.ref import ModelRef, Store
+from app.registry.version import RegisteredModel
+from app.settings import Settings
+from app.store.timestamps import timestamp
+
+UNREADABLE = "the directory of models (RECOURSE_MODELS_STORE) cannot be read"
+
+EMPTY = "no model is registered in the directory of models (RECOURSE_MODELS_STORE), which may not be mounted"
+
+LATE = "{name} is not active yet, as its future models were not made: {why} Until then the version before answers."
+
+NONE_ACTIVE = "No model is active: each is retired, or waits for `recourse models activate`."
+
+
+class Models:
+    """The models of one store, asked in the child processes of one lane."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        lane: Pool,
+        metrics: Metrics,
+        budgets: DailyBudgets,
+        quarantine: Quarantine,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._registry = store.open()
+        self._lane = lane
+        self._metrics = metrics
+        self._budgets = budgets
+        self._quarantine = quarantine
+
+    def find(self, name: str, *, pointer: str | None = None, include_inactive: bool = False) -> RegisteredModel:
+        """As `Registry.find`; an unknown model is a fault at `pointer`, where there is one.
+
+        Raises `InsufficientScope` where the key of this context may not ask the model, and `ModelUnusable` where none
+        can be looked for: an unknown model would be taken as final.
+        """
+        _require(name)
+        try:
+            return self._registry.find(name, include_inactive=include_inactive)
+        except (UnknownModel, OSError) as error:
+            self._require_store()
+            if isinstance(error, OSError):
+                raise
+            # The log names the directory; a client does not learn it.
+            detail = f'The model "{name[:100]}" is not registered: {EMPTY}.' if self._empty() else error.detail
+            faults = [] if pointer is None else [Fault(pointer, "is not the name of an active model")]
+            raise UnknownModel(detail, faults=faults, **error.facts) from None
+
+    def version(self, model_id: str, name: str | None) -> RegisteredModel:
+        """A version of a model, active or not; the newest active one unless it is named.
+
+        Raises
+        ------
+        UnknownModel, ModelUnusable : there is no such version
+        InvalidRequest : it is a version of another model
+        """
+        if name is None:
+            return self.find(model_id)
+        if name.partition("@")[0] != model_id:
+            raise InvalidRequest(faults=[Fault("/model", "is not a version of the model that was asked then")])
+        return self.find(name, pointer="/model", include_inactive=True)
+
+    def known(self, model_id: str) -> bool:
+        """Whether any version of a model is registered. Raises `InsufficientScope` and `ModelUnusable` as `find`."""
+        _require(model_id)
+        self._require_store()
+        return any(model.id == model_id for model in self._registry.list())
+
+    def require_known(self, model_id: str) -> None:
+        """Raise `UnknownModel` unless any version of a model is registered; else as `known`."""
+        if not self.known(model_id):
+            raise UnknownModel(f'No version of "{model_id[:100]}" is registered.')
+
+    def active(self) -> int:
+        """How many versions answer applicants."""
+        return sum(model.active for model in self._registry.list())
+
+    def warnings(self) -> list[str]:
+        """Why active versions cannot be used, or that there are none."""
+        if not self.active() and not self.problems():
+            return [NONE_ACTIVE]
+        broken = [version.error.detail for version in self._registry.broken() if version.active]
+        # Faults that only loading finds are known once a child has tried.
+        lost = self._lane.problems
+        unloaded = [model.distrusted or lost.get(model.name, "") for model in self._registry.list() if model.active]
+        return broken + [sentence for sentence in unloaded if sentence] + self._late_successors()
+
+    def _late_successors(self) -> list[str]:
+        """Versions whose future models could not be made, so that the version before goes on answering."""
+        waiting = [(model.name, status(model)) for model in self._registry.list() if model.succeeds]
+        return [LATE.format(name=name, why=found["detail"]) for name, found in waiting if found["status"] == "failed"]
+
+    def problems(self) -> str:
+        """Why no applicant can be answered; empty if they can."""
+        if not self._readable():
+            return UNREADABLE
+        if self.active():
+            return ""
+        if self._registry.broken():
+            return "none of the registered models can be used"
+        # Versions that are retired or wait are there on purpose, and the ledger can still be read.
+        return "" if self._registry.list() else EMPTY
+
+    def tell_problems(self) -> None:
+        """Log why no applicant can be answered, and where models were looked for."""
+        if reason := self.problems():
+            log.error("no-models", reason=reason, directory=str(self._settings.models_store.absolute()))
+
+    def _empty(self) -> bool:
+        return not self._registry.list() and not self._registry.broken()
+
+    def _readable(self) -> bool:
+        return os.access(self._settings.models_store, os.R_OK | os.X_OK)
+
+    def _require_store(self) -> None:
+        if not self._readable():
+            raise ModelUnusable(f"No model can be looked for: {UNREADABLE}.")
+
+    def ref(self, model: RegisteredModel) -> ModelRef:
+        """The reference by which child processes and jobs identify the model."""
+        return ModelRef.of(self._store, model)
+
+    async def admit(self, model: RegisteredModel) -> None:
+        """Raise `ModelQuarantined` or `DailyBudgetSpent` before a job about a model is submitted that would fail."""
+        self._quarantine.require(model.name)
+        await self._budgets.require()
+
+    async def ask(
+        self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
+    ) -> Any:
+        """The result of a function in a child process, whose questions to the model are counted.
+
+        The time does not include loading a model that the child has not loaded yet.
+
+        Raises
+        ------
+        DailyBudgetSpent : the key of this context may not ask today any more
+        RecourseError : as `Pool.run`
+        """
+        await self._budgets.require()
+        found = await self._run(model, work, *args, timeout_ms=timeout_ms)
+        facts = found.facts if isinstance(found, Written) else found
+        self._budgets.spend(asking_id(), self._metrics.asked(model.id, facts))
+        return found
+
+    async def _run(
+        self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
+    ) -> Any:
+        timeout_s = (timeout_ms or self._settings.default_deadline_ms) / 1000.0
+        ref = self.ref(model)
+        return await self._lane.run(work, ref, *args, timeout_s=timeout_s, need=tasks.need_of(ref))
+
+    def all(self) -> list[RegisteredModel]:
+        """Every usable version, active or not."""
+        return self._registry.list()
+
+    def summaries(self) -> list[Json]:
+        """Every registered version that the key of this context may ask. Raises `ModelUnusable` as `find`."""
+        self._require_store()
+        key = asking.get()
+        return [_summary(model) for model in self._registry.list() if key is None or key.may_ask(model.id)]
+
+    def summary(self, name: str) -> Json:
+        """One registered version, also one that is not active by its full name."""
+        return _summary(self.find(name, include_inactive=True))
+
+    async def schema(self, name: str) -> Json:
+        """The features of a model, and records to try."""
+        model = self.find(name)
+        # Their scores are known: no model is asked.
+        samples = await self._run(model, tasks.samples)
+        return {
+            "model": plain(identity(model)),
+            "features": [_describe(feature) for feature in model.space.schema],
+            "rules": [rule.text for rule in model.rules],
+            "sample": samples[0] if samples else None,
+            "samples": samples,
+        }
+
+    async def predict(self, name: str, records: Sequence[Mapping[str, object]]) -> Json:
+        """The model's decisions. Raises `InvalidRecord` with the faults of all records."""
+        model = self.find(name)
+        rows_raw = model.space.read_many(records, pointer="/records")
+        predictions = await self.ask(model, tasks.predict, rows_raw)
+        derived = [_derived(model.space.schema, model.space.record(row_raw)) for row_raw in rows_raw]
+        return {"model": plain(identity(model)), "predictions": predictions, "derived": derived}
+
+
+def _require(name: str) -> None:
+    """Raise `InsufficientScope` unless the key of this context may ask a model, whether there is one or not."""
+    key, model_id = asking.get(), name.partition("@")[0]
+    if key is not None and key.models is not None and not key.may_ask(model_id):
+        models = ", ".join(sorted(key.models))
+        raise InsufficientScope(f"This key may ask only the models {models}.", scopes=sorted(key.scopes))
+
+
+def _summary(model: RegisteredModel) -> Json:
+    manifest = model.manifest
+    return {
+        **plain(identity(model)),
+        "title": manifest.title,
+        "description": manifest.description,
+        "active": model.active,
+        "registered_at": timestamp(model.registered_at),
+        "features": len(manifest.features),
+        "output": manifest.output.value,
+        "threshold": None if manifest.output is Output.LABEL else manifest.threshold,
+        "better": manifest.better if manifest.output is Output.POINTS else None,
+        "futures": status(model),
+    }
+
+
+def _describe(feature: Feature) -> Json:
+    return {
+        "name": feature.name,
+        "type": feature.type.value,
+        "label": feature.title,
+        "unit": feature.unit,
+        "min": feature.min,
+        "max": feature.max,
+        "step": feature.step,
+        "decimals": feature.decimals,
+        "categories": None if feature.is_number else [level for level in feature.levels if level is not None],
+        "change": (Change.NONE if feature.is_fixed else feature.change).value,
+        "cost": feature.cost,
+        "spread": None if feature.is_group else feature.scale,
+        "missing": feature.missing is not None,
+        "special": {f"{code:.15g}": meaning for code, meaning in feature.special.items()},
+        "derived": _formula(feature),
+        "protected": feature.protected,
+        "moves_with_time": None if feature.moves_with_time is None else feature.moves_with_time.per_year,
+        "advice": plain(feature.advice),
+        "provide_cost": feature.provide_cost if feature.provide else None,
+        "takes": plain(feature.takes),
+        "max_change": None if feature.max_change is None else plain(feature.max_change),
+        "least_change": feature.least_change,
+    }
+
+
+def _derived(schema: Sequence[Feature], record: Mapping[str, object]) -> Json:
+    """The derived values of a whole record."""
+    return {feature.name: record[feature.name] for feature in schema if feature.derived is not None}
+
+
+def _formula(feature: Feature) -> str | None:
+    """How a derived feature follows from others, in words."""
+    if isinstance(feature.derived, Table):
+        return f"a table of {feature.derived.from_}"
+    return feature.derived

@@ -1,0 +1,209 @@
+"""What a person would find odd about answers of a model that is tried, and the line of the manifest that mends it."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from app.questions.answers import Json
+from app.recourse.features import Change, Feature, FeatureType, Takes
+from app.recourse.problem import Reference
+from app.registry.drafting.hints import hint_of
+
+MOST_CHANGES = 4
+"""Changes of one answer beyond which few people carry it out."""
+
+USUAL = (0.05, 0.95)
+"""Quantiles of the records between which a value is usual."""
+
+LARGE = 0.25
+"""Share of the usual range beyond which a change takes time."""
+
+TENDENCY = 0.2
+"""Standard deviations between the means of both outcomes from which on the records have a direction."""
+
+DOMINANT = 0.7
+"""Share of the squared distances between records beyond which one feature decides who is near."""
+
+NAMED = 8
+"""Features that a sentence lists."""
+
+LEAP = 4
+"""Levels; a rise by so many at once is rare."""
+
+ALIKE = 3
+"""Fewest answers of which something can be said together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One question and its answer."""
+
+    record: int
+    """Line of the reference, counted from 0 without its header."""
+    before: Json
+    """The model's decision on it."""
+    after: Json | None
+    """The same after the changes; None where nothing was found."""
+    changes: tuple[tuple[str, str], ...]
+    """Feature and sentence of each change; empty where nothing was found."""
+    detail: str
+    """Why nothing was found; empty where something was."""
+    moved: Mapping[str, tuple[float, float]]
+    """Raw values of each feature that changes, before and after."""
+    elapsed_s: float
+
+
+def oddities(
+    reference: Reference, asked: Sequence[Asked], labels: Bool[np.ndarray, "n"] | None = None
+) -> Iterator[str]:
+    """A sentence for each.
+
+    Parameters
+    ----------
+    labels : (n,), whether each reference record had the favourable outcome; None where that is not known
+    """
+    if not asked:
+        yield "No reference record is rejected, so there was nothing to ask about"
+    found = [one for one in asked if one.changes]
+    if 2 * len(found) < len(asked):
+        many = f"{len(asked) - len(found)} of {len(asked)} records" if found else "any record"
+        yield (
+            f"Nothing was found for {many}: do change, advice, takes and protected leave enough that people can do?"
+            + _kept(reference)
+        )
+    yield from _lever(found)
+    yield from _many(found)
+    for feature, column in _columns(reference):
+        moves = [one.moved[feature.name] for one in found if feature.name in one.moved]
+        if not moves:
+            continue
+        yield from _named(feature, moves, len(found))
+        yield from _leaps(feature, moves, len(found))
+        if feature.is_number and column.size:
+            yield from _sizes(feature, moves, column, len(found))
+            if labels is not None:
+                yield from _against(feature, moves, reference, labels, len(found))
+    yield from _dominant(reference)
+
+
+FIXED: Mapping[str, Mapping[str, object]] = {"protected: true": {"protected": True}, "change: none": {"change": "none"}}
+"""Lines of a manifest with which no answer changes a feature, and what a hint has then."""
+
+Moves = Sequence[tuple[float, float]]
+"""Raw values before and after."""
+
+
+def _lever(found: Sequence[Asked]) -> Iterator[str]:
+    """What every answer changes."""
+    needed = [set(one.moved) for one in found]
+    common = set.intersection(*needed) if len(needed) >= ALIKE else set()
+    if common:
+        most = Counter(name for names in needed for name in names)
+        alone = "only " if all(len(names) == 1 for names in needed) else ""
+        names = " and ".join(sorted(common, key=lambda name: -most[name]))
+        yield (
+            f"Every answer changes {alone}{names}: can people do that? A limit (advice, max_change), a higher cost or "
+            "change: none would show other ways"
+        )
+
+
+def _many(found: Sequence[Asked]) -> Iterator[str]:
+    """Answers with many changes."""
+    if long := sum(len(one.moved) > MOST_CHANGES for one in found):
+        yield (
+            f"In {long} of {len(found)} answers more than {MOST_CHANGES} features change: change: none for those that "
+            "matter least to people, or a higher cost, leaves fewer"
+        )
+
+
+def _named(feature: Feature, moves: Moves, answers: int) -> Iterator[str]:
+    """Changes of a feature whose name says that nobody changes it."""
+    hint = hint_of(feature.name, feature.type.value)
+    if hint is None:
+        return
+    line = next((line for line, said in FIXED.items() if hint.keys.items() >= said.items()), None)
+    if line is not None:
+        often = f"In {len(moves)} of {answers} answers"
+        yield f"{often} {feature.name} changes, which nobody can do, by its name: {line} says so"
+
+
+def _leaps(feature: Feature, moves: Moves, answers: int) -> Iterator[str]:
+    """Rises of ordered levels at once."""
+    if feature.type is not FeatureType.ORDINAL or feature.takes != Takes():
+        return
+    if leaps := sum(abs(after - before) >= LEAP for before, after in moves):
+        yield (
+            f"In {leaps} of {answers} answers {feature.name} moves by {LEAP} levels or more at once: "
+            "takes: {months_per_level: …} says how long that takes"
+        )
+
+
+def _sizes(feature: Feature, moves: Moves, column: Float[np.ndarray, "m"], answers: int) -> Iterator[str]:
+    """Changes to where few people are, and large ones that take no time."""
+    low, high = (float(q) for q in np.quantile(column, USUAL))
+    if rare := sum((after < low and after < before) or (after > high and after > before) for before, after in moves):
+        yield (
+            f"In {rare} of {answers} answers {feature.name} moves to where fewer than 5% of the records are: "
+            f"advice: {{min: {low:.6g}, max: {high:.6g}}} or max_change keeps it where people are"
+        )
+    if feature.takes != Takes():
+        return
+    if large := sum(abs(after - before) > LARGE * (high - low) > 0.0 for before, after in moves):
+        yield (
+            f"In {large} of {answers} answers {feature.name} moves far in 0 months: takes: {{months: …}} or "
+            "{months_per_unit: …} says how long that takes"
+        )
+
+
+def _against(
+    feature: Feature, moves: Moves, reference: Reference, labels: Bool[np.ndarray, "n"], answers: int
+) -> Iterator[str]:
+    """Changes towards the people with the unfavourable outcome."""
+    position = reference.space.names.index(feature.name)
+    values, known = reference.rows_raw[:, position], ~reference.space.in_state(reference.rows_raw)[:, position]
+    good, bad, spread = values[known & labels], values[known & ~labels], float(values[known].std())
+    if not (good.size and bad.size and spread):
+        return
+    tendency = (float(good.mean()) - float(bad.mean())) / spread
+    if abs(tendency) < TENDENCY:
+        return
+    if against := sum((after - before) * tendency < 0.0 for before, after in moves):
+        more, direction = ("more", "increase") if tendency > 0.0 else ("less", "decrease")
+        yield (
+            f"In {against} of {answers} answers {feature.name} moves away from the records with the favourable "
+            f"outcome, which have {more} of it: change: {direction}, or ask why the model differs from the records"
+        )
+
+
+def _columns(reference: Reference) -> Iterator[tuple[Feature, Float[np.ndarray, "m"]]]:
+    """Each feature with its known values."""
+    states = reference.space.in_state(reference.rows_raw)
+    for position, feature in enumerate(reference.space.features):
+        yield feature, reference.rows_raw[~states[:, position], position]
+
+
+def _kept(reference: Reference) -> str:
+    """The features that advice leaves alone and that are not protected, as a further sentence."""
+    kept = [f.name for f in reference.space.features if f.change is Change.NONE and not f.protected]
+    more = f" and {len(kept) - NAMED} more" if len(kept) > NAMED else ""
+    return f" Fixed by change: none are {', '.join(kept[:NAMED])}{more}" if kept else ""
+
+
+def _dominant(reference: Reference) -> Iterator[str]:
+    """A feature that decides alone which records are near each other."""
+    space = reference.space
+    variance = np.var(reference.X, axis=0)
+    total = float(variance.sum())
+    if space.p < ALIKE or not total or not math.isfinite(total):
+        return
+    for j, name in enumerate(space.names):
+        share = float(variance[space.feature_of_column == j].sum()) / total
+        if share > DOMINANT:
+            yield (
+                f"Distances are {share:.0%} those of {name}: a few very large values of it outweigh all else. A larger "
+                "spread of it, or the logarithm as a feature, would change that"
+            )

@@ -1,0 +1,126 @@
+"""What child processes do with a model: load it, ask it. Plain data leaves; models stay where they were loaded.
+
+Questions about an applicant are in `app.questions.use_cases`.
+"""
+
+import math
+import time
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import RecourseError
+from app.futures.store import load_futures
+from app.pool.child import Need
+from app.questions.answers import Decision, Json, decision, plain
+from app.recourse.actions.action_set import action_set
+from app.recourse.certificate_params import CertificateParams
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.meter import Meter
+from app.recourse.problem import RecourseProblem
+from app.recourse.solve import DEFAULT_METHOD, METHODS, solve
+from app.registry.ref import ModelRef, Store
+from app.registry.version import LoadedModel
+
+FIRST_QUESTION_S = 10.0
+"""Time for the first question to each model; a slow model is ready all the same."""
+
+MOST_SAMPLES = 5
+"""Records for people to try."""
+
+MODELS_IN_MEMORY = 8
+"""Models that one child keeps loaded; the least recently used makes room."""
+
+SIBLINGS_IN_MEMORY = 100
+"""Other versions of models that one child keeps, without their reference records."""
+
+
+@lru_cache(maxsize=MODELS_IN_MEMORY)
+def load(ref: ModelRef) -> LoadedModel:
+    """The model, ready to be asked, whether or not it is active."""
+    return ref.store.open().find(ref.name, include_inactive=True).load()
+
+
+@lru_cache(maxsize=SIBLINGS_IN_MEMORY)
+def load_sibling(ref: ModelRef) -> BlackBox:
+    """Another version of a model that is asked; it takes no room from the models that `load` keeps."""
+    return ref.store.open().find(ref.name, include_inactive=True).load().black_box
+
+
+def needs(store: Store) -> list[Need]:
+    """The newest active models, to be ready in each child."""
+    active = [model for model in store.open().list() if model.active]
+    return [need_of(ModelRef.of(store, model)) for model in active[-MODELS_IN_MEMORY:]]
+
+
+def need_of(ref: ModelRef) -> Need:
+    """A model that is ready."""
+    return Need(ref.name, ready, (ref,))
+
+
+def ready(ref: ModelRef) -> None:
+    """Load a model and ask it one question, so that no request waits for what happens only once. Idempotent.
+
+    Errors as `RegisteredModel.load`.
+    """
+    load_futures(load(ref).registered)
+    _ask_once(ref)
+
+
+@lru_cache(maxsize=MODELS_IN_MEMORY)
+def _ask_once(ref: ModelRef) -> None:
+    model = load(ref)
+    # A question to a remote model warms nothing here, and costs.
+    if model.black_box.remote is not None or not (refused := samples(ref, deadline_s=math.inf)):
+        return
+    space, method = model.black_box.space, METHODS[DEFAULT_METHOD]
+    problem = RecourseProblem(
+        black_box=model.black_box,
+        reference=model.reference,
+        action_set=action_set(space, space.read(refused[0]), rules=model.rules),
+        deadline=time.monotonic() + FIRST_QUESTION_S,
+    )
+    # A real question reports what is wrong.
+    with suppress(RecourseError):
+        solve(problem, method, method.params(), CertificateParams(), plan_s=0.0)
+
+
+def predict(ref: ModelRef, rows_raw: Float[np.ndarray, "n p"], *, deadline_s: float) -> list[Json]:
+    """The model's decisions about raw rows."""
+    deadline = time.monotonic() + deadline_s
+    found: list[Json] = plain(decisions(Meter(load(ref).black_box, deadline), rows_raw))
+    return found
+
+
+def decisions(meter: Meter, rows_raw: Float[np.ndarray, "n p"]) -> list[Decision]:
+    """A model's decision about each raw row."""
+    black_box = meter.black_box
+    scores = meter.score_raw(rows_raw)
+    probabilities = black_box.probability(scores)
+    return [
+        decision(_finite(score), None if probabilities is None else _finite(probabilities[i]), black_box.points)
+        for i, score in enumerate(scores)
+    ]
+
+
+def samples(ref: ModelRef, *, deadline_s: float) -> list[dict[str, Any]]:  # noqa: ARG001
+    """Refused reference records for people to try, at most `MOST_SAMPLES`, all different; none where none is refused.
+
+    Their scores are spread over those of all refused records: the median first, then towards the boundary, then those
+    furthest from it.
+    """
+    reference = load(ref).reference
+    refused = np.flatnonzero(reference.scores < 0.0)
+    by_score = refused[np.argsort(reference.scores[refused], kind="stable")]
+    places = [(by_score.size * (2 * k + 1)) // (2 * MOST_SAMPLES) for k in range(MOST_SAMPLES)] if by_score.size else []
+    middle = MOST_SAMPLES // 2
+    rows_raw = [reference.rows_raw[by_score[place]] for place in places[middle:] + places[:middle]]
+    records = [reference.space.record(row_raw) for row_raw in rows_raw]
+    return [record for k, record in enumerate(records) if record not in records[:k]]
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None

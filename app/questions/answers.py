@@ -1,0 +1,416 @@
+"""The parts of answers: each is declared once, here or in the core, and `plain` alone turns them into JSON.
+
+Whole answers are put together beside their questions; `app.api.described` derives the response schemas from them. The
+makers translate the core's results into the model's own features, units and categories.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import AfterValidator, WithJsonSchema
+
+from app.questions.ways import ChangeStep, Difference, difference, points_of, steps
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.providing import provided
+from app.recourse.actions.sentences import MONTHS_DIGITS, FeatureChange, changes
+from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.answer_part import EXACT, FULL, AnswerPart, rounded, rounded_output
+from app.recourse.counterfactual import (
+    AssessedCounterfactual,
+    Counterfactual,
+    FutureCertificate,
+    JointCertificate,
+    NoiseCertificate,
+    ShiftCertificate,
+)
+from app.recourse.features import RawValue
+from app.recourse.models.score import PointScale
+from app.recourse.reports import MethodReport
+from app.recourse.result import PlanCertificate, PlanFutureCertificate, Status
+from app.recourse.verdict import Reason
+from app.registry.version import RegisteredModel
+
+Json = dict[str, Any]
+
+
+def _is_time(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+Timestamp = Annotated[str, AfterValidator(_is_time), WithJsonSchema({"type": "string", "format": "date-time"})]
+"""A time in UTC as it is sent."""
+
+
+LEAVES = frozenset((str, float, int, bool, type(None)))
+"""What most parts of an answer are; no `Enum`, which may be a text as well."""
+
+
+def plain(part: Any) -> Any:
+    """An answer as plain data, ready for `json`: fields in the order in which they are declared.
+
+    Numbers of answers have the digits that they carry; records, changes and what the request says are exact.
+    """
+    if type(part) in LEAVES:
+        return part
+    if (members := _members(part.__class__)) is not None:
+        return {
+            key: plain(_carried(value) if measured else value)
+            for name, key, measured in members
+            for value in [getattr(part, name)]
+        }
+    if isinstance(part, Enum):
+        return part.value
+    if isinstance(part, Mapping):
+        return {key: plain(value) for key, value in part.items()}
+    if isinstance(part, tuple | list):
+        return [plain(value) for value in part]
+    return part
+
+
+@cache
+def _members(record: type[object]) -> tuple[tuple[str, str, bool], ...] | None:
+    """Of a dataclass each field's name, its key, and whether numbers in it have only the digits that they carry."""
+    if not is_dataclass(record):
+        return None
+    measured = issubclass(record, AnswerPart)
+    # A field that would be a keyword ends in an underscore.
+    return tuple((f.name, f.name.rstrip("_"), measured and f.metadata != EXACT) for f in fields(record))
+
+
+def _carried(value: Any) -> Any:
+    """A number, or several, with the digits that they carry; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(map(_carried, value))
+    return rounded(value) if isinstance(value, float) else value
+
+
+def encoded(answer: Json) -> bytes:
+    """An answer as it is sent, byte for byte."""
+    return _ENCODER.encode(answer).encode()
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelVersion(AnswerPart):
+    """Exactly which model was asked."""
+
+    id: str
+    """Id of the model."""
+    version: str
+    """Its version."""
+    sha256: str
+    """Digest of the artifact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(AnswerPart):
+    """The model's decision about one record."""
+
+    probability: float | None = field(metadata=EXACT)
+    """Of the favourable class; null for a model that answers with labels, or gave no finite number, and for a record of
+    the caller whose key has neither the scope `scores` nor `models`."""
+    score: float | None
+    """In logit units, favourable from 0 on; null where the model gave no finite number, and as `probability`."""
+    points: float | None = field(metadata=EXACT)
+    """Of a model whose output is points, as a scorecard's; null for others, and as `score`."""
+    favourable: bool
+    """Whether the model accepts the record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeCost(AnswerPart):
+    """Cost of the changes."""
+
+    total: float
+    """Weighted sum of the changes in standardised units; a change of category counts 1."""
+    norm: Literal["l1"]
+    """Norm of the weighted changes."""
+    changed_features: int
+    """Number of features that change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validity(AnswerPart):
+    """The certificate: the model's decision now, and what is known about how long it holds."""
+
+    current: Decision
+    """The model's own decision on exactly this record."""
+    future: FutureCertificate | None
+    """What future models say, the lender's next model among them if it is trained as they are; null where the model has
+    none."""
+    noise: NoiseCertificate | None
+    """Null, like `shift` and `joint`, where the decisions around the applicant determine no local model."""
+    shift: ShiftCertificate | None = field(metadata=FULL)
+    """What a change of the model does to the record."""
+    joint: JointCertificate | None = field(metadata=FULL)
+    """Noise and a change of the model together; null also where the model offers no gradient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterfactualAnswer(AnswerPart):
+    """A record with its changes, cost and certificate."""
+
+    rank: int
+    """From 1."""
+    changes: tuple[FeatureChange, ...]
+    """In the order of the model's features, with what time changes by itself until then."""
+    takes_months: float
+    """How long the changes take; the record is that of the applicant then. The longest of them, or their sum where the
+    request is `sequential`."""
+    cost: ChangeCost
+    """Cost of the changes."""
+    validity: Validity
+    """The certificate."""
+    applicant: Mapping[str, RawValue]
+    """The whole record, with the changes made."""
+    difference: Difference | None
+    """What sets it apart from those before it; null for the first."""
+    steps: tuple[ChangeStep, ...] | None
+    """Where several features change, the changes in the order in which each helps most, with the model's decision after
+    each; the last one is that on this record. Null for a single change, in a frontier, for records of the caller, and
+    where time or budget ran out."""
+    report: MethodReport | None = field(metadata=FULL)
+    """The method's own figures; null for most methods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nearest(AnswerPart):
+    """The best record that was tried: the model refuses it, or it misses what the method's parameters ask for."""
+
+    applicant: Mapping[str, RawValue]
+    """The record."""
+    changes: tuple[FeatureChange, ...]
+    """What differs from the applicant's record."""
+    takes_months: float
+    """Months until the changes are made."""
+    probability: float | None = field(metadata=EXACT)
+    """Its probability of the favourable outcome; null where the model states none."""
+    score: float
+    """Its score in logit units, favourable from 0 on."""
+    points: float | None = field(metadata=EXACT)
+    """Its points; null for models without points."""
+    favourable: bool
+    """Whether the model accepts it."""
+    future: FutureCertificate | None
+    """What future models say; null where the model has none."""
+    report: MethodReport | None = field(metadata=FULL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanValidity(AnswerPart):
+    """Bounds on the probability that a linear model accepts every member, over the ball of `shift.gelbrich`."""
+
+    lower: float
+    """Lower bound."""
+    upper: float
+    """Upper bound."""
+    exact: bool
+    """Whether the bounds are tight; false where `future.all_interval` widened them."""
+    status: Literal["complete", "pending", "bracket"]
+    """`complete`: the solver finished. `pending`: these bounds follow from those of the members; `job` computes tight
+    ones. `bracket`: the same without a job."""
+    job: str | None
+    """Address of the job that computes tight bounds."""
+    future: PlanFutureCertificate | None
+    """What future models say about the members together; null where the model has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(AnswerPart):
+    """All counterfactuals together."""
+
+    validity: PlanValidity
+    """Joint bounds of all members."""
+    proximity: float
+    """Mean L2 distance to the factual, in standardised units."""
+    diversity: float
+    """Determinant of ``1/(1 + distance)`` between the members: 0 for equal members, towards 1 for distant ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point(AnswerPart):
+    """The answer at one value."""
+
+    value: float = field(metadata=EXACT)
+    """Value of the parameter."""
+    status: Status
+    """What was found at this value."""
+    cost: float | None
+    """Null unless something was found."""
+    dominated: bool
+    """Whether another point is at least as robust and costs no more, and is better in one of the two."""
+    counterfactual: CounterfactualAnswer | None
+    """The cheapest record at this value; null where nothing was found."""
+    reason: Reason | None
+    """Why nothing was found."""
+    detail: str | None
+    """The reason as a sentence."""
+
+
+UNSHOWN = frozenset(("scores", "points"))
+"""Fields of a frame that are not in answers by themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What is known about an answer before it is computed."""
+
+    id: str | None = None
+    reference: str | None = None
+    model: ModelVersion
+    threshold: float | None = None
+    """Smallest favourable probability."""
+    method: Json | None = None
+    """Its name and every parameter; None for that of the question."""
+    seed: int
+    stored: bool = False
+    created_at: Timestamp = ""
+    expires_at: Timestamp = ""
+    scores: bool = True
+    """Whether the caller may read scores of the records that it brings."""
+    points: PointScale | None = None
+    """Of a model that gives points."""
+
+    @property
+    def valid_months(self) -> float:
+        """How long the answer is valid."""
+        valid = datetime.fromisoformat(self.expires_at) - datetime.fromisoformat(self.created_at)
+        return valid.total_seconds() / 86_400.0 / DAYS_PER_MONTH
+
+    def known(self, *names: str) -> Json:
+        """These of its fields, or all that are in an answer."""
+        shown = names or (f.name for f in fields(self) if f.name not in UNSHOWN)
+        return {name: getattr(self, name) for name in shown}
+
+    @classmethod
+    def from_json(cls, data: Json) -> "Frame":
+        """The frame that `plain` gave, or that is in an answer."""
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        points = known.get("points") and PointScale(**known["points"])
+        return cls(**{**known, "model": ModelVersion(**data["model"]), "points": points})
+
+
+# --- makers ----------------------------------------------------------------------------------------------------------
+
+
+def identity(model: RegisteredModel) -> ModelVersion:
+    """How answers name a model."""
+    return ModelVersion(id=model.id, version=model.version, sha256=model.sha256)
+
+
+UNREAD = {"probability": None, "score": None, "points": None}
+"""What a caller without the scope `scores` reads of a decision about a record that it brings."""
+
+
+def without_scores(answer: Json, *, brought: bool) -> Json:
+    """The answer without the score of the caller's record; without those of the counterfactuals too if `brought`."""
+    decisions = [answer["factual"]]
+    if brought:
+        decisions += [one["validity"]["current"] for one in answer["counterfactuals"]]
+    for found in filter(None, decisions):
+        found |= UNREAD
+    reasons = answer if "against" in answer else answer.get("reasons")
+    if reasons is not None and reasons["against"] is not None:
+        # Contributions add up to the score.
+        reasons["against"]["score"] = None
+        for one in reasons["reasons"]:
+            one |= {"contribution": None, "std_error": None}
+    return answer
+
+
+def decision(score: float | None, probability: float | None, scale: PointScale | None) -> Decision:
+    """The model's decision about one record; a score of None is no decision, so not favourable.
+
+    Parameters
+    ----------
+    scale : of a model that gives points
+    """
+    return Decision(
+        probability=rounded_output(probability, score),
+        score=score,
+        points=points_of(score, scale),
+        favourable=score is not None and score >= 0.0,
+    )
+
+
+def counterfactual_answer(
+    action_set: ActionSet,
+    found: AssessedCounterfactual,
+    scale: PointScale | None,
+    before: Sequence[AssessedCounterfactual],
+) -> CounterfactualAnswer:
+    """One record in the model's own terms; `before` are the ways that the answer lists first."""
+    certificate = found.certificate
+    made = changes_of(action_set, found.row_raw)
+    return CounterfactualAnswer(
+        rank=len(before) + 1,
+        applicant=action_set.space.record(found.row_raw),
+        changes=made,
+        takes_months=round(found.takes_months, MONTHS_DIGITS),
+        cost=ChangeCost(total=found.cost, norm="l1", changed_features=len(found.changed)),
+        validity=Validity(
+            current=decision(found.score, found.probability, scale),
+            noise=certificate.noise if certificate else None,
+            shift=certificate.shift if certificate else None,
+            joint=certificate.joint if certificate else None,
+            future=found.future,
+        ),
+        report=found.report,
+        difference=difference(action_set, found, before),
+        steps=steps(action_set, found, made, scale),
+    )
+
+
+def counterfactual_answers(
+    action_set: ActionSet, found: Sequence[AssessedCounterfactual], scale: PointScale | None
+) -> tuple[CounterfactualAnswer, ...]:
+    """Records in their order, ranked from 1."""
+    return tuple(counterfactual_answer(action_set, one, scale, found[:k]) for k, one in enumerate(found))
+
+
+def nearest_answer(action_set: ActionSet, found: Counterfactual, scale: PointScale | None) -> Nearest:
+    """The record that came nearest."""
+    current = decision(found.score, found.probability, scale)
+    return Nearest(
+        applicant=action_set.space.record(found.row_raw),
+        changes=changes_of(action_set, found.row_raw),
+        takes_months=round(found.takes_months, MONTHS_DIGITS),
+        probability=current.probability,
+        score=found.score,
+        points=current.points,
+        favourable=current.favourable,
+        future=found.future,
+        report=found.report,
+    )
+
+
+def changes_of(action_set: ActionSet, row_raw: Float[np.ndarray, "p"]) -> tuple[FeatureChange, ...]:
+    """What differs from the factual."""
+    clock, providing = action_set.clock, provided(action_set)
+    if providing is not None and not action_set.space.in_state(row_raw[None])[0, list(providing.given)].any():
+        clock = providing.clock  # stating a value takes no time; changing it does
+    return changes(action_set.space.features, action_set.factual_raw, row_raw, clock)
+
+
+def plan_answer(plan: PlanCertificate | None) -> Plan | None:
+    """The joint bounds of a plan, without a job."""
+    if plan is None:
+        return None
+    status: Literal["complete", "bracket"] = "complete" if plan.status == "complete" else "bracket"
+    bounds = PlanValidity(
+        lower=plan.lower, upper=plan.upper, exact=plan.exact, status=status, job=None, future=plan.future,
+    )  # fmt: skip
+    return Plan(validity=bounds, proximity=plan.proximity, diversity=plan.diversity)

@@ -1,0 +1,79 @@
+"""Many applicants at once."""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool, WithJsonSchema
+
+from app.api.json_body import read_json, validated
+from app.api.problem import Problem
+from app.api.strict import Strict
+from app.errors import InvalidRequest, RecourseError
+from app.models.schema import Record
+from app.questions.answers import Json
+from app.questions.question import Question
+from app.questions.schema import RecourseQuestion, Reference, SeveralWays
+from app.questions.terms import Terms
+
+
+class BatchRow(Strict):
+    """One applicant of a batch."""
+
+    applicant: Record
+    reference: Reference | None = None
+    """Your own name for this case; returned in its line."""
+
+
+# Rows are validated one by one, because a bad one must not fail the others.
+AnyRow = Annotated[Any, WithJsonSchema(BatchRow.model_json_schema())]
+
+
+class BatchCommon(RecourseQuestion, SeveralWays):
+    """What the applicants of a batch have in common; row `i`, from 0, has the seed `seed + i` (0 follows 2^53 - 1)."""
+
+    store: StrictBool = True
+    """Keep questions and answers in the ledger, as with a single request. If false, only the job has them."""
+
+    def terms(self) -> Terms:
+        """The terms of the batch, with whether its answers are recorded."""
+        return replace(super().terms(), store=self.store)
+
+    def question(self) -> Question:
+        """The question of the batch, with the number of alternatives."""
+        return self.counted(super().question(), self.method)
+
+
+class BatchRequest(BatchCommon):
+    """What each of many applicants could change."""
+
+    applicants: Annotated[list[AnyRow], Field(min_length=1)]
+    """The applicants, answered in this order."""
+
+
+class BatchProblem(Problem):
+    """The line of an applicant without an answer."""
+
+    reference: str | None
+    """Of the applicant."""
+
+
+def line_to_row(line: bytes) -> Json:
+    """An applicant in a line of JSON, or the error of the row."""
+    try:
+        return to_row(read_json(line))
+    except InvalidRequest as error:
+        return _refused({}, error)
+
+
+def to_row(value: Any) -> Json:
+    """An applicant, or the error of the row."""
+    try:
+        return validated(BatchRow, value).model_dump()
+    except InvalidRequest as error:
+        return _refused(value, error)
+
+
+def _refused(value: Any, error: RecourseError) -> Json:
+    reference = value.get("reference") if isinstance(value, dict) else None
+    known = isinstance(reference, str) and len(reference) <= 200 and reference.isprintable()
+    return {"refused": error.to_dict(), "reference": reference if known else None}

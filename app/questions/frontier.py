@@ -1,0 +1,98 @@
+"""The cost-robustness curve: what a child computes, and the answer."""
+
+from dataclasses import dataclass, field
+
+from app.questions.answers import (
+    Decision,
+    Frame,
+    Json,
+    ModelVersion,
+    Point,
+    counterfactual_answers,
+    decision,
+)
+from app.questions.question import Question
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.answer_part import EXACT, FULL, AnswerPart
+from app.recourse.frontier import FUTURE_VALIDITY, Frontier, FrontierPoint, frontier
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import Diagnostics
+from app.recourse.solve import METHODS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierQuestion(Question):
+    """The same at several values of one parameter of the method."""
+
+    parameter: str
+    """One of the method's knobs."""
+    values: tuple[float, ...]
+    """Distinct, each within the limits of the parameter."""
+
+    @property
+    def takes_long(self) -> bool:
+        """Every curve."""
+        return True
+
+    @property
+    def needs_future_models(self) -> bool:
+        """As for every question, and where the frontier is over future validity."""
+        return self.parameter == FUTURE_VALIDITY or self.robustness.future_validity is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierAnswer(AnswerPart):
+    """The cost-robustness curve; the model itself accepted every record in it."""
+
+    reference: str | None
+    """The caller's own name for the case."""
+    model: ModelVersion
+    """The version that was asked."""
+    threshold: float | None = field(metadata=EXACT)
+    """Smallest favourable probability; null for a model whose output states none."""
+    parameter: str
+    """The parameter that varies."""
+    factual: Decision
+    """The model's decision on the applicant's record."""
+    points: tuple[Point, ...]
+    """In the order of the values. The cost of points that are not dominated grows with robustness."""
+    warnings: tuple[str, ...]
+    """What a reader has to know besides."""
+    method: Json = field(metadata=FULL)
+    """The method with every parameter, as in the request; each point has its own value of `parameter`."""
+    diagnostics: Diagnostics = field(metadata=FULL)
+    """Of all points together."""
+    seed: int = field(metadata=FULL)
+
+
+def compute(asked: RecourseProblem, question: FrontierQuestion, _plan_s: float) -> Frontier:
+    """The curve."""
+    method = METHODS[question.method]
+    return frontier(asked, method, question.params, question.parameter, question.values, question.certificate)
+
+
+def render(frame: Frame, action_set: ActionSet, found: Frontier) -> FrontierAnswer:
+    """The answer, with a point for each value."""
+    first = found.points[0].result
+    return FrontierAnswer(
+        **frame.known("reference", "model", "threshold", "method", "seed"),
+        parameter=found.parameter,
+        factual=decision(first.factual_score, first.factual_probability, frame.points),
+        points=tuple(_point(frame, action_set, point) for point in found.points),
+        diagnostics=found.diagnostics,
+        warnings=tuple(dict.fromkeys(warning for point in found.points for warning in point.result.warnings)),
+    )
+
+
+def _point(frame: Frame, action_set: ActionSet, point: FrontierPoint) -> Point:
+    result, verdict = point.result, point.result.verdict
+    best = next(iter(counterfactual_answers(action_set, result.counterfactuals[:1], frame.points)), None)
+    return Point(
+        value=point.value,
+        status=result.status,
+        cost=best.cost.total if best else None,
+        dominated=point.dominated,
+        counterfactual=best,
+        reason=verdict.reason if verdict else None,
+        detail=verdict.sentence if verdict else None,
+    )

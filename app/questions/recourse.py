@@ -1,0 +1,194 @@
+"""Recourse: what a child computes, and the answer."""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from app.portfolio.preclusion import Preclusion, preclusion
+from app.questions.answers import (
+    CounterfactualAnswer,
+    Decision,
+    Frame,
+    Json,
+    ModelVersion,
+    Nearest,
+    Plan,
+    Timestamp,
+    counterfactual_answers,
+    decision,
+    nearest_answer,
+    plan_answer,
+)
+from app.questions.question import Question
+from app.reasons.answer import Explained, Reasons, reasons_first, reasons_part, together
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.sentences import months_text
+from app.recourse.answer_part import EXACT, FULL, AnswerPart
+from app.recourse.problem import RecourseProblem
+from app.recourse.reports import SurrogateReport
+from app.recourse.result import Diagnostics, RecourseResult, Status
+from app.recourse.solve import METHODS, solve
+from app.recourse.verdict import SENTENCES, Reason, Relaxation
+from app.recourse.ways import named_ways
+
+EXPIRES_WARNING = (
+    "{} longer than the answer is valid: the model may decide otherwise by then, and another version of it may be in "
+    "use."
+)
+
+
+UNKNOWN = frozenset((Reason.DEADLINE, Reason.MODEL_OUTPUT_INVALID, Reason.BUDGET))
+"""Reasons after which nothing is known about other records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precluded(AnswerPart):
+    """What is known beyond the search, which has found nothing."""
+
+    status: Literal["proven", "open"]
+    """`proven`: the model itself refuses every record that the limits allow, today's model and these limits. `open`:
+    there may be one that it accepts."""
+    proof: Literal["enumerated", "optimised"] | None
+    """`enumerated`: every legal record was asked. `optimised`: no legal record reaches the threshold. Null if open."""
+    accepted_share_at_most: float | None
+    """If open: 95 % upper bound on the share of legal records that the model accepts, from random ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecourseAnswer(AnswerPart):
+    """The answer; the model itself accepted every record in `counterfactuals`."""
+
+    id: str
+    """Id of the answer, under which the ledger has it."""
+    status: Status
+    """Whether recourse was found."""
+    reference: str | None
+    """The caller's own name for the case."""
+    model: ModelVersion
+    """The version that was asked."""
+    threshold: float | None = field(metadata=EXACT)
+    """Smallest favourable probability; null for a model whose output states none."""
+    factual: Decision | None
+    """The model's decision on the applicant's record; null where the time ran out before the model was asked."""
+    counterfactuals: tuple[CounterfactualAnswer, ...]
+    """Ranked; empty unless `status` is `found`."""
+    reason: Reason | None
+    """Why nothing was found."""
+    detail: str | None
+    """The reason as a sentence."""
+    reasons: Reasons | None
+    """Why the model refuses the applicant's record, where the request asked for it; another question than recourse."""
+    nearest: Nearest | None
+    """The record that came nearest where nothing was found."""
+    relax: Relaxation | None
+    """The constraint whose relaxation helps most, where constraints are the reason."""
+    plan: Plan | None
+    """All counterfactuals together, where there are several or the method returns a plan; null where there is no
+    certificate."""
+    precluded: Precluded | None
+    """Whether the model refuses every legal record, where nothing was found; null where nothing is known."""
+    warnings: tuple[str, ...]
+    """What a reader has to know besides."""
+    stored: bool
+    """Whether the answer is in the ledger, under its `id`."""
+    created_at: Timestamp
+    """When the answer was given."""
+    expires_at: Timestamp
+    """The answer is intended to hold until then, for this version of the model."""
+    method: Json = field(metadata=FULL)
+    """The method with every parameter, defaults filled in."""
+    surrogate: SurrogateReport | None = field(metadata=FULL)
+    diagnostics: Diagnostics = field(metadata=FULL)
+    seed: int = field(metadata=FULL)
+
+
+def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explained:
+    """Recourse, the reasons that were asked for, and where nothing was found a proof if there is one."""
+    asked, reasons = reasons_first(asked, question.reasons)
+    found = solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
+    found, precluded = with_proof(asked, found, asked.deadline)
+    return replace(together(found, reasons), precluded=precluded)
+
+
+def with_proof(
+    asked: RecourseProblem, found: RecourseResult, deadline: float
+) -> tuple[RecourseResult, Preclusion | None]:
+    """Ask for a proof where a search found nothing. Returns the result with the calls of the proof, and the proof.
+
+    None where the model accepts a record that the search could not use, such as one that misses a promise.
+    """
+    if found.verdict is None or found.verdict.reason in UNKNOWN:
+        return found, None
+    known = preclusion(asked.black_box, asked.reference, asked.action_set, deadline=deadline)
+    spent = found.diagnostics
+    if known.asked and spent.model_calls is not None and spent.model_rows is not None:
+        spent = replace(spent, model_calls=spent.model_calls + 1, model_rows=spent.model_rows + known.asked)
+    return replace(found, diagnostics=spent), known if known.row_raw is None else None
+
+
+def render(frame: Frame, action_set: ActionSet, found: Explained) -> RecourseAnswer:
+    """The answer, with its reasons and its proof."""
+    reasons = None if found.reasons is None else reasons_part(action_set, found.reasons)
+    recourse = replace(found.recourse, diagnostics=found.diagnostics)
+    return recourse_answer(frame, action_set, recourse, reasons, precluded=found.precluded)
+
+
+def recourse_answer(
+    frame: Frame, action_set: ActionSet, found: RecourseResult, reasons: Reasons | None = None,
+    *, precluded: Preclusion | None = None,
+) -> RecourseAnswer:  # fmt: skip
+    """The answer to one question."""
+    verdict = found.verdict
+    return RecourseAnswer(
+        **frame.known(),
+        status=found.status,
+        factual=decision(found.factual_score, found.factual_probability, frame.points),
+        counterfactuals=counterfactual_answers(action_set, found.counterfactuals, frame.points),
+        reason=verdict.reason if verdict else None,
+        detail=verdict.sentence if verdict else None,
+        reasons=reasons,
+        nearest=nearest_answer(action_set, verdict.nearest, frame.points) if verdict and verdict.nearest else None,
+        relax=verdict.relax if verdict else None,
+        plan=plan_answer(found.plan),
+        surrogate=found.surrogate,
+        diagnostics=found.diagnostics,
+        precluded=_precluded(precluded),
+        warnings=(*found.warnings, *_expires_before(frame, found)),
+    )
+
+
+def _precluded(known: Preclusion | None) -> Precluded | None:
+    if known is None or (known.proof is None and known.accepted_share_at_most is None):
+        return None
+    status: Literal["proven", "open"] = "open" if known.proof is None else "proven"
+    return Precluded(status=status, proof=known.proof, accepted_share_at_most=known.accepted_share_at_most)
+
+
+def _expires_before(frame: Frame, found: RecourseResult) -> list[str]:
+    """A warning of answers that are no longer valid when their changes are made."""
+    every = [one.takes_months for one in found.counterfactuals]
+    late = {k + 1: months_text(months) for k, months in enumerate(every) if 0.0 < months > frame.valid_months}
+    if not late:
+        return []
+    named = named_ways([f"{way} ({time})" for way, time in late.items()])
+    several = f"{named} {'takes' if len(late) == 1 else 'take'}"
+    return [EXPIRES_WARNING.format(several if len(every) > 1 else f"This takes {late[1]},")]
+
+
+def out_of_time(frame: Frame, elapsed_ms: float) -> RecourseAnswer:
+    """The answer where the computation was stopped at its deadline from outside, so that nothing is known."""
+    return RecourseAnswer(
+        **frame.known(),
+        status=Status.NOT_FOUND,
+        factual=None,
+        counterfactuals=(),
+        reason=Reason.DEADLINE,
+        detail=SENTENCES[Reason.DEADLINE],
+        reasons=None,
+        nearest=None,
+        relax=None,
+        plan=None,
+        precluded=None,
+        surrogate=None,
+        diagnostics=Diagnostics(model_calls=None, model_rows=None, elapsed_ms=elapsed_ms),
+        warnings=("The computation did not end at its deadline by itself and was stopped.",),
+    )

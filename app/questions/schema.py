@@ -1,0 +1,204 @@
+"""A question about one applicant, and its answer."""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StringConstraints, TypeAdapter
+from pydantic_core import PydanticCustomError
+
+from app.api.described import describe
+from app.api.strict import (
+    FEW,
+    LONGEST_NAME,
+    MOST_ENTRIES,
+    NUMBER,
+    Sent,
+    Strict,
+    derive,
+    optional,
+    to_record,
+    with_fields_of,
+)
+from app.errors import Fault, InvalidRequest
+from app.jobs.lines import SEEDS
+from app.models.schema import Record
+from app.questions import recourse
+from app.questions.detail import Detail
+from app.questions.methods_schema import CHOICES, MethodChoice
+from app.questions.question import Question
+from app.questions.terms import Terms
+from app.recourse.actions.constraints import CHEAPEST, DEAREST, Constraints
+from app.recourse.actions.timing import Timing
+from app.recourse.actions.wishes import Exclude, Wishes
+from app.recourse.certificate_params import CertificateParams
+from app.recourse.method import Yields
+from app.recourse.problem import Robustness
+from app.recourse.reasons import ReasonsParams
+from app.recourse.solve import DEFAULT_METHOD, METHODS
+
+LONGEST_DEADLINE_MS = 60_000
+
+MOST_WAYS = 10
+"""Alternatives of one answer."""
+Count = Annotated[int, Field(ge=1, le=MOST_WAYS), NUMBER]
+AnswerId = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+ExcludedIds: Any = Annotated[tuple[AnswerId, ...], Field(max_length=MOST_ENTRIES), FEW]
+IDS_SENTENCE = (
+    "Earlier answers of this model from the ledger: none of the sets of features that their counterfactuals change is "
+    "changed again. The id of an answer, or with `/2` that of its counterfactual of this rank."
+)
+
+OptionalExclude: Any = optional(derive(Exclude, ids=(ExcludedIds, Field(default=(), description=IDS_SENTENCE))))
+
+
+def printable(text: str) -> str:
+    """The text, if it can be shown on a line."""
+    if not text.isprintable():
+        raise PydanticCustomError("not_printable", "must consist of printable characters")
+    return text
+
+
+Reference = Annotated[str, StringConstraints(max_length=200), AfterValidator(printable)]
+"""A client's own name for a case."""
+
+FeatureName = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+Weight = Annotated[float, Field(ge=CHEAPEST, le=DEAREST), NUMBER]
+Weights: Any = optional(Annotated[dict[FeatureName, Weight], Field(max_length=MOST_ENTRIES), FEW], dict)
+
+
+class Cost(Strict):
+    """Costs of changes for this applicant."""
+
+    weights: Weights
+    """Factors on the model's own cost of each feature; 1 by default."""
+
+
+OptionalCost: Any = optional(Cost)
+USUAL_METHOD = CHOICES[DEFAULT_METHOD].model_validate({"name": DEFAULT_METHOD})
+OptionalMethod: Any = optional(MethodChoice, lambda: USUAL_METHOD)
+
+
+WISHES, NO_WISHES = TypeAdapter(Wishes), Wishes()
+
+
+class AnyQuestion(Strict):
+    """What every question about an applicant has."""
+
+    model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    """`id` for its newest active version, or `id@version`."""
+    deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
+    """Milliseconds until the answer; the operator's default when absent."""
+    seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
+    """The same request with the same seed has the same answer."""
+
+    def terms(self) -> Terms:
+        """The terms of this request."""
+        return Terms(model=self.model, deadline_ms=self.deadline_ms)
+
+
+class ModelQuestion(AnyQuestion):
+    """A question whose answer has certificates."""
+
+    certificate: Annotated[CertificateParams, Sent()] = Field(default_factory=CertificateParams)
+    """Parameters of the certificates."""
+
+
+@with_fields_of(Timing, Wishes)
+class RecourseQuestion(ModelQuestion):
+    """A question about recourse, apart from the applicant."""
+
+    method: OptionalMethod
+    """The method and its parameters; `robust_mpm` with its defaults when absent."""
+    constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
+    """What this applicant cannot or will not do."""
+    cost: OptionalCost
+    """What changes cost this applicant."""
+    robustness: Annotated[Robustness, Sent()] = Field(default_factory=Robustness)
+    """What the answer must withstand."""
+    exclude: OptionalExclude
+    """What is not proposed."""
+    detail: Detail = "short"
+    """`full`: with the method's parameters, certificates under shift, the surrogate and what the answer took to
+    compute. The ledger keeps the full answer."""
+
+    def terms(self) -> Terms:
+        """The terms of the request, with the detail of the answer and the earlier answers that it must differ from."""
+        return replace(super().terms(), detail=self.detail, exclude_ids=self.exclude.ids)
+
+    def question(self) -> Question:
+        """The question, without the applicant's record."""
+        method = METHODS[self.method.name]
+        return Question(
+            constraints=self.constraints,
+            cost_weights=self.cost.weights,
+            timing=to_record(Timing, self),
+            certificate=self.certificate,
+            seed=self.seed,
+            method=method.name,
+            params=to_record(method.params, self.method),
+            robustness=self.robustness,
+            wishes=self._wishes(),
+        )
+
+    def _wishes(self) -> Wishes:
+        if self.model_fields_set.isdisjoint(("exclude", "must_include")):
+            return NO_WISHES
+        given = self.model_dump(include={"exclude", "must_include"}, exclude={"exclude": {"ids"}})
+        return WISHES.validate_python(given)
+
+
+class ApplicantQuestion(RecourseQuestion):
+    """What an applicant could change so that the model accepts the record."""
+
+    applicant: Record
+    reference: Reference | None = None
+    """Your own name for this case; returned in the answer."""
+
+    def terms(self) -> Terms:
+        """The terms of the request, with the client's own name for the case."""
+        return replace(super().terms(), reference=self.reference)
+
+
+class SeveralWays(Strict):
+    """How many alternatives."""
+
+    count: Count | None = None
+    """Alternatives, up to this many, that differ in what is changed; the cheapest first. None changes all features that
+    an earlier one changes. With a method that returns a plan it is the number of its members, in the place of the
+    method's own `count`. One, or as many as the plan has, when absent."""
+
+    def counted(self, question: Question, method: BaseModel) -> Question:
+        """The question with this number of alternatives, or of members of a plan; `method` is as the request has it."""
+        if self.count is None:
+            return question
+        params: Any = question.params
+        if METHODS[question.method].yields is Yields.PLAN:
+            if "count" in method.model_fields_set and params.count != self.count:
+                detail = f"is {self.count}, but the count of the method is {params.count}: give one of them"
+                raise InvalidRequest(faults=[Fault("/count", detail)])
+            params = replace(params, count=self.count)
+        return replace(question, params=params, count=self.count)
+
+
+class RecourseRequest(ApplicantQuestion, SeveralWays):
+    """What an applicant could change so that the model accepts the record, and whether to keep the answer."""
+
+    store: StrictBool = True
+    """Keep request and answer in the ledger, to be looked up and verified later. If false, neither is kept after the
+    answer, except in a job, until it is deleted, and under an `Idempotency-Key`, for 24 hours; `DELETE /recourse/{id}`
+    erases both."""
+    reasons: StrictBool | Annotated[ReasonsParams, Sent(null=False)] = False
+    """Also state why the model refuses the record: `true`, or which reasons. This takes up to five more model calls."""
+
+    def terms(self) -> Terms:
+        """The terms of the request, with whether the answer is recorded."""
+        return replace(super().terms(), store=self.store)
+
+    def question(self) -> Question:
+        """The question of the request, with the number of alternatives and the reasons that it asks for."""
+        asked = self.reasons
+        reasons = (ReasonsParams() if asked else None) if isinstance(asked, bool) else asked
+        return replace(self.counted(super().question(), self.method), reasons=reasons)
+
+
+RecourseAnswer: Any = describe(recourse.RecourseAnswer)

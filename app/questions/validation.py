@@ -1,0 +1,79 @@
+"""Whether a question fits its model; all faults are reported at once."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from app.errors import Fault, InvalidRequest, UnknownModel
+from app.futures.store import status
+from app.models.models import Models
+from app.questions.question import Case, Question
+from app.recourse.actions.constraints import check_constraints
+from app.recourse.actions.wishes import check_wishes
+from app.recourse.certificate_params import CertificateParams, check_moments, check_noise
+from app.recourse.solve import METHODS
+from app.registry.version import RegisteredModel
+
+Check = Callable[[], Any]
+"""Gives something, or raises `InvalidRequest`."""
+
+
+def all_or_faults(*checks: Check) -> list[Any]:
+    """What all checks give, or one error with the faults of all that fail."""
+    results, faulty = [], []
+    for check in checks:
+        try:
+            results.append(check())
+        except InvalidRequest as error:
+            faulty.append(error)
+    if len(faulty) == 1:
+        raise faulty[0]
+    if faulty:
+        raise InvalidRequest(faults=[fault for error in faulty for fault in error.faults])
+    return results
+
+
+def checks(models: Models, model: RegisteredModel, question: Case) -> list[Check]:
+    """The checks of everything in a question but its records."""
+    found: list[Check] = [
+        lambda: check_constraints(model.space, question.constraints, question.cost_weights, weights_at="/cost/weights"),
+        lambda: _check_certificate(model, question.certificate),
+    ]
+    if isinstance(question, Question):
+        found.append(lambda: check_wishes(model.space, question.wishes, question.constraints))
+        found.append(partial(_check_method, models, model, question))
+        if question.needs_future_models:
+            found.append(partial(_check_futures, model))
+    return found
+
+
+def _check_certificate(model: RegisteredModel, certificate: CertificateParams) -> None:
+    faults = check_noise(model.space, certificate)
+    futures = certificate.moments == "future" and status(model)["status"] == "ready"
+    faults += check_moments(certificate, registered=model.manifest.label is not None, futures=futures)
+    if faults:
+        raise InvalidRequest(faults=[fault.under("/certificate") for fault in faults])
+
+
+def _check_futures(model: RegisteredModel) -> None:
+    found = status(model)
+    if found["status"] != "ready":
+        state = {"pending": "they are still being made", "failed": f"making them failed: {found['detail']}"}
+        why = state.get(found["status"], f"POST /models/{model.id}/futures makes them")
+        detail = f"needs future models, and {model.name} has none: {why}"
+        raise InvalidRequest(faults=[Fault("/robustness/future_validity", detail)])
+
+
+def _check_method(models: Models, model: RegisteredModel, question: Question) -> None:
+    faults = list(METHODS[question.method].faults(model.space, question.params))
+    for pointer, name in question.params.other_models().items():
+        try:
+            # It may be a version that is registered but not active yet.
+            other = models.find(name, include_inactive=True)
+        except UnknownModel:
+            faults.append(Fault(pointer, "is not the name of an active model, nor of a registered version"))
+            continue
+        if not other.space.same_columns(model.space):
+            faults.append(Fault(pointer, f"has other features than {model.name}, or other values of them"))
+    if faults:
+        raise InvalidRequest(faults=[fault.under("/method") for fault in faults])

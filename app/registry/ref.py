@@ -1,0 +1,65 @@
+"""References to registered models, as they go to child processes and into jobs."""
+
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.registry.registry import Registry
+from app.registry.trust import Trust
+from app.registry.version import RegisteredModel
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """Where models are and how far they are trusted, and where the ledger is."""
+
+    root: str
+    trust: Trust = field(default_factory=Trust)
+    ledger: str = field(default="", repr=False)
+    """The address of its database, which may hold a password."""
+
+    @classmethod
+    def of(cls, settings: "Settings", *, ledger: str = "") -> "Store":
+        """What the settings say about models, and the address of the ledger."""
+        return cls(root=str(settings.models_store.absolute()), trust=Trust.of(settings), ledger=ledger)
+
+    def open(self) -> Registry:
+        """The registry: one in each process, so that what it has read of versions is read once."""
+        return _registry(self)
+
+
+@cache
+def _registry(store: Store) -> Registry:
+    return Registry(Path(store.root), store.trust)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRef:
+    """Exactly one registration of a model; another one under the same name is another reference."""
+
+    store: Store
+    name: str
+    """`id@version`"""
+    sha256: str
+    registered_at: str
+
+    @classmethod
+    def of(cls, store: Store, model: RegisteredModel) -> "ModelRef":
+        """The reference to a registered model."""
+        return cls(
+            store=store,
+            name=model.name,
+            sha256=model.sha256,
+            registered_at=model.registered_at.isoformat(),
+        )
+
+
+def model_payload(ref: ModelRef) -> dict[str, Any]:
+    """A reference as plain data, without the store."""
+    model = asdict(ref)
+    del model["store"]
+    return model

@@ -1,0 +1,183 @@
+"""Trying a model directory: the answers are those of the service, nothing stays, and what is odd is said."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.cli.tryout import share_text, text_of
+from app.errors import ModelRefused
+from app.models.oddities import Asked
+from app.models.tryout import QUESTIONS, Tryout, attempt
+from app.registry.registry import Registry
+from app.settings import Settings
+from tests.api.asking import CARRIED
+from tests.registry.adapters.card import by_hand, carded
+from tests.registry.loan import ModelDirectory, make_linear
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(models_store=tmp_path / "store", state_dir=tmp_path / "state")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> ModelDirectory:
+    return make_linear(tmp_path / "source")
+
+
+def only(model: ModelDirectory, *names: str, **keys: Any) -> ModelDirectory:
+    """Nothing but these features can be changed."""
+    for feature in model.manifest["features"]:
+        if feature["name"] not in names:
+            feature["change"] = "none"
+        else:
+            feature.update(keys)
+    return model
+
+
+def tried(model: ModelDirectory, settings: Settings, **changes: Any) -> Tryout:
+    return attempt(model.write(**changes), settings)
+
+
+def test_a_few_rejected_records_are_answered_and_nothing_is_registered(
+    model: ModelDirectory, settings: Settings
+) -> None:
+    found = tried(model, settings)
+    assert not settings.models_store.exists()
+    assert len(found.asked) == QUESTIONS == len({one.record for one in found.asked})
+    loaded = Registry(settings.models_store).register(model.path).load()
+    scores = loaded.reference.scores
+    assert found.registration.favourable == (scores >= 0).sum()
+    order = [scores[one.record] for one in found.asked]
+    assert order == sorted(order)
+    assert order[-1] < 0
+    for one in found.asked:
+        assert one.before["probability"] == pytest.approx(
+            loaded.black_box.probability_of(scores[one.record]), rel=CARRIED
+        )
+        assert one.after is not None
+        assert one.after["probability"] >= 0.5
+        assert one.changes
+    assert found.sound
+
+
+def test_the_feature_that_everything_needs_is_named(model: ModelDirectory, settings: Settings) -> None:
+    found = tried(only(model, "income"), settings)
+    assert found.sound
+    assert found.findings[0].startswith("Every answer changes only income: can people do that?")
+
+
+def test_a_model_that_leaves_nothing_to_do_is_not_sound(model: ModelDirectory, settings: Settings) -> None:
+    found = tried(only(model), settings)
+    assert not found.sound
+    assert all(one.detail for one in found.asked)
+    assert "do change, advice, takes and protected leave enough" in found.findings[0]
+
+
+def test_a_feature_that_decides_all_distances_is_named(model: ModelDirectory, settings: Settings) -> None:
+    only(model, "age", "income", "savings")
+    model.manifest["features"][2]["spread"] = 100
+    findings = tried(model, settings, encoding={"continuous": "standard"}).findings
+    assert any("those of amount: a few very large values" in finding for finding in findings)
+
+
+def test_a_threshold_that_rejects_none_leaves_nothing_to_ask(model: ModelDirectory, settings: Settings) -> None:
+    found = tried(model, settings, threshold=1e-9)
+    assert (found.asked, found.sound) == ((), False)
+    assert found.findings == ("No reference record is rejected, so there was nothing to ask about",)
+    assert "The model accepts all of its reference records" in found.registration.warnings[0]
+
+
+def test_a_directory_with_faults_is_refused_as_by_a_registration(model: ModelDirectory, settings: Settings) -> None:
+    with pytest.raises(ModelRefused) as tried_here:
+        tried(model, settings, threshold=7)
+    with pytest.raises(ModelRefused) as registered:
+        Registry(settings.models_store).register(model.path)
+    assert tried_here.value.faults == registered.value.faults
+
+
+def test_records_without_a_way_are_counted_and_what_is_fixed_is_named(tmp_path: Path, settings: Settings) -> None:
+    model = only(make_linear(tmp_path / "source"), "savings", change="increase")
+    model.manifest["features"][0]["protected"] = True
+    found = tried(model, settings)
+    lost = sum(not one.changes for one in found.asked)
+    assert QUESTIONS / 2 < lost < QUESTIONS
+    assert f"Nothing was found for {lost} of {QUESTIONS} records: do change" in found.findings[0]
+    assert found.findings[0].endswith("Fixed by change: none are income, amount, guarantor, housing")
+
+
+def test_leaps_over_many_levels_are_counted(tmp_path: Path, settings: Settings) -> None:
+    model = only(make_linear(tmp_path / "source"), "savings", change="increase")
+    levels = ["none", "s1", "s2", "s3", "some", "much"]
+    model.manifest["features"][3] |= {"categories": levels, "center": 0.0, "scale": 2.0}
+    for record in model.records:
+        record["savings"] = "none"
+    model.records[0]["savings"] = "much"
+    found = tried(model, settings)
+    (leap,) = (sentence for sentence in found.findings if "levels or more at once" in sentence)
+    count = sum(abs(after - before) >= 4 for one in found.asked for before, after in one.moved.values())
+    assert count
+    assert leap.startswith(f"In {count} of {sum(bool(one.changes) for one in found.asked)} answers savings moves by 4")
+    model.manifest["features"][3]["takes"] = {"months_per_level": 0.1}
+    assert not any("levels or more" in sentence for sentence in tried(model, settings, version="2").findings)
+
+
+def test_each_oddity_names_the_line_that_mends_it(tmp_path: Path, settings: Settings) -> None:
+    """With the line that a sentence names, the sentence is gone."""
+    model = only(make_linear(tmp_path / "source"), "income", "amount")
+    income = model.manifest["features"][1]
+    found = attempt(model.write(), settings, count=20)
+    assert len(found.asked) == 20
+    (far,) = (sentence for sentence in found.findings if "income moves far in 0 months" in sentence)
+    spread = np.subtract(*np.quantile([record["income"] for record in model.records], [0.95, 0.05]))
+    moves = [one.moved["income"] for one in found.asked if "income" in one.moved]
+    assert far.startswith(f"In {sum(after - before > spread / 4 for before, after in moves)} of 20 answers")
+    income["takes"] = {"months": 1}
+    again = attempt(model.write(version="2"), settings, count=20)
+    assert not any("income moves far" in sentence for sentence in again.findings)
+
+
+def test_changes_that_a_name_rules_out_are_odd(tmp_path: Path, settings: Settings) -> None:
+    model = only(make_linear(tmp_path / "source"), "age", "income")
+    model.manifest["features"][1]["change"] = "none"
+    findings = attempt(model.write(), settings, count=20).findings
+    assert any("answers age changes, which nobody can do, by its name: protected: true" in one for one in findings)
+
+
+def test_changes_against_the_outcomes_are_odd(tmp_path: Path, settings: Settings) -> None:
+    model = only(make_linear(tmp_path / "source"), "income")
+    middle = float(np.median([record["income"] for record in model.records]))
+    for record in model.records:
+        record["outcome"] = int(record["income"] < middle)
+    model.columns.append("outcome")
+    findings = attempt(model.write(label="outcome", favourable=1), settings, count=20).findings
+    assert any("income moves away from the records with the favourable outcome" in one for one in findings)
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.0, "0%"), (0.001, "<1%"), (0.5, "50%"), (0.999, ">99%"), (1.0, "100%")])
+def test_only_nothing_is_no_per_cent(share: float, text: str) -> None:
+    assert share_text(share) == text
+
+
+def test_a_near_miss_does_not_read_like_the_cut_off() -> None:
+    before, after = ({"probability": share, "points": None} for share in (0.9796, 0.9831))
+    one = Asked(
+        record=3, before=before, after=after, changes=(("income", "Increase the income."),), detail="", moved={},
+        elapsed_s=0.1,
+    )  # fmt: skip
+    text = text_of(one, 0.98)
+    assert "no (probability 97.96%)" in text
+    assert "yes (probability 98.31%); needed: 98.00%" in text
+
+
+def test_answers_of_a_scorecard_state_points(tmp_path: Path, settings: Settings) -> None:
+    card = carded(tmp_path / "source")
+    found = attempt(card.write(), settings)
+    for one in found.asked:
+        record = {name: None if value == "" else value for name, value in card.records[one.record].items()}
+        assert one.before["points"] == by_hand(record)
+        assert one.after is None or one.before["points"] < 391.5 <= one.after["points"]
+        assert f"no ({one.before['points']:g} points)" in text_of(one)
+    assert found.sound
