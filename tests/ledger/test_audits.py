@@ -30,9 +30,9 @@ from app.registry.registry import Registry
 from app.store.engine import open_engine
 from app.store.timestamps import timestamp
 from tests.api.asking import APPLICANT, faults, problem, question
-from tests.compute.test_tasks import FRAME
-from tests.compute.test_tasks import question as posed
 from tests.jobs.serving import Server
+from tests.models.test_tasks import FRAME
+from tests.models.test_tasks import question as posed
 from tests.registry.loan import make_linear
 from tests.servers import DATABASES, Start, starting
 
