@@ -31,7 +31,7 @@ from app.pool.child import die_with
 
 ROOT = Path(__file__).parents[1]
 
-IMPORTED = ("app.main", "app.cli", "app.api.openapi", "app.models.tasks", "tests.jobs.kinds")
+IMPORTED = ("app.main", "app.cli.commands", "app.api.openapi", "app.models.tasks", "tests.jobs.kinds")
 
 LIBRARIES = ("pandas", "sklearn.ensemble", "sklearn.linear_model", "sklearn.pipeline", "skops.io")
 """Of models, imported where they are installed."""

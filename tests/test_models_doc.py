@@ -10,7 +10,7 @@ import yaml
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
-from app.cli import cli
+from app.cli.commands import cli
 from app.recourse.actions.sentences import change_text
 from app.recourse.features import Feature, MaxChange, MovesWithTime, Takes, own_faults
 from app.recourse.reasons import Departure, reason_text

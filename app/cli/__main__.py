@@ -1,5 +1,5 @@
 """``python -m app.cli``: the command line without installation."""
 
-from app.cli import main
+from app.cli.commands import main
 
 main()

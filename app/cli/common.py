@@ -1,5 +1,6 @@
 """What the commands share: settings, tables, errors."""
 
+import os
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -94,3 +95,13 @@ def progress_bar(what: str) -> "Iterator[Callable[[int, int], None]]":
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         bar = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(bar, completed=done, total=total)
+
+
+def one_thread(*, openmp: bool = False) -> None:
+    """Set numeric libraries, before they are imported, to one thread: their products are small here.
+
+    With `openmp` also those that train or ask trees, which wait for each other where the machine has few processors.
+    """
+    from app.pool.child import ONE_THREAD
+
+    os.environ.update({key: value for key, value in ONE_THREAD.items() if openmp or key != "OMP_NUM_THREADS"})

@@ -1,186 +1,131 @@
-"""Future models that the lender's own training command makes, one bootstrap after the other.
+"""The command ``recourse models rehearse``: make the future models of a registered version."""
 
-The command is split into words as a shell would, and no shell ever sees it. In each word ``{data}`` is replaced by
-the path of a CSV with the columns of the reference, ``{seed}`` by a number, and ``{directory}`` by the path of an
-empty directory, in which the command must leave the model under the name that the registered one has.
-"""
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import csv
-import os
-import shlex
-import signal
-import subprocess
-import tempfile
-import threading
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path, PurePosixPath
-from typing import IO
+import typer
 
-from app.errors import RehearsalFailed
-from app.futures.recipe import RecipeOfOneManifest, Tuned
-from app.futures.records import Records, Sample
-from app.registry.files import inside
-from app.registry.reference import Table, read_table
-from app.registry.version import LoadedModel
+from app.cli.common import one_thread, open_registry, progress_bar
 
-PLACEHOLDERS = ("{data}", "{seed}", "{directory}")
-
-TAIL = 1_500
-"""Characters of the command's standard error that are repeated where it fails."""
-
-CHUNK = 1 << 16
-"""Bytes of it that are read at a time."""
-
-PATIENCE_S = 1.0
-"""Longest wait for what the command wrote last, after it has ended."""
-
-LARGEST = 2 << 30
-"""Bytes of a model beyond which it is not read."""
+if TYPE_CHECKING:
+    from app.futures.spec import Choices, Material
+    from app.registry.version import RegisteredModel
 
 
-class CommandRecipe(RecipeOfOneManifest):
-    """Runs a training command.
-
-    Parameters
-    ----------
-    command : with the placeholders
-    data : CSV that bootstraps are drawn from; its records are those of the `Records` that are passed
-    timeout_s : for one model
-    """
-
-    name = "command"
-    block = 1
-
-    def __init__(self, model: LoadedModel, command: str, data: Path, *, timeout_s: float) -> None:
-        super().__init__(model, model.registered.manifest)
-        self.words = command_words(command)
-        self.data = data
-        self.timeout_s = timeout_s
-        self._table: Table | None = None
-
-    def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """Nothing. Contract in `Recipe`."""
-        return {}
-
-    def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
-        """What the command wrote. Contract in `Recipe`."""
-        return [self._made(sample) for sample in samples]
-
-    def _made(self, sample: Sample) -> bytes:
-        if self._table is None:
-            self._table = read_table(self.data)
-        with tempfile.TemporaryDirectory(prefix="recourse-rehearse-") as folder:
-            data, directory = Path(folder) / "data.csv", Path(folder) / "model"
-            directory.mkdir()
-            with data.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(self._table.header)
-                writer.writerows(self._table.rows[i] for i in sample.chosen)
-            values = dict(zip(PLACEHOLDERS, (str(data), str(sample.seed), str(directory)), strict=True))
-            words = [_filled(word, values) for word in self.words]
-            errors = run(words, self.timeout_s, f"The command for future model {sample.index}")
-            return self._read(directory, errors, sample)
-
-    def _read(self, directory: Path, errors: bytes, sample: Sample) -> bytes:
-        name = PurePosixPath(self.described.file.path)
-        for path in (name, PurePosixPath(name.name)):
-            try:
-                found = inside(directory, str(path))
-            except ValueError:
-                continue
-            if found.stat().st_size > LARGEST:
-                raise RehearsalFailed(f"The command for future model {sample.index} wrote a file of over 2 GB.")
-            return found.read_bytes()
-        detail = f'The command for future model {sample.index} left no file "{name}" in its directory'
-        raise RehearsalFailed(detail + _tail(errors))
+CURVE_RECORDS = 500
+"""Accepted reference records behind the curve that is printed."""
 
 
-def command_words(command: str) -> list[str]:
-    """The words of a command.
+def rehearse(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="id@version, or id for the newest active version.")],
+    source: Annotated[
+        Literal["auto", "retrained", "stand_in"] | None,
+        typer.Option(help="Kind of the models; the manifest decides when absent."),
+    ] = None,
+    records: Annotated[
+        Literal["fresh", "same"] | None,
+        typer.Option(help="Bootstraps of half the records, or of the full size. With --data: same when absent."),
+    ] = None,
+    search: Annotated[int | None, typer.Option(min=2, max=1_000, help="Number of models for searches.")] = None,
+    held_back: Annotated[
+        int | None, typer.Option(min=2, max=1_000, help="Number of models that only measure validity.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="CSV of newer records with the columns of the reference, to train on.")
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(help="Trains one model, such as 'python train.py --data {data} --seed {seed} -o {directory}'."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for one run of the command.")] = 3600.0,
+    folder: Annotated[
+        Path | None, typer.Option("--from", help="Directory of existing models of the same format.")
+    ] = None,
+    stress: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=up|down",
+            help="Further models of records among which high or low values of a column are more frequent; auto or "
+            "none. May be given several times; the manifest decides when absent.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the bootstraps and the training.")] = 0,
+) -> None:
+    """Train the next versions of a model beforehand; interrupted, it resumes when run again."""
+    if sum(option is not None for option in (source, command, folder)) > 1:
+        raise typer.BadParameter("at most one of --source, --command and --from can be given")
+    one_thread()
+    from app.futures.spec import Material, choices_of
+    from app.observability import configure_logging
 
-    Raises
-    ------
-    RehearsalFailed : it cannot be split, or says nowhere where its data or its result are
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise RehearsalFailed(f"The command cannot be split into words: {error}") from error
-    missing = [place for place in ("{data}", "{directory}") if not any(place in word for word in words)]
-    if missing or not words:
-        raise RehearsalFailed(f"The command must contain {' and '.join(missing) or 'words'}.")
-    return words
+    configure_logging("warning")
+    model = open_registry().find(name, include_inactive=True)
+    if data is not None and records is None:
+        records = "same"  # today's model has not seen them, so they vary from it as they are
+    changes = {
+        "source": source, "records": records, "search": search, "held_back": held_back, "seed": seed,
+        "stress": stress_of(stress) if stress else None,
+    }  # fmt: skip
+    material = Material(command=command, timeout_s=timeout, data=data, folder=folder)
+    run(model, choices_of(model, **changes), material)
 
 
-def _filled(word: str, values: dict[str, str]) -> str:
-    for place, value in values.items():
-        word = word.replace(place, value)
-    return word
+def stress_of(texts: list[str]) -> str | list[dict[str, str]]:
+    """What ``auto``, ``none``, or ``COLUMN=up`` and ``COLUMN=down`` mean."""
+    if texts in (["auto"], ["none"]):
+        return texts[0]
+    found = []
+    for text in texts:
+        column, _, direction = text.rpartition("=")
+        if not column or direction not in ("up", "down"):
+            raise typer.BadParameter("--stress must be COLUMN=up or COLUMN=down, or auto or none alone")
+        found.append({"column": column, "direction": direction})
+    return found
 
 
-def run(words: Sequence[str], timeout_s: float, subject: str) -> bytes:
-    """Run a program in a process group of its own, which has ended when this returns or raises; the end of its errors.
+def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> None:
+    """Make future models with a progress bar, and print what was made."""
+    from app.futures.rehearsal import rehearse as make
 
-    Raises
-    ------
-    RehearsalFailed : it cannot be started, ends with another code than 0, or not in time; with the end of its errors
-    """
-    try:
-        process = subprocess.Popen(  # noqa: S603 - the operator's own command, without a shell
-            list(words),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
+    with progress_bar("rehearsing") as progress:
+        record = make(model, choices, material, progress=progress)
+    dropped = sum(one.dropped for one in record.sets.values())
+    typer.echo(
+        f"{model.name} has {record.search.models} future models for searches and {record.held_back.models} held back "
+        f"({record.source}, {record.recipe}); they agree with it on {record.agreement:.0%} of unseen reference records."
+    )
+    if record.stressed_search and record.stressed:
+        stresses = ", ".join(f"{one.column}={one.direction}" for one in record.stresses)
+        more = record.stressed_search.models + record.stressed.models
+        typer.echo(f"{more} more are for the stress {stresses}; they say how far answers hold if applicants change.")
+        typer.echo(_curve_text(model))
+    if dropped:
+        typer.echo(f"Dropped {dropped} that are no better than chance.", err=True)
+    if record.labels == "own_decisions":
+        typer.echo(
+            "They are fitted to the model's own decisions, which understates the effect of retraining: name the column "
+            "of true outcomes in the manifest, as label.",
+            err=True,
         )
-    except OSError as error:
-        raise RehearsalFailed(f"{subject} cannot be started: {error}") from error
-    assert process.stderr is not None
-    kept = _End(process.stderr)
-    try:
-        code = process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        code = None
-    finally:
-        _end(process)
-    errors = kept.bytes()
-    if code is None:
-        raise RehearsalFailed(f"{subject} did not end within {timeout_s:g} s{_tail(errors)}")
-    if code:
-        how = f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code}"
-        raise RehearsalFailed(f"{subject} {how}{_tail(errors)}")
-    return errors
 
 
-class _End:
-    """The end of what comes through a pipe, read by a thread: a program may write more than memory or disk can hold."""
+def _curve_text(model: "RegisteredModel") -> str:
+    """Strength -> share: how many held-back models accept the reference records that today's model accepts."""
+    import numpy as np
 
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe = pipe
-        self._last = b""
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+    from app.futures.store import load_futures
 
-    def bytes(self) -> bytes:
-        """All that is kept, once the program has ended."""
-        # A process that left its group may hold the pipe open.
-        self._thread.join(PATIENCE_S)
-        return self._last
-
-    def _read(self) -> None:
-        with self._pipe:
-            while chunk := os.read(self._pipe.fileno(), CHUNK):
-                self._last = (self._last + chunk)[-4 * TAIL :]
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the whole process group, also what a command left behind that has ended."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _tail(errors: bytes) -> str:
-    text = errors.decode(errors="replace").strip()[-TAIL:]
-    return f"; its standard error ends with:\n{text}" if text else "; it wrote nothing to standard error."
+    loaded, futures = model.load(), load_futures(model)
+    accepted = loaded.reference.rows_raw[loaded.reference.scores >= 0.0][:CURVE_RECORDS]
+    if futures is None or futures.stressed is None or not len(accepted):
+        return "No reference record shows how far acceptances hold."
+    stress = futures.stressed
+    shares = (stress.accepted(stress.models.scores_raw(accepted)) / stress.counted).mean(axis=0)
+    plain = float(futures.held_back.shares(accepted).mean())
+    lowest = np.minimum.accumulate(np.concatenate([[plain], shares.min(axis=0)]))
+    hardest = stress.stresses[int(shares[:, -1].argmin())]
+    points = ", ".join(f"{s:g}: {100 * y:.0f}" for s, y in zip(stress.strengths, lowest[1:].tolist(), strict=True))
+    return (
+        f"Of records that {model.name} accepts, future models accept on average {100 * plain:.0f} in 100 if applicants "
+        f"stay as they are, and if they change, by strength: {points} (hardest: {hardest.column}={hardest.direction})."
+    )

@@ -11,7 +11,6 @@ from pydantic.dataclasses import dataclass as read_dataclass
 
 from app.errors import ModelRefused, ModelUnusable, RehearsalFailed
 from app.futures.boosted import LightgbmRecipe, XgboostRecipe
-from app.futures.command import CommandRecipe
 from app.futures.estimator import EstimatorRecipe
 from app.futures.linear import LinearRecipe
 from app.futures.network import NetworkRecipe
@@ -21,6 +20,7 @@ from app.futures.stacks import Kind
 from app.futures.stand_in import StandInRecipe
 from app.futures.store import SPEC, Json, Part, Source
 from app.futures.supplied import SuppliedRecipe
+from app.futures.training_command import CommandRecipe
 from app.observability import log
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import Drawn, Stress
@@ -52,7 +52,7 @@ class Material:
     """What only an operator can give, on the machine itself."""
 
     command: str | None = None
-    """Trains a model; see `app.futures.command`."""
+    """Trains a model; see `app.futures.training_command`."""
     timeout_s: float = 3600.0
     """For one run of the command."""
     data: Path | None = None

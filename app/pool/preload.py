@@ -12,7 +12,7 @@ from importlib import import_module
 from app.observability import configure_logging
 from app.pool.child import LOG_LEVEL, ONE_THREAD
 
-IMPORTED = ("numpy.random", "app.cli", "app.questions.encoded_answer")
+IMPORTED = ("numpy.random", "app.cli.commands", "app.questions.encoded_answer")
 """What children have imported when they begin: questions, and the program that `recourse` runs, which `multiprocessing`
 imports in each child. On Linux only: Accelerate of macOS may not be used in a fork of a process that has used it."""
 

@@ -34,7 +34,7 @@ def compare(
     output: Annotated[Path | None, typer.Option("--json", help="File for all figures.")] = None,
 ) -> None:
     """Compare two versions; exits with 0 if B passes, 1 if it fails, 2 if nothing was compared, 3 if more is needed."""
-    from app.cli.batch_files import BatchRefused
+    from app.questions.batch_files import BatchRefused
 
     try:
         result = _computed(baseline, candidate, data, fail_if or [], seed)
@@ -97,11 +97,11 @@ def _computed(baseline: str, candidate: str, data: Path | None, fail_if: list[st
     import asyncio
 
     from app.api.json_body import validated
-    from app.cli.batch_files import Batch
     from app.observability import configure_logging
     from app.portfolio.comparisons import reference_rows
     from app.portfolio.conditions import Condition
     from app.portfolio.schema import ComparisonRequest
+    from app.questions.batch_files import Batch
     from app.service import Service
 
     configure_logging("warning")
@@ -128,9 +128,9 @@ async def _asked(
 ) -> "Json":
     import json
 
-    from app.cli.batch_files import in_order, lane_of
     from app.jobs.executor import CLOSING_S, child_lines
     from app.jobs.kinds import comparison_job
+    from app.questions.batch_files import in_order, lane_of
     from app.registry.ref import Store
 
     store, found = Store.of(settings), list[str]()

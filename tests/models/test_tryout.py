@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.cli.tryout import share_text, text_of
 from app.errors import ModelRefused
 from app.models.oddities import Asked
 from app.models.tryout import QUESTIONS, Tryout, attempt
+from app.models.tryout_command import share_text, text_of
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import CARRIED

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
-from app.cli.drafts import QUESTIONS_OPEN
 from app.errors import ModelRefused
+from app.models.draft_command import QUESTIONS_OPEN
 from app.recourse.models.score import sigmoid
 from app.registry.drafting.draft import Drafted, Wish, draft
 from app.registry.drafting.questions import Question, Questions, Undecided, answers_of, read_answers

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from app.api.table_rows import Reader, fault_of_heading
-from app.cli import batch_files
-from app.cli.batch import batch
-from app.cli.batch_files import Batch, BatchRefused
 from app.cli.common import CommandError
+from app.questions import batch_files
+from app.questions.batch_command import batch
+from app.questions.batch_files import Batch, BatchRefused
 from app.recourse.features import Feature, FeatureType
 from app.registry.registry import Registry
 from tests.conftest import until

@@ -4,15 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.common import read_settings
-from app.cli.registration_options import (
+from app.cli.common import one_thread, read_settings
+from app.models.registration_options import (
     SCORE_TOLERANCE,
     DirectoryArgument,
     ScoresOption,
     ToleranceOption,
     TrustPickleOption,
 )
-from app.cli.rehearsals import one_thread
 from app.recourse.shares import digits_apart, percent
 
 if TYPE_CHECKING:

@@ -5,18 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.calibration.command import calibration
 from app.cli.common import memory_limit, new_table, open_registry, print_table, read_settings
-from app.cli.drafts import draft
-from app.cli.registration_options import (
+from app.models.registration_options import (
     SCORE_TOLERANCE,
     DirectoryArgument,
     ScoresOption,
     ToleranceOption,
     TrustPickleOption,
 )
-from app.cli.rehearsals import rehearse
-from app.cli.tryout import try_
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,10 +21,6 @@ if TYPE_CHECKING:
     from app.registry.version import RegisteredModel
 
 cli = typer.Typer(help="Registered models.", no_args_is_help=True)
-cli.command()(draft)
-cli.command("try")(try_)
-cli.command()(rehearse)
-cli.command()(calibration)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="id@version, or id for the newest active version.")]
 

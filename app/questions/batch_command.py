@@ -37,8 +37,8 @@ def batch(
     """Answer many applicants without a server."""
     import asyncio
 
-    from app.cli import batch_files
     from app.observability import configure_logging
+    from app.questions import batch_files
     from app.service import Service
 
     configure_logging("warning")
