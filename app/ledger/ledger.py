@@ -5,7 +5,7 @@ Errors of the database are SQLAlchemy's `DBAPIError`.
 
 import secrets
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -19,8 +19,9 @@ from app.errors import UnknownRecourse
 from app.ledger.chain import FIRST, Entry, Kind, PersonalData
 from app.ledger.promises import Promises
 from app.ledger.proof import Broken, Proof
+from app.ledger.search import Search, outlines
 from app.store.engine import bare, overwrite_log, writing, writing_bare
-from app.store.tables import entries, idempotent_answers, personal_data
+from app.store.tables import checks, entries, idempotent_answers, personal_data
 from app.store.timestamps import timestamp
 
 FILE = "ledger.sqlite"
@@ -46,11 +47,6 @@ _RECORDS: sa.Select[Any] = sa.select(
 _HOLDING = personal_data.join(entries, personal_data.c.number == entries.c.number)
 
 _HELD: sa.Select[Any] = sa.select(*entries.c, *_DATA, sa.null().label("erased_at")).select_from(_HOLDING)
-
-_NUMBERS = entries.c.number, personal_data.c.number
-"""Equal in a join; PostgreSQL derives no bound of one from that of the other."""
-
-_OUTLINES: sa.Select[Any] = sa.select(*entries.c, personal_data.c.reference).select_from(_HOLDING)
 
 # Built once: building a statement takes as long as running it.
 _KNOWN = sa.select(entries.c.id).where(
@@ -95,6 +91,8 @@ class Outline:
 
     entry: Entry
     reference: str | None
+    kept: bool | None
+    """Whether the version accepts it that was asked last; None if none was."""
 
 
 class Ledger:
@@ -148,6 +146,19 @@ class Ledger:
         overwrite_log(self._engine)
         return len(found)
 
+    def note_checks(self, model: str, version: str, at: str, kept: Mapping[int, bool]) -> None:
+        """Keep whether a version accepts what entries with these numbers promised, in place of what was found before.
+
+        Those that were erased meanwhile are left out. No part of the chain: it can be found again.
+        """
+        rows = [{"model": model, "version": version, "at": at, "number": n, "kept": one} for n, one in kept.items()]
+        with writing(self._engine) as connection:
+            held = sa.select(personal_data.c.number).where(personal_data.c.number.in_(kept))
+            numbers = set(connection.scalars(held))
+            connection.execute(sa.delete(checks).where(checks.c.number.in_(numbers)))
+            if rows := [row for row in rows if row["number"] in numbers]:
+                connection.execute(sa.insert(checks), rows)
+
     # --- find ---
 
     def find(self, recourse_id: str) -> Record:
@@ -159,53 +170,11 @@ class Ledger:
             raise UnknownRecourse
         return _record(row)
 
-    def newest(
-        self,
-        limit: int,
-        *,
-        reference: str | None = None,
-        job: str | None = None,
-        model: str | None = None,
-        version: str | None = None,
-        status: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        before: str | None = None,
-        key: str | None = None,
-        models: Collection[str] | None = None,
-    ) -> list[Outline]:
-        """Recourse that is not erased, newest first, from before the id `before`.
-
-        With `job` those that it computed, with `key` those that it asked for, with `models` those that these gave; with
-        `since` those given then or later, with `until` those given before.
-        """
-        equal = {
-            entries.c.model: model, entries.c.version: version, entries.c.status: status, entries.c.key: key,
-            personal_data.c.reference: reference, personal_data.c.job: job,
-        }  # fmt: skip
-        found = [
-            entries.c.kind == Kind.GIVEN,
-            *(column == value for column, value in equal.items() if value is not None),
-        ]
-        if models is not None:
-            found.append(entries.c.model.in_(models))
-        if since is not None:
-            found += _from(timestamp(since))
-        if until is not None:
-            found += _before(timestamp(until))
-        if before is not None:
-            at = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == before)
-            found += [number < at.scalar_subquery() for number in _NUMBERS]
-        elif model is not None:
-            # Where the newest of a version is long ago, a merge of both tables would begin at the newest of all.
-            newest = sa.select(entries.c.number).where(entries.c.model == model)
-            newest = newest if version is None else newest.where(entries.c.version == version)
-            newest = newest.order_by(entries.c.number.desc()).limit(1)
-            found.append(personal_data.c.number <= newest.scalar_subquery())
-        query = _OUTLINES.where(*found)
-        query = query.order_by(personal_data.c.number.desc()).limit(limit)
+    def newest(self, limit: int, **which: Any) -> list[Outline]:
+        """Recourse that is not erased, newest first; `which` are the fields of a `Search`."""
         with self._engine.connect() as connection:
-            return [Outline(entry=_entry(row), reference=row.reference) for row in connection.execute(query)]
+            found = connection.execute(outlines(limit, Search(**which)))
+            return [Outline(entry=_entry(row), reference=row.reference, kept=row.kept) for row in found]
 
     def due(self, *, given_before: datetime, now: datetime, limit: int, after: int = 0) -> list[Record]:
         """Recourses from before a moment that have expired and still hold personal data; the oldest first.
@@ -395,19 +364,6 @@ def _text(statement: sa.Insert, dialect: sa.Dialect) -> str:
 
 def _found(model: str) -> list[sa.ColumnElement[bool]]:
     return [entries.c.model == model, entries.c.kind == Kind.GIVEN, entries.c.status == "found"]
-
-
-def _from(moment: str) -> list[sa.ColumnElement[bool]]:
-    """Of entries made at a moment or later; their numbers follow time, so that the newest are found by number."""
-    first = sa.select(entries.c.number).where(entries.c.at >= moment).order_by(entries.c.at, entries.c.number).limit(1)
-    return [entries.c.at >= moment, *(number >= first.scalar_subquery() for number in _NUMBERS)]
-
-
-def _before(moment: str) -> list[sa.ColumnElement[bool]]:
-    """Of entries made before a moment."""
-    newest = entries.c.at.desc(), entries.c.number.desc()
-    last = sa.select(entries.c.number).where(entries.c.at < moment).order_by(*newest).limit(1)
-    return [entries.c.at < moment, *(number <= last.scalar_subquery() for number in _NUMBERS)]
 
 
 def _conditions(which: Promises) -> list[sa.ColumnElement[bool]]:

@@ -1,7 +1,7 @@
 """The tables of the ledger, API keys, what they have spent, and idempotent answers; `migrations` creates them.
 
-`entries` is the chain: append-only, and without personal data. Erasing a recourse deletes its row of `personal_data`
-and adds an entry.
+`entries` is the chain: append-only, and without personal data. Erasing a recourse deletes its row of `personal_data`,
+and with it that of `checks`, and adds an entry.
 """
 
 import sqlalchemy as sa
@@ -31,6 +31,7 @@ entries = sa.Table(
     sa.Index("ledger_entries_key", "key", "number"),
     sa.Index("ledger_entries_version", "model", "version", "number"),
     sa.Index("ledger_entries_status", "status", "number"),
+    sa.Index("ledger_entries_model_status", "model", "status", "number"),
     sa.Index("ledger_entries_at", "at", "number"),
 )
 
@@ -46,6 +47,26 @@ personal_data = sa.Table(
     sa.Column("answer", sa.LargeBinary, nullable=False),
     sa.Index("ledger_particulars_reference", "reference", "number"),
     sa.Index("ledger_particulars_job", "job", "number"),
+)
+
+checks = sa.Table(
+    "ledger_checks",
+    metadata,
+    sa.Column(
+        "number",
+        sa.BigInteger,
+        sa.ForeignKey("ledger_particulars.number", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    # Of the promise; here as well, for the index.
+    sa.Column("model", sa.String(200), nullable=False),
+    # The version that was asked last, and its decision.
+    sa.Column("version", sa.String(200), nullable=False),
+    sa.Column("at", sa.String(24), nullable=False),
+    sa.Column("kept", sa.Boolean, nullable=False),
+    sa.Index("ledger_checks_kept", "kept", "number"),
+    sa.Index("ledger_checks_model", "model", "kept", "number"),
 )
 
 keys = sa.Table(

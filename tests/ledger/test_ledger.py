@@ -18,7 +18,7 @@ from app.ledger.promises import Promises
 from app.ledger.proof import Broken
 from app.store.engine import open_engine, overwrite_log, writing
 from app.store.migrate import VERSIONS, upgrade
-from app.store.tables import entries, metadata, personal_data
+from app.store.tables import checks, entries, metadata, personal_data
 from app.store.timestamps import timestamp
 from tests.conftest import until
 from tests.forks import forks
@@ -90,7 +90,8 @@ def test_the_newest_come_first_in_pages_and_by_reference(filled: Ledger) -> None
     assert ids(limit=9, before="rec_none") == []
 
 
-def test_recourse_is_found_by_model_version_outcome_and_time(ledger: Ledger) -> None:
+def test_every_search_finds_what_a_plain_filter_finds(ledger: Ledger) -> None:
+    """Of random entries, some erased and some checked, by random filters."""
     rng = random.Random(3)
     started = datetime(2030, 1, 1, tzinfo=UTC)
     given = [
@@ -99,30 +100,71 @@ def test_recourse_is_found_by_model_version_outcome_and_time(ledger: Ledger) -> 
             at=timestamp(started + timedelta(hours=number // 2)),
             model=rng.choice(["loan", "card"]),
             version=rng.choice("123"),
-            status=rng.choice(["found", "not_found"]),
+            status=rng.choice(["found", "found", "not_found"]),
+            key=rng.choice(["k1", "k2"]),
+            job=rng.choice([None, "job_1"]),
         )
-        for number in range(60)
+        for number in range(90)
     ]
     ledger.append(given)
+    erased = {one.id for one in given if rng.random() < 0.2}
+    kept: dict[str, bool] = {}
+    for name in ("loan", "card"):
+        for version in ("7", "8"):
+            numbers = {
+                number: rng.random() < 0.5
+                for number, one in enumerate(given, start=1)
+                if one.model == name and one.status == "found" and rng.random() < 0.5
+            }
+            ledger.note_checks(name, version, "2030-02-01T00:00:00.000Z", numbers)
+            kept |= {given[number - 1].id: found for number, found in numbers.items()}
+        if name == "loan":
+            ledger.erase(sorted(erased), "request", NOW)
     choices: dict[str, list[Any]] = {
         "model": ["loan", "card", "other"],
         "version": ["1", "3"],
         "status": ["found", "not_found", "already_favourable"],
-        "since": [started + timedelta(hours=hours) for hours in (0, 7, 29, 40)],
+        "key": ["k1", "k3"],
+        "reference": ["case 1"],
+        "job": ["job_1"],
+        "kept": [True, False],
+        "models": [{"loan"}, {"card", "other"}, {"loan", "card"}, set()],
+        "since": [started + timedelta(hours=hours) for hours in (0, 7, 29, 60)],
         "until": [started + timedelta(hours=hours) for hours in (0, 8, 20, 90)],
-        "before": ["rec_0050", "rec_0031"],
+        "before": ["rec_0080", "rec_0031", sorted(erased)[-1], "rec_none"],
     }
-    for _ in range(200):
-        asked = {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.4}
+    plain = ("model", "version", "status", "key")
+    seen = 0
+    for _ in range(500):
+        asked = {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.25}
+        data = {name: asked[name] for name in ("reference", "job") if name in asked}
         expected = [
-            one.id
+            (one.id, one.personal_data.reference, kept.get(one.id))
             for one in reversed(given)
-            if all(getattr(one, name) == asked.get(name, getattr(one, name)) for name in ("model", "version", "status"))
+            if one.id not in erased
+            and all(getattr(one, name) == asked.get(name, getattr(one, name)) for name in plain)
+            and all(getattr(one.personal_data, name) == value for name, value in data.items())
+            and ("kept" not in asked or kept.get(one.id) is asked["kept"])
+            and ("models" not in asked or one.model in asked["models"])
             and ("since" not in asked or one.at >= timestamp(asked["since"]))
             and ("until" not in asked or one.at < timestamp(asked["until"]))
-            and ("before" not in asked or one.id < asked["before"])
+            and ("before" not in asked or (asked["before"] != "rec_none" and one.id < asked["before"]))
         ]
-        assert [one.entry.id for one in ledger.newest(9, **asked)] == expected[:9], asked
+        found = [(one.entry.id, one.reference, one.kept) for one in ledger.newest(9, **asked)]
+        assert found == expected[:9], asked
+        seen += bool(expected)
+    assert seen > 130
+
+
+def test_what_was_checked_is_erased_with_the_rest_also_by_the_release_before(filled: Ledger) -> None:
+    filled.note_checks("loan", "2", "2030-02-01T00:00:00.000Z", {1: True, 2: False, 3: True, 9: True})
+    counted = sa.select(sa.func.count()).select_from(checks)
+    with filled._engine.connect() as connection:
+        assert connection.scalar(counted) == 2  # the third was erased before, and there is no ninth
+    change(filled, sa.delete(personal_data).where(personal_data.c.number == 1))
+    filled.erase(["rec_0002"], "request", NOW)
+    with filled._engine.connect() as connection:
+        assert connection.scalar(counted) == 0
 
 
 def test_a_list_does_not_read_the_answers(filled: Ledger) -> None:
@@ -402,7 +444,7 @@ def test_rows_below_one_from_before_the_check_survive_the_migration_and_are_repo
     row, _ = forged(-1)
     change(ledger, sa.insert(entries).values(**row))
     change(ledger, sa.text(f"UPDATE {VERSIONS} SET version_num = '0004'"))
-    assert upgrade(engine) == ("0004", "0006")
+    assert upgrade(engine) == ("0004", "0007")
     found = ledger.prove().broken
     engine.dispose()
     assert found
@@ -484,8 +526,8 @@ def test_the_migrations_make_the_tables_of_the_code(url: str) -> None:
     from alembic.runtime.migration import MigrationContext
 
     engine = open_engine(url)
-    assert upgrade(engine) == (None, "0006")
-    assert upgrade(engine) == ("0006", "0006")
+    assert upgrade(engine) == (None, "0007")
+    assert upgrade(engine) == ("0007", "0007")
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSIONS, "compare_type": True})
         assert compare_metadata(context, metadata) == []
