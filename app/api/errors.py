@@ -294,6 +294,7 @@ _SENTENCES = {
     "datetime_object_invalid": "must be a time, as in 2030-01-31T12:00:00Z",
     "not_a_moment": "must be a time, as in 2030-01-31T12:00:00Z",
     "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
     "float_type": "must be a number",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",

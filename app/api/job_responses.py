@@ -1,6 +1,6 @@
 """Responses that are jobs, where a client prefers that."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -52,20 +52,21 @@ MOST_LISTED = 1000
 """Longest part of such a list in one answer."""
 
 
-def page(kind: str, result: Any, limit: int = MOST_LISTED, cursor: int = 0) -> Any:
+async def page(service: Service, kind: str, result: Any, limit: int = MOST_LISTED, cursor: int = 0) -> Any:
     """The result of a job with one part of its list and a cursor to the next; the whole result where it has no list."""
     if (name := LISTED.get(kind)) is None:
         return result
     following = cursor + limit if cursor + limit < len(result[name]) else None
-    return {**result, name: result[name][cursor : cursor + limit], "next_cursor": following and str(following)}
+    listed = await service.given.with_references(result[name][cursor : cursor + limit])
+    return {**result, name: listed, "next_cursor": following and str(following)}
 
 
-def lines(kind: str, result: Any) -> Iterator[bytes]:
+async def lines(service: Service, kind: str, result: Any) -> bytes:
     """The result of a job as NDJSON: one line with everything but the list, then one line for each entry."""
     name = LISTED.get(kind)
-    yield encoded({key: value for key, value in result.items() if key != name}) + b"\n"
-    for entry in result[name] if name is not None else ():
-        yield encoded(entry) + b"\n"
+    first = {key: value for key, value in result.items() if key != name}
+    rest = [] if name is None else await service.given.with_references(result[name])
+    return b"".join(encoded(entry) + b"\n" for entry in (first, *rest))
 
 
 async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONResponse:
@@ -79,7 +80,7 @@ async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONRespon
     if prefer.wait_s:
         job = await service.jobs.wait(job.id, prefer.wait_s)
     if job.status in (JobStatus.SUCCEEDED, JobStatus.FAILED):
-        result = page(job.kind, shown(job.kind, await service.jobs.result(job.id), job.detail))
+        result = await page(service, job.kind, shown(job.kind, await service.jobs.result(job.id), job.detail))
         return JSONResponse(result, headers={**headers, "Content-Location": f"{job.address}/results"})
     return accepted(job, headers)
 

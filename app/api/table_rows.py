@@ -191,3 +191,12 @@ class CsvTable:
             missing = _missing(columns or [], self._features)
             faults = [Fault(f"/applicant/{escape(name)}", "is missing") for name in missing]
             raise InvalidRequest(f"The table {fault}", faults=faults)
+
+
+def as_texts(cells: Json) -> Json:
+    """The row with an apostrophe before texts that a spreadsheet would compute; numbers stay as they are."""
+    computed = ("=", "+", "-", "@", "\t", "\r")
+    return {
+        name: f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(computed) else cell
+        for name, cell in cells.items()
+    }

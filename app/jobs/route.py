@@ -98,6 +98,7 @@ async def get_job(job_id: JobId, service: ServiceDep) -> JSONResponse:
             errors.LaneCrashed,
             errors.JobAbandoned,
             errors.NotReady,
+            errors.LedgerUnavailable,
         ),
     },
 )
@@ -126,8 +127,8 @@ async def get_job_results(
         return StreamingResponse(_lines(job, first, answers), media_type=NDJSON)
     result = shown(job.kind, await service.jobs.result(job_id), job.detail)
     if wants_lines:
-        return Response(b"".join(lines(job.kind, result)), media_type=NDJSON)
-    return JSONResponse(page(job.kind, result, limit, int(cursor or 0)))
+        return Response(await lines(service, job.kind, result), media_type=NDJSON)
+    return JSONResponse(await page(service, job.kind, result, limit, int(cursor or 0)))
 
 
 @deleting.delete(

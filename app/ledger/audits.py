@@ -2,9 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, RecourseError
+from app.keys.keys import Seen
 from app.ledger.chain import PersonalData
 from app.ledger.entries import personal_data
 from app.ledger.ledger import Ledger, Record
@@ -27,6 +29,7 @@ from app.recourse.models.meter import Meter
 from app.registry.ref import ModelRef, Store, model_payload
 from app.registry.version import RegisteredModel
 from app.store.engine import open_engine
+from app.store.timestamps import timestamp
 
 REISSUE_S = 5.0
 """Time for each new answer in place of a broken promise."""
@@ -115,23 +118,27 @@ class Audit:
         progress(0, total)
         with suppress(DeadlineExceeded):
             for records in ledger.promises(which):
-                self._ask(records)
+                self._ask(ledger, records)
                 # More may have been given meanwhile.
                 progress(self._count, max(total, self._count))
         return self._result(total)
 
-    def _ask(self, records: Sequence[Record]) -> None:
+    def _ask(self, ledger: Ledger, records: Sequence[Record]) -> None:
         held = [personal_data(record) for record in records]
         answers = [json.loads(known.answer) for known in held]
         plans = [[one["applicant"] for one in answer["counterfactuals"]] for answer in answers]
         # One for each part: the budget of a remote model is for a request, not for all promises.
         meter = Meter(tasks.load(self._ref).black_box, self._deadline)
-        for answer, known, checks in zip(answers, held, _checked(meter, plans), strict=True):
-            meter.check()
-            self._note(answer, known, checks)
-            self._count += 1
+        kept: list[bool] = []
+        try:
+            for answer, known, checks in zip(answers, held, _checked(meter, plans), strict=True):
+                meter.check()
+                kept.append(self._keeps(answer, known, checks))
+                self._count += 1
+        finally:
+            note(ledger, self._payload["asked"], zip(records, kept, strict=False))
 
-    def _note(self, answer: Json, known: PersonalData, checks: list[Json]) -> None:
+    def _keeps(self, answer: Json, known: PersonalData, checks: list[Json]) -> bool:
         if (bound := promised_lower(answer)) is not None:
             self._certified.append(bound)
         failed = [check for check in checks if check["reason"] is not None]
@@ -146,6 +153,7 @@ class Audit:
                     "reissue": self._reissued(json.loads(known.request)) if self._payload["reissue"] else None,
                 }
             )
+        return not failed
 
     def _reissued(self, request: Json) -> Json:
         """The candidate's answer to the same question."""
@@ -180,6 +188,20 @@ class Audit:
             "reissue": reissue if self._payload["reissue"] else None,
             "broken_promises": self._broken,
         }
+
+
+def note(ledger: Ledger, asked: Json, kept: Iterable[tuple[Record, bool]]) -> None:
+    """Keep what a version decided about promises of other versions, as the last check of each."""
+    itself = asked["version"], asked["sha256"]
+    found = {r.entry.number: one for r, one in kept if (r.entry.version, r.entry.sha256) != itself}
+    if found:
+        ledger.note_checks(asked["id"], asked["version"], timestamp(datetime.now(UTC)), found)
+
+
+def with_references(ledger: Ledger, broken: Sequence[Json], seen: Seen) -> list[Json]:
+    """Broken promises with the references that may be seen now: a result keeps none, so that they can be erased."""
+    references = ledger.references([one["id"] for one in broken], **seen)
+    return [{"id": one["id"], "reference": references.get(one["id"]), **one} for one in broken]
 
 
 def promised_lower(answer: Json) -> float | None:

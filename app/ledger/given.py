@@ -1,7 +1,8 @@
 """Recourse that was given: looked up, erased, and verified again."""
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,9 @@ from app.ledger.recorder import Recorder
 from app.models.models import Models
 from app.questions.answers import UNREAD, Json, encoded, identity, plain
 from app.store.timestamps import timestamp
+
+EXPORTED_AT_ONCE = 1000
+"""Entries of an export that are in memory."""
 
 AUDIT_S = 3600.0
 """Time for a job that re-verifies promises."""
@@ -122,8 +126,26 @@ class GivenRecourse:
 
     async def newest(self, limit: int, **which: Any) -> list[Json]:
         """Recourse given to the key of this context, newest first; `which` as `Ledger.newest` takes it."""
-        found = await self._ledger.ask(lambda ledger: ledger.newest(limit, **which, **seen_by(asking.get())))
-        return [{**_outline(one), "reference": one.reference} for one in found]
+        return [_listed(one) for one in await self._newest(limit, **which, **seen_by(asking.get()))]
+
+    async def export(self, lines: Callable[[Sequence[Json]], bytes], **which: Any) -> AsyncIterator[bytes]:
+        """All that `newest` finds, `EXPORTED_AT_ONCE` at a time, as `lines` writes it in a thread."""
+        # Now, as what follows may be asked for in another context.
+        which |= seen_by(asking.get())
+        while True:
+            found = await self._newest(EXPORTED_AT_ONCE, **which)
+            yield await asyncio.to_thread(lambda some: lines([_listed(one) for one in some]), found)
+            if len(found) < EXPORTED_AT_ONCE:
+                return
+            which["before"] = found[-1].entry.id
+
+    async def _newest(self, limit: int, **which: Any) -> list[Outline]:
+        return await self._ledger.ask(lambda ledger: ledger.newest(limit, **which))
+
+    async def with_references(self, broken: Sequence[Json]) -> list[Json]:
+        """Broken promises with the references that the key of this context may see. Raises `LedgerUnavailable`."""
+        seen = seen_by(asking.get())
+        return await self._ledger.ask(lambda ledger: audits.with_references(ledger, broken, seen))
 
     async def erase(self, recourse_id: str) -> Json | None:
         """Delete the personal data of a recourse, and the jobs that computed it. Idempotent.
@@ -162,12 +184,15 @@ class GivenRecourse:
         records = promised(record)
         model = self._models.version(str(record.entry.model), name)
         checks = await self._models.ask(model, audits.verify, records) if records else []
+        valid = all(check["favourable"] for check in checks) if checks else None
+        if valid is not None:
+            await self._ledger.ask(lambda ledger: audits.note(ledger, plain(identity(model)), [(record, valid)]))
         if not may_read_scores():
             checks = [{**check, **UNREAD} for check in checks]
         return {
             "id": recourse_id,
             "model": plain(identity(model)),
-            "still_valid": all(check["favourable"] for check in checks) if checks else None,
+            "still_valid": valid,
             "expires_at": record.entry.expires_at,
             "verified_at": timestamp(datetime.now(UTC)),
             "counterfactuals": [{"rank": rank, **check} for rank, check in enumerate(checks, start=1)],
@@ -248,6 +273,10 @@ def _require_own(record: Record) -> None:
     """Raise `UnknownRecourse`, as if there were none, unless the key of this context may see it."""
     if not may_see(record.key, record.entry.model):
         raise UnknownRecourse
+
+
+def _listed(one: Outline) -> Json:
+    return {**_outline(one), "reference": one.reference, "kept": one.kept}
 
 
 def _outline(record: Record | Outline) -> Json:

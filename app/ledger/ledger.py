@@ -5,7 +5,7 @@ Errors of the database are SQLAlchemy's `DBAPIError`.
 
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -175,6 +175,21 @@ class Ledger:
         with self._engine.connect() as connection:
             found = connection.execute(outlines(limit, Search(**which)))
             return [Outline(entry=_entry(row), reference=row.reference, kept=row.kept) for row in found]
+
+    def references(
+        self, ids: Sequence[str], *, key: str | None, models: Collection[str] | None
+    ) -> dict[str, str | None]:
+        """The references of those of some recourses that are not erased, and that `key` asked for and `models` gave."""
+        where = [entries.c.kind == Kind.GIVEN]
+        where += [] if key is None else [entries.c.key == key]
+        where += [] if models is None else [entries.c.model.in_(models)]
+        query = sa.select(entries.c.id, personal_data.c.reference).select_from(_HOLDING).where(*where)
+        found: dict[str, str | None] = {}
+        with self._engine.connect() as connection:
+            for start in range(0, len(ids), AT_ONCE):
+                some = query.where(entries.c.id.in_(ids[start : start + AT_ONCE]))
+                found |= {row.id: row.reference for row in connection.execute(some)}
+        return found
 
     def due(self, *, given_before: datetime, now: datetime, limit: int, after: int = 0) -> list[Record]:
         """Recourses from before a moment that have expired and still hold personal data; the oldest first.

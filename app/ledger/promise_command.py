@@ -23,11 +23,12 @@ def verify(
 ) -> None:
     """Check which promises a version of a model keeps; exits with code 1 if it breaks any."""
     settings = read_settings()
+    from app.keys.keys import seen_by
     from app.ledger import audits
     from app.ledger.entries import promised
     from app.ledger.ledger import FILE
     from app.ledger.promises import Promises
-    from app.questions.answers import encoded
+    from app.questions.answers import encoded, identity, plain
     from app.registry.ref import ModelRef, Store
     from app.store.engine import database_url
 
@@ -36,17 +37,21 @@ def verify(
     ref = ModelRef.of(store, model)
     if recourse_id is not None:
         with open_ledger() as ledger:
-            records = promised(ledger.find(recourse_id))
-        checks = audits.verify(ref, records, deadline_s=math.inf) if records else []
+            record = ledger.find(recourse_id)
+            records = promised(record)
+            checks = audits.verify(ref, records, deadline_s=math.inf) if records else []
+            kept = all(check["favourable"] for check in checks)
+            if checks:
+                audits.note(ledger, plain(identity(model)), [(record, kept)])
         for check in checks:
             typer.echo(json.dumps(check))
-        raise typer.Exit(int(not all(check["favourable"] for check in checks)))
+        raise typer.Exit(int(not kept))
     since, until = (at and at.replace(tzinfo=UTC) for at in (since, until))
     which = Promises.unexpired(model.id, since=since, until=until)
     payload = audits.audit_payload(ref, model, which, reissue=reissue)
-    with open_ledger(), progress_bar("checking") as progress:
+    with open_ledger() as ledger, progress_bar("checking") as progress:
         result = audits.audit(ref, payload, deadline_s=math.inf, progress=progress)
-    broken = result.pop("broken_promises")
+        broken = audits.with_references(ledger, result.pop("broken_promises"), seen_by(None))
     if output is not None:
         output.write_bytes(b"".join(encoded(one) + b"\n" for one in broken))
     typer.echo(json.dumps(result, indent=2))

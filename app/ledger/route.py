@@ -1,10 +1,11 @@
 """The ledger: recourse that was given, and whether it is still valid."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import APIRouter, Body, Path, Query, Request
 from pydantic import AwareDatetime
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app import errors
 from app.api import paging
@@ -12,11 +13,13 @@ from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
 from app.api.error_docs import BODY, JOB, LANE, refusals
 from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later
+from app.api.media_type import CSV, NDJSON
 from app.api.paging import Cursor, Limit
 from app.api.prefer import DIRECT, PreferDep
 from app.api.strict_route import guarded
 from app.jobs.ids import RECOURSE_ID
 from app.keys.scopes import Scope
+from app.ledger.export import EXPORTS
 from app.ledger.given import AuditQuery
 from app.ledger.schema import AuditAnswer, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
 from app.questions.schema import RecourseAnswer, Reference
@@ -35,9 +38,16 @@ READING = (errors.InvalidRequest, errors.UnknownRecourse, errors.Erased, errors.
     name="list_recourse",
     summary="List recourse, newest first",
     response_model=GivenList,
-    responses=refusals("/recourse", errors.InvalidRequest, errors.LedgerUnavailable),
+    responses={
+        200: {
+            "description": "A page; with `Accept: application/x-ndjson` or `text/csv` all that is found, streamed.",
+            "content": {NDJSON: {"schema": {"type": "string"}}, CSV: {"schema": {"type": "string"}}},
+        },
+        **refusals("/recourse", errors.InvalidRequest, errors.LedgerUnavailable),
+    },
 )
 async def list_recourse(
+    request: Request,
     service: ServiceDep,
     reference: Annotated[Reference | None, Query(description="Only recourse with this `reference`.")] = None,
     job: Annotated[
@@ -49,21 +59,45 @@ async def list_recourse(
         str | None, Query(description="Only recourse of this version of the `model`.", max_length=200)
     ] = None,
     status: Annotated[Status | None, Query(description="Only recourse with this outcome.")] = None,
+    kept: Annotated[
+        bool | None,
+        Query(
+            description="Only recourse of which the version that was asked last still accepts every way (`true`) or "
+            "not (`false`), of all versions but the one that answered."
+        ),
+    ] = None,
     since: Annotated[AwareDatetime | None, Query(description="Only recourse given at this moment or later.")] = None,
     until: Annotated[AwareDatetime | None, Query(description="Only recourse given before this moment.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> JSONResponse:
-    """A page of the ledger; pages neither overlap nor skip anything while new recourse is recorded."""
+) -> Response:
+    """A page of the ledger; pages neither overlap nor skip anything while new recourse is recorded.
+
+    With `Accept: application/x-ndjson` a line for each recourse that is found, with `Accept: text/csv` a table; `limit`
+    is for pages only. Texts in the table that a spreadsheet would compute begin with an apostrophe.
+    """
     paging.check(cursor, RECOURSE_ID)
     if version is not None and model is None:
         raise errors.InvalidRequest(faults=[errors.Fault("", "the query parameter version needs the parameter model")])
-    found = await service.given.newest(
-        limit + 1, reference=reference, job=job, model=model, version=version, status=status, since=since, until=until,
-        before=cursor,
-    )  # fmt: skip
+    which = {
+        "reference": reference, "job": job, "model": model, "version": version, "status": status, "kept": kept,
+        "since": since, "until": until, "before": cursor,
+    }  # fmt: skip
+    accepted = request.headers.get("accept", "")
+    for media, (heading, lines) in EXPORTS.items():
+        if media in accepted:
+            parts = service.given.export(lines, **which)
+            # The first of them before the response begins, so that an error is a problem document.
+            return StreamingResponse(_joined(heading + await anext(parts), parts), media_type=media)
+    found = await service.given.newest(limit + 1, **which)
     page, following = paging.split(found, limit, lambda entry: entry["id"])
     return JSONResponse({"recourse": page, "next_cursor": following})
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for part in rest:
+        yield part
 
 
 @router.get(

@@ -28,6 +28,9 @@ class GivenOutline(Described):
     """When the answer was given."""
     expires_at: datetime
     """It is intended to hold until then."""
+    kept: bool | None
+    """Whether the version that was asked last still accepts every way, of all versions but the one that answered: by
+    an audit or POST /recourse/{id}/verify. Null where none was asked."""
 
 
 class GivenList(Described):
@@ -125,6 +128,8 @@ class BrokenPromise(Described):
 
     id: str
     """Id of the answer in the ledger."""
+    reference: str | None
+    """The lender's own name for the case; null where there is none, it was erased since, or it is another key's."""
     expires_at: datetime
     """The promise was intended to hold until then."""
     reason: Literal["refused", "does_not_fit"]

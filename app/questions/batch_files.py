@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from app.api.errors import problem
-from app.api.table_rows import Cells, Reader, count_and_mark, fault_of_heading, table_lines, table_records
+from app.api.table_rows import Cells, Reader, as_texts, count_and_mark, fault_of_heading, table_lines, table_records
 from app.jobs import kinds
 from app.jobs.executor import lines_of
 from app.jobs.lines import GROUP, line_of, refusal
@@ -330,15 +330,6 @@ def _cells(result: Json) -> Json:
     return cells
 
 
-def _as_texts(cells: Json) -> Json:
-    """The row with an apostrophe before texts that a spreadsheet would compute; numbers stay as they are."""
-    computed = ("=", "+", "-", "@", "\t", "\r")
-    return {
-        name: f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(computed) else cell
-        for name, cell in cells.items()
-    }
-
-
 def _write_table(output: Path, features: Iterable[Feature], result: Iterator[Json], *, verbatim: bool) -> Path:
     """Write the table to a temporary file beside the output."""
     unfinished = output.with_name(f"{output.name}.tmp")
@@ -348,7 +339,7 @@ def _write_table(output: Path, features: Iterable[Feature], result: Iterator[Jso
         with unfinished.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
-            writer.writerows(rows if verbatim else map(_as_texts, rows))
+            writer.writerows(rows if verbatim else map(as_texts, rows))
         return unfinished
     parquet = _parquet()
     import pyarrow as pa

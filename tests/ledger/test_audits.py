@@ -15,6 +15,7 @@ import pytest
 
 from app.jobs.ids import new_id
 from app.ledger import audits
+from app.ledger.chain import Entry, Kind
 from app.ledger.entries import entry_of
 from app.ledger.ledger import FILE, Ledger, NewRecord, Record
 from app.ledger.promises import Promises
@@ -225,6 +226,34 @@ def test_the_list_of_broken_promises_comes_in_parts_or_in_lines(server: Server, 
     problem(server.client.get(f"{address}?cursor=x"), 422, "invalid-request")
 
 
+def test_what_an_audit_found_can_be_searched_and_names_the_case(server: Server) -> None:
+    """Until it is erased, also in the result that was stored before."""
+    given = [asked(server, reference=f"case {i}", applicant={**APPLICANT, "age": 45 + i}) for i in range(2)]
+
+    def listed(**query: Any) -> dict[str, bool | None]:
+        response = server.client.get("/recourse", params={"since": given[0]["created_at"], **query})
+        assert response.status_code == 200, response.text
+        return {one["reference"]: one["kept"] for one in response.json()["recourse"]}
+
+    assert listed() == {"case 0": None, "case 1": None}
+    server.client.post(f"/recourse/{given[0]['id']}/verify", json={"model": "loan@1"})
+    assert listed(kept=True) == {}  # the version that answered
+    accepted = server.client.post("/models/loan/audits", json={"model": "loan@4", "since": given[0]["created_at"]})
+    address = server.ended(accepted.headers["location"])["result"]
+    assert listed(kept=False, model="loan") == {"case 0": False, "case 1": False}
+    assert listed(kept=True) == {}
+    server.client.post(f"/recourse/{given[0]['id']}/verify", json={"model": "loan@3"})
+    assert listed() == {"case 0": True, "case 1": False}
+
+    def references() -> list[str | None]:
+        return [one["reference"] for one in server.client.get(address).json()["broken_promises"]]
+
+    assert references() == ["case 0", "case 1"]
+    server.client.delete(f"/recourse/{given[1]['id']}")
+    assert references() == ["case 0", None]
+    assert listed(kept=False) == {}
+
+
 @pytest.mark.parametrize("detail", ["short", "full"])
 def test_a_recourse_that_was_asked_as_a_job_is_one_line(server: Server, detail: str) -> None:
     body = question(store=False, detail=detail)
@@ -295,15 +324,22 @@ class Held:
     """Stands in for a ledger of some parts with two promises each."""
 
     def __init__(self, one: NewRecord, parts: int, between: Callable[[], None] = lambda: None) -> None:
-        self._one, self._parts, self._between = one, parts, between
+        facts = {name: getattr(one, name) for name in ("id", "at", "expires_at", "model", "version", "status")}
+        entry = Entry(number=1, kind=Kind.GIVEN, sha256="of another version", **facts)
+        self._one = Record(entry=entry, personal_data=one.personal_data, erased_at=None, key=None)
+        self._parts, self._between = parts, between
+        self.noted: list[dict[int, bool]] = []
 
     def count(self, _which: Promises) -> int:
         return 2 * self._parts
 
-    def promises(self, _which: Promises) -> Iterator[list[NewRecord]]:
-        for _ in range(self._parts):
-            yield [self._one] * 2
+    def promises(self, _which: Promises) -> Iterator[list[Record]]:
+        for number in range(1, 2 * self._parts, 2):
+            yield [replace(self._one, entry=replace(self._one.entry, number=number + k)) for k in range(2)]
             self._between()
+
+    def note_checks(self, _model: str, _version: str, _at: str, kept: dict[int, bool]) -> None:
+        self.noted.append(kept)
 
 
 class Paid:
@@ -344,8 +380,10 @@ def test_an_audit_that_runs_out_of_time_says_how_much_is_left(versions: Path) ->
     def stop() -> None:
         running._deadline = 0.0
 
-    found = running.run(Held(one, 3, stop), lambda _done, _total: None)  # type: ignore[arg-type]
+    held = Held(one, 3, stop)
+    found = running.run(held, lambda _done, _total: None)  # type: ignore[arg-type]
     assert counted(found) == (2, 2, 4)
+    assert held.noted == [{1: True, 2: True}]
 
 
 def test_the_budget_of_a_remote_model_is_not_for_all_promises(versions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
