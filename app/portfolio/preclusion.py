@@ -1,15 +1,16 @@
 """Whether a person has any way at all: a proof that the model refuses every legal record, a record, or a bound.
 
-Three proofs, each about the black box itself: all legal records, where they are few; for linear models infeasibility of
-a mixed-integer program over the action set; for single trees no favourable leaf within reach. A form of the model that
-a proof uses must first give the black box's own scores of the reference records. Elsewhere random legal records bound
-the share that is accepted: that is no proof.
+Three proofs, each about the black box itself: all legal records, where they are few; for linear models and networks
+with ReLU infeasibility of a mixed-integer program over the action set; for single trees no favourable leaf within
+reach. A form of the model that a proof uses must first give the black box's own scores of the reference records.
+Elsewhere random legal records bound the share that is accepted: that is no proof.
 """
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -20,7 +21,8 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
 from app.recourse.search.legal_rows import every_row
-from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.search.mixed_integer import FAR, ActionProgram, Solved
+from app.recourse.search.network_program import NetworkProgram
 from app.recourse.search.rule_branching import solve_program
 
 MOST_ROWS = 20_000
@@ -35,7 +37,7 @@ TRIED, HEADROOM = 100, 3.0
 NEAR, CLOSE = 3.0, 2e-3
 """Scores within the first of the threshold must be reproduced up to the second; farther out outputs saturate."""
 
-LIMIT_S = 2.0
+LIMIT_S = 1.0
 """Time for a program; then it is open."""
 
 
@@ -68,7 +70,7 @@ def preclusion(
         proof: Literal["enumerated"] | None = "enumerated" if found is None and asked == len(rows_raw) else None
         return Preclusion(proof=proof, row_raw=found, asked=asked)
     if _is_closed(actions):
-        known = _by_weights(black_box, reference, actions, deadline) or _by_leaves(black_box, reference, actions)
+        known = _by_program(black_box, reference, actions, deadline) or _by_leaves(black_box, reference, actions)
         if known is not None:
             return known
     rows_raw = random_rows(actions, seed)
@@ -122,12 +124,35 @@ def _gap(own: Float[np.ndarray, "n"], scores: Float[np.ndarray, "n"]) -> float:
     return float(np.abs(own - scores)[near].max())
 
 
-def _by_weights(black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float) -> Preclusion | None:
-    """For a linear model: whether a program over the action set reaches the threshold. None where it says nothing."""
-    if not black_box.knows_weights or black_box.gradient is None:
-        return None
+def _by_program(black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float) -> Preclusion | None:
+    """For a model that a program can state: whether its score reaches the threshold. None where it says nothing."""
     program = ActionProgram(actions, reach=math.inf)
     if not np.isfinite(program.limit).all() or (program.limit > FAR * 1e3).any():
+        return None
+    stated = _linear(black_box, reference, program) or _network(black_box, reference, program)
+    if stated is None:
+        return None
+    cheapest, margin = stated
+    until = min(deadline, time.monotonic() + LIMIT_S)
+    try:
+        if cheapest(-margin, until) is None:
+            return Preclusion(proof="optimised")
+        solved = cheapest(margin, until)
+    except (DeadlineExceeded, SolverFailed):
+        return None
+    if solved is None or not actions.contains(solved.row_raw[None])[0]:
+        return None
+    found = _accepted(black_box, solved.row_raw[None])
+    return None if found is None else Preclusion(row_raw=found)
+
+
+Cheapest: TypeAlias = Callable[[float, float], Solved | None]
+"""The cheapest actions with at least a score, by a deadline; None where none has it."""
+
+
+def _linear(black_box: BlackBox, reference: Reference, program: ActionProgram) -> tuple[Cheapest, float] | None:
+    """The program of a linear model, and the margin within which its solver may be wrong."""
+    if not black_box.knows_weights or black_box.gradient is None:
         return None
     w = black_box.gradient(program.start[None])[0]
     start = float(black_box.score(program.start[None])[0])
@@ -137,17 +162,23 @@ def _by_weights(black_box: BlackBox, reference: Reference, actions: ActionSet, d
     row = (w @ program.effect)[None]
     # Solvers keep constraints up to a millionth of their size.
     margin = 10.0 * gap + 1e-6 * (1.0 + float(np.abs(row[0] * program.limit).sum()))
-    until = min(deadline, time.monotonic() + LIMIT_S)
-    try:
-        if solve_program(program, program.cost, row, np.array([-start - margin]), deadline=until) is None:
-            return Preclusion(proof="optimised")
-        solved = solve_program(program, program.cost, row, np.array([-start + margin]), deadline=until)
-    except (DeadlineExceeded, SolverFailed):
+
+    def cheapest(least: float, until: float) -> Solved | None:
+        return solve_program(program, program.cost, row, np.array([least - start]), deadline=until)
+
+    return cheapest, margin
+
+
+def _network(black_box: BlackBox, reference: Reference, program: ActionProgram) -> tuple[Cheapest, float] | None:
+    """The same of a network with ReLU."""
+    network = black_box.network
+    if network is None or program.logic:
         return None
-    if solved is None or not actions.contains(solved.row_raw[None])[0]:
+    gap = _gap(network.logit(reference.X) - black_box.offset, reference.scores)
+    if not gap < CLOSE:
         return None
-    found = _accepted(black_box, solved.row_raw[None])
-    return None if found is None else Preclusion(row_raw=found)
+    stated = NetworkProgram(program, network, black_box.offset)
+    return (lambda least, until: stated.cheapest(least, deadline=until)), 10.0 * gap + stated.error
 
 
 def _by_leaves(black_box: BlackBox, reference: Reference, actions: ActionSet) -> Preclusion | None:

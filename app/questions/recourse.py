@@ -23,6 +23,7 @@ from app.reasons.answer import Explained, Reasons, reasons_first, reasons_part, 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import months_text
 from app.recourse.answer_part import EXACT, FULL, AnswerPart
+from app.recourse.method import Yields
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import SurrogateReport
 from app.recourse.result import Diagnostics, RecourseResult, Status
@@ -105,24 +106,34 @@ def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explai
     """Recourse, the reasons that were asked for, and where nothing was found a proof if there is one."""
     asked, reasons = reasons_first(asked, question.reasons)
     found = solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
-    found, precluded = with_proof(asked, found, asked.deadline)
+    found, precluded = with_proof(asked, found, question, plan_s)
     return replace(together(found, reasons), precluded=precluded)
 
 
 def with_proof(
-    asked: RecourseProblem, found: RecourseResult, deadline: float
+    asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """Ask for a proof where a search found nothing. Returns the result with the calls of the proof, and the proof.
+    """Ask for a proof where a search found nothing. Returns the result, with the calls of the proof, and the proof.
 
-    None where the model accepts a record that the search could not use, such as one that misses a promise.
+    Where there is an accepted record instead, the result is the answer with it, and there is no proof. A record is of
+    no use where a plan, or a promise about future models, is asked for.
     """
     if found.verdict is None or found.verdict.reason in UNKNOWN:
         return found, None
-    known = preclusion(asked.black_box, asked.reference, asked.action_set, deadline=deadline)
-    spent = found.diagnostics
-    if known.asked and spent.model_calls is not None and spent.model_rows is not None:
-        spent = replace(spent, model_calls=spent.model_calls + 1, model_rows=spent.model_rows + known.asked)
-    return replace(found, diagnostics=spent), known if known.row_raw is None else None
+    known = preclusion(asked.black_box, asked.reference, asked.action_set, deadline=asked.deadline)
+    spent, method = found.diagnostics, METHODS[question.method]
+    if known.asked:
+        spent = spent.plus(calls=1, rows=known.asked)
+    if known.row_raw is None:
+        return replace(found, diagnostics=spent), known
+    if method.yields is not Yields.PLAN and asked.future_validity is None:
+        offered = replace(asked, offered_raw=known.row_raw[None], count=1)
+        again = solve(offered, method, question.params, question.certificate, plan_s=plan_s)
+        more = again.diagnostics
+        spent = spent.plus(calls=more.model_calls, rows=more.model_rows)
+        if again.status is Status.FOUND:
+            found = again
+    return replace(found, diagnostics=spent), None
 
 
 def render(frame: Frame, action_set: ActionSet, found: Explained) -> RecourseAnswer:

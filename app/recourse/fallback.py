@@ -45,7 +45,7 @@ RELAXATION_COLUMNS = 200
 FALLBACK_WARNING = (
     "The method's own constraint cannot be met, or the model refused every record that the method proposed. This "
     "answer comes from adapted reference records, from samples near the boundary, from extreme changes of one or two "
-    "features, or from all legal records: the model accepts it, but it may not be robust."
+    "features, from all legal records, or from the model's own weights: the model accepts it, but it may not be robust."
 )
 
 NEAREST_WARNING = (

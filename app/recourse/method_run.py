@@ -15,6 +15,7 @@ survey -> sample -> generate -> verify -> repair and polish -> verdict. Methods 
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from operator import attrgetter
 
@@ -45,7 +46,7 @@ from app.recourse.shift import shift_of
 from app.recourse.surrogate.boundary import BoundarySample, SamplerParams, Survey, sample_boundary, survey
 from app.recourse.surrogate.limits import Limits, limits_of
 from app.recourse.verdict import LIMITED, NOTHING_PROPOSED, PROMISE_NOT_KEPT, SENTENCES, Reason, Verdict, all_refused
-from app.recourse.verification import Draft, verify_committee, verify_fallback, verify_one, verify_plan
+from app.recourse.verification import Draft, verify_committee, verify_fallback, verify_offered, verify_one, verify_plan
 
 SEARCH_CALLS = 5
 """Model calls of the search for one record."""
@@ -195,6 +196,9 @@ def answer_with(
             draft.warnings.append(BUDGET_WARNING)
     except BoundaryNotFound:
         reason = Reason.BOUNDARY_NOT_FOUND
+    if problem.offered_raw is not None and reason is not None and not draft.found:
+        with suppress(DeadlineExceeded, BudgetExceeded):
+            verify_offered(draft, problem.offered_raw)
     if draft.found and problem.future_validity is not None and not draft.aimed:
         draft.warnings.append(NOT_AIMED_WARNING)
     draft.found = certify_future(problem, draft.found)

@@ -194,6 +194,8 @@ class RecourseProblem:
     """How many alternatives are asked for that differ in what is changed; of a plan, 1 leaves the method's own."""
     on_curve: bool = False
     """Whether the answer is a point of a curve over one of the method's knobs, so that its constraint never yields."""
+    offered_raw: Float[np.ndarray, "n p"] | None = None
+    """Legal records that the model accepts, for where the method finds none; None where none are known."""
     seed: int = 0
     deadline: float = math.inf
     """`time.monotonic()` by which the answer is due; infinite for no limit."""

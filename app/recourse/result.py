@@ -1,7 +1,7 @@
 """The answer. Only `app.recourse.solve` makes one, after it has asked the black box about every record in it."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from app.recourse.answer_part import EXACT, AnswerPart
@@ -80,6 +80,12 @@ class Diagnostics(AnswerPart):
     def since(cls, began: float, calls: int, rows: int) -> "Diagnostics":
         """Diagnostics of a computation that began at this `time.perf_counter()`."""
         return cls(model_calls=calls, model_rows=rows, elapsed_ms=1e3 * (time.perf_counter() - began))
+
+    def plus(self, calls: int | None, rows: int | None) -> "Diagnostics":
+        """With further calls; unknown where either is."""
+        if self.model_calls is None or self.model_rows is None or calls is None or rows is None:
+            return replace(self, model_calls=None, model_rows=None)
+        return replace(self, model_calls=self.model_calls + calls, model_rows=self.model_rows + rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

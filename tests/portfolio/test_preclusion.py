@@ -13,11 +13,21 @@ import pytest
 
 from app.portfolio import preclusion as module
 from app.portfolio.preclusion import preclusion
+from app.questions.question import Question
+from app.questions.recourse import with_proof
+from app.questions.use_cases import actions_of
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.constraints import Bounds, Constraints
+from app.recourse.certificate_params import CertificateParams
+from app.recourse.fallback import FALLBACK_WARNING
 from app.recourse.features import MaxChange
 from app.recourse.models.black_box import BlackBox
+from app.recourse.models.relu_network import ReluNetwork
+from app.recourse.models.score import Output
 from app.recourse.models.tree_boxes import Boxes
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import Status
+from app.recourse.solve import METHODS, solve
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
 from tests.jobs.serving import Server
@@ -43,12 +53,16 @@ def small(loaded: LoadedModel, record: dict[str, Any], **more: Any) -> ActionSet
 
 def by_hand(black_box: BlackBox, record: dict[str, Any]) -> bool:
     """Whether any record of `small` is accepted, each written out."""
+    return best_by_hand(black_box, record) >= 1e-9
+
+
+def best_by_hand(black_box: BlackBox, record: dict[str, Any]) -> float:
     ages = range(record["age"], min(record["age"] + YEARS, 100) + 1)
     every = [
         {**record, "age": age, "savings": s, "guarantor": g, "housing": h}
         for age, s, g, h in itertools.product(ages, *CHOICES)
     ]
-    return bool((black_box.score_raw(black_box.space.read_many(every, pointer="")) >= 1e-9).any())
+    return float(black_box.score_raw(black_box.space.read_many(every, pointer="")).max())
 
 
 def refused(loaded: LoadedModel, count: int, seed: int) -> list[dict[str, Any]]:
@@ -149,6 +163,90 @@ def test_a_tree_has_a_proof_where_no_favourable_leaf_is_within_reach(
         assert (found.proof is not None) is not by_hand(tree, record)
         proven += found.proof is not None
     assert proven > 10
+
+
+def pocket(loaded: LoadedModel, *, wide: float) -> BlackBox:
+    """A network that accepts only near one point: an income of about 3,000, much saved, an owned home."""
+    space = loaded.black_box.space
+    income, savings, owned = (space.columns.index(name) for name in ("income", "savings", "housing=owned"))
+    best = space.encode(space.read({**loan_records(1, seed=1)[0], "income": 3_000.0, "savings": "much"})[None])[0]
+    first = np.zeros((space.d, 4))
+    first[income, 0], first[income, 1], first[savings, 2], first[owned, 3] = 1.0, -1.0, -1.0, -1.0
+    bias = np.array([-best[income] - wide, best[income] - wide, best[savings], 1.0])
+    network = ReluNetwork(((first, bias), (np.array([[-60.0], [-60.0], [-2.0], [-2.0]]), np.array([1.0]))))
+    return replace(
+        loaded.black_box, predict=network.logit, gradient=None, linear=False, output=Output.LOGIT, threshold=0.0,
+        network=network,
+        columns=None,
+    )  # fmt: skip
+
+
+def test_a_network_has_proofs_that_are_those_of_all_records(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_ROWS", 0)
+    space, rng, proven, found_one = loaded.black_box.space, np.random.default_rng(1), 0, 0
+    layers = tuple(
+        (rng.normal(0.0, 0.9, size), rng.normal(0.0, 0.5, size[1])) for size in ((space.d, 8), (8, 5), (5, 1))
+    )
+    network = ReluNetwork(layers)
+    middle = float(np.quantile(network.logit(loaded.reference.X), 0.8))
+    model = replace(
+        loaded.black_box, predict=network.logit, gradient=None, linear=False, output=Output.LOGIT, threshold=middle,
+        network=network,
+        columns=None,
+    )  # fmt: skip
+    reference = replace(loaded.reference, scores=model.score_raw(loaded.reference.rows_raw))
+    for record in loan_records(160, seed=21):
+        if model.score_raw(space.read(record)[None])[0] >= 0.0:
+            continue
+        found, best = preclusion(model, reference, small(loaded, record)), best_by_hand(model, record)
+        if abs(best) < module.CLOSE:  # within the error of the solver nothing is proven
+            continue
+        assert (found.proof is not None) == (best < 0.0)
+        assert (found.row_raw is None) == (found.proof is not None)
+        proven, found_one = proven + (found.proof is not None), found_one + (found.row_raw is not None)
+    assert proven > 10
+    assert found_one > 10
+    # Layers that are not those of the black box prove nothing.
+    other = replace(model, network=ReluNetwork((*layers[:2], (1.1 * layers[2][0], layers[2][1]))))
+    assert all(
+        preclusion(other, reference, small(loaded, record)).proof is None for record in loan_records(20, seed=22)
+    )
+
+
+def test_a_record_that_the_search_misses_is_the_answer(loaded: LoadedModel) -> None:
+    """Neither a sample nor a reference record comes near to what the model accepts."""
+    model = pocket(loaded, wide=1e-4)
+    reference = replace(loaded.reference, scores=model.score_raw(loaded.reference.rows_raw))
+    assert not (reference.scores >= 0.0).any()
+    record = next(
+        one
+        for one in loan_records(50, seed=23)
+        if one["savings"] == "none" and one["income"] < 2_500 and one["housing"] != "owned"
+    )
+    question = Question(
+        method="robust_mpm", params=METHODS["robust_mpm"].params(), factual_raw=model.space.read(record),
+        constraints=Constraints(bounds={"income": Bounds(max=9_000.0)}),
+    )  # fmt: skip
+    asked = RecourseProblem(black_box=model, reference=reference, action_set=actions_of(model.space, question))
+    missed = solve(asked, METHODS["robust_mpm"], question.params, CertificateParams())
+    assert missed.status is Status.NOT_FOUND
+    found, known = with_proof(asked, missed, question, 1.0)
+    assert (found.status, known) == (Status.FOUND, None)
+    (one,) = found.counterfactuals
+    assert model.score_raw(one.row_raw[None])[0] >= 0.0
+    assert {model.space.names[j] for j in one.changed} == {"income", "savings", "housing"}
+    assert FALLBACK_WARNING in found.warnings
+    spent, before = found.diagnostics, missed.diagnostics
+    assert (spent.model_calls or 0) > (before.model_calls or 0)
+    # Out of reach it does not exist, and that is proven.
+    near = replace(question, constraints=Constraints(bounds={"income": Bounds(max=2_600.0)}))
+    asked = replace(asked, action_set=actions_of(model.space, near))
+    found, known = with_proof(asked, solve(asked, METHODS["robust_mpm"], near.params), near, 1.0)
+    assert found.status is Status.NOT_FOUND
+    assert known is not None
+    assert known.proof == "optimised"
 
 
 # --- in an answer ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LogicRule
@@ -125,6 +125,7 @@ class ActionProgram:
         *,
         limit: Float[np.ndarray, "n"],
         deadline: float,
+        whole: Bool[np.ndarray, "m"] | None = None,
     ) -> Solved | None:
         """``argmin cost.z`` over the action set with ``rows z >= lower``; None where that is infeasible.
 
@@ -133,6 +134,7 @@ class ActionProgram:
         Parameters
         ----------
         limit : largest values of the variables of the actions, in place of the program's own
+        whole : which of the variables beyond those of the actions are whole numbers; none when absent
 
         Raises
         ------
@@ -147,7 +149,7 @@ class ActionProgram:
             np.concatenate([self.lower, lower]),
             np.concatenate([self.upper, np.full(len(lower), np.inf)]),
             limit=np.concatenate([limit, np.full(more, np.inf)]),
-            integer=np.concatenate([self.integer, np.zeros(more, dtype=bool)]),
+            integer=np.concatenate([self.integer, np.zeros(more, dtype=bool) if whole is None else whole]),
             deadline=deadline,
         )
         return None if z is None else Solved(self.row(z), z, float(cost @ z))

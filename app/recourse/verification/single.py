@@ -70,6 +70,34 @@ def verify_fallback(draft: Draft) -> None:
     _finish(draft)
 
 
+def verify_offered(draft: Draft, rows_raw: Float[np.ndarray, "n p"]) -> None:
+    """Verify records that the caller knows to be accepted; the cheapest, with fewer and smaller changes, is the answer.
+
+    As with other records that no method proposed, it may miss the method's own constraint, but not a promise that is
+    measured.
+    """
+    candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
+    row_raw: Float[np.ndarray, p] | None = None
+    score, further = math.nan, False
+    while len(rows_raw):
+        scores = draft.scores(rows_raw, further=further)
+        accepted = np.flatnonzero(draft.problem.black_box.accepts(scores))
+        if not accepted.size:
+            break
+        best = int(accepted[_value(draft.actions, rows_raw[accepted]).argmin()])
+        row_raw, score, further = rows_raw[best], float(scores[best]), True
+        nearer = draft.actions.clock.settled(_undone(draft.actions, row_raw))
+        rows_raw = nearer[_value(draft.actions, nearer) < _value(draft.actions, row_raw[None])]
+    if row_raw is None:
+        return
+    if candidates is not None and candidates.shortfall is not None:
+        miss = float(candidates.shortfall(row_raw[None])[0])
+        if miss > 0.0:
+            draft.remember_missed(miss, row_raw, score)
+            return
+    draft.found, draft.fallback = [draft.counterfactual(row_raw, score)], True
+
+
 def _climb(draft: Draft, candidates: Candidates, best: "_Best") -> Reason:
     """Verify a ladder of proposals in one call, then proposals between the last refused and the first accepted one.
 

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
 from app.recourse.models.black_box import BlackBox
+from app.recourse.models.relu_network import ReluNetwork
 from app.recourse.models.score import Output, sigmoid
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
 from app.registry.adapters.optional_import import library
@@ -35,7 +36,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     return BlackBox(
         space=space, predict=network.probability if manifest.output is Output.PROBABILITY else network.logit,
         gradient=network.gradient, input=manifest.input, output=manifest.output, threshold=manifest.threshold,
-        piecewise_linear=network.activation in (Activation.RELU, Activation.LEAKY_RELU),
+        piecewise_linear=network.activation in LEAKS, network=network.relu(),
     )  # fmt: skip
 
 
@@ -85,6 +86,13 @@ class Network:
         """Sigmoid of `logit`, in double precision."""
         return sigmoid(self.logit(X))
 
+    def relu(self) -> ReluNetwork | None:
+        """The layers as a program can state them; None with another activation."""
+        if self.activation not in LEAKS:
+            return None
+        layers = tuple((weights.astype(float), bias.astype(float)) for weights, bias in self.layers)
+        return ReluNetwork(layers, LEAKS[self.activation])
+
     def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         """Gradient of `logit` at each point, which is the gradient of the score, probability or not."""
         H = np.asarray(X, dtype=self.dtype)
@@ -130,6 +138,9 @@ def _sigmoid(H: np.ndarray) -> np.ndarray:
 
 _LEAK = 0.01
 """PyTorch's slope of a leaky ReLU below zero."""
+
+LEAKS = {Activation.RELU: 0.0, Activation.LEAKY_RELU: _LEAK}
+"""Slopes below zero of the activations that are linear on either side of it."""
 
 ACTIVATIONS: dict[Activation, tuple[Elementwise, Elementwise]] = {
     Activation.RELU: (_relu, lambda value: (value > 0.0).astype(value.dtype)),
