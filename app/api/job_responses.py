@@ -35,6 +35,7 @@ def described(job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "kind": job.kind,
+        "model": job.model if job.version is None else f"{job.model}@{job.version}",
         "status": job.status.value,
         "progress": {"done": job.done, "total": job.total, "refused": job.refused},
         "created_at": timestamp(job.created_at),

@@ -12,6 +12,8 @@ Limit = Annotated[int, Query(ge=1, le=200, openapi_examples={"few": {"value": 10
 
 Cursor = Annotated[str | None, Query(description="`next_cursor` of the page before.", max_length=100)]
 
+VersionFilter = Annotated[str | None, Query(description="Only those of this version of the `model`.", max_length=200)]
+
 Entry = TypeVar("Entry")
 
 
@@ -19,6 +21,12 @@ def check(cursor: str | None, given_out: re.Pattern[str]) -> None:
     """Refuse a cursor that no page can have ended with."""
     if cursor is not None and not given_out.fullmatch(cursor):
         raise InvalidRequest(faults=[Fault("", "the query parameter cursor is not one that was given out")])
+
+
+def require_model(version: str | None, model: str | None) -> None:
+    """Refuse a version without its model."""
+    if version is not None and model is None:
+        raise InvalidRequest(faults=[Fault("", "the query parameter version needs the parameter model")])
 
 
 def split(found: Sequence[Entry], limit: int, key: Callable[[Entry], str]) -> tuple[Sequence[Entry], str | None]:

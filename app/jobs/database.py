@@ -50,10 +50,19 @@ def migrate(url: str) -> None:
         # One process at a time.
         with writing(engine) as connection:
             metadata.create_all(connection)
+            _complete(connection)
         if sa.inspect(engine).has_table(FORMER_CHUNKS.name):
             _take_over(engine, url)
     finally:
         engine.dispose()
+
+
+def _complete(connection: sa.Connection) -> None:
+    """Add the column and the indexes that a table of the release before lacks."""
+    if "version" not in {column["name"] for column in sa.inspect(connection).get_columns(jobs.name)}:
+        connection.execute(sa.text(f"ALTER TABLE {jobs.name} ADD COLUMN version TEXT"))
+    for index in jobs.indexes:
+        index.create(connection, checkfirst=True)
 
 
 def _take_over(engine: sa.Engine, url: str) -> None:

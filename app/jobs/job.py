@@ -59,6 +59,8 @@ class Job:
     """Id of the API key that submitted it; None without keys."""
     model: str | None = None
     """Id of the model that it asks."""
+    version: str | None = None
+    """The version of it."""
     detail: str = "full"
     """How much of its result the client asked for, `short` or `full`."""
     parts: int = 1
@@ -107,6 +109,7 @@ class Job:
             about=row.about,
             key=row.key,
             model=row.model,
+            version=row.version,
             detail=row.detail,
             parts=row.parts,
         )

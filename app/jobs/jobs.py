@@ -129,10 +129,13 @@ class Jobs:
                 return job
         raise UnknownJob(f"There is no job {job_id}.")
 
-    async def newest(self, limit: int, *, before: str | None = None) -> list[Job]:
-        """Jobs of the key of this context, newest first, from before the id `before`."""
-        seen = seen_by(asking.get())
-        return await self._connection.ask(self._connection.records.newest, limit, before, **seen)
+    async def newest(self, limit: int, **which: Any) -> list[Job]:
+        """Jobs of the key of this context, newest first; `which` as `Records.newest` takes it."""
+        return await self._connection.ask(self._connection.records.newest, limit, **which, **seen_by(asking.get()))
+
+    async def begun_with(self, job_ids: Collection[str]) -> dict[str, str]:
+        """The first `HEAD` characters of the results of single jobs that have one."""
+        return await self._connection.ask(self._connection.records.heads, job_ids)
 
     async def about(self, name: str) -> list[Job]:
         """The jobs that were submitted with this `about`, of every caller. Raises `NotReady`."""
@@ -254,6 +257,7 @@ class Jobs:
                     return earlier
                 # The client retries because of this failure.
                 await self.delete([job_id])
+        model, _, version = payload.get("model", {}).get("name", "").partition("@")
         row = {
             "id": job_id,
             "kind": kind,
@@ -263,7 +267,8 @@ class Jobs:
             "about": about,
             "detail": detail,
             "key": asking_id(),
-            "model": payload.get("model", {}).get("name", "").partition("@")[0] or None,
+            "model": model or None,
+            "version": version or None,
         }
         children = 1 if rows is None else await self._connection.children()
         await self._connection.ask(records.submit, row, rows, children=children, closed=closed)

@@ -11,12 +11,13 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import sqlalchemy as sa
 
 from app.errors import Erased, NoRowAnswered, RecourseError, UnknownJob
+from app.jobs.ids import first_id
 from app.jobs.job import UNFINISHED, Job, JobStatus
 from app.jobs.lines import GROUP, refused
 from app.jobs.tables import changing, jobs, parts
@@ -28,6 +29,11 @@ little beside so many rows."""
 
 LEAST = 40
 """Least rows of a part that is not the last: as long as a worker takes to look for the next one."""
+
+HEAD = 2000
+"""What is read of a result without its long list: it ends well before."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 SHARES = 4
 """Parts into which the rows that are left are split for each child."""
@@ -198,14 +204,42 @@ class Records:
         return self._jobs(jobs.c.id.in_(job_ids))
 
     def newest(
-        self, limit: int, before: str | None = None, *, key: str | None = None, models: Collection[str] | None = None
+        self,
+        limit: int,
+        *,
+        before: str | None = None,
+        kind: str | None = None,
+        status: str | None = None,
+        model: str | None = None,
+        version: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        key: str | None = None,
+        models: Collection[str] | None = None,
     ) -> list[Job]:
-        """Jobs, newest first: from before an id, of a key, about one of these models."""
-        where: list[sa.ColumnElement[bool]] = [sa.true()]
+        """Jobs, newest first, from before the id `before`: submitted at `since` or later and before `until`.
+
+        With `key` those that it submitted, with `models` those about one of these.
+        """
+        equal = {
+            jobs.c.kind: kind, jobs.c.status: status, jobs.c.model: model, jobs.c.version: version, jobs.c.key: key
+        }  # fmt: skip
+        where = [sa.true(), *(column == value for column, value in equal.items() if value is not None)]
         where += [] if before is None else [jobs.c.id < before]
-        where += [] if key is None else [jobs.c.key == key]
         where += [] if models is None else [jobs.c.model.in_(models)]
+        where += [] if since is None else [jobs.c.created_at >= _epoch_ms(since)]
+        if until is not None:
+            # An id is made before its job is stored; by ids the newest are found without looking at those after them.
+            later = max(until, EPOCH) + timedelta(milliseconds=1)
+            where += [jobs.c.created_at < _epoch_ms(until), jobs.c.id < first_id("job", later)]
         return self._jobs(*where, limit=limit)
+
+    def heads(self, job_ids: Collection[str]) -> dict[str, str]:
+        """The first `HEAD` characters of the results of single jobs that have one."""
+        head = sa.func.substr(parts.c.lines, 1, HEAD)
+        query = sa.select(parts.c.job, head).where(parts.c.job.in_(job_ids), parts.c.number == 0)
+        with self._engine.connect() as connection:
+            return {job: text for job, text in connection.execute(query) if text is not None}
 
     def about(self, about: str) -> list[Job]:
         """The jobs submitted for one recourse or version."""
@@ -314,6 +348,11 @@ def _mark(recourse_id: str) -> str:
 
 def _is(job: str, number: int) -> sa.ColumnElement[bool]:
     return (parts.c.job == job) & (parts.c.number == number)
+
+
+def _epoch_ms(moment: datetime) -> int:
+    """Milliseconds from 1970 on, rounded up: all that were stored at a later one are from then or later."""
+    return -((EPOCH - moment) // timedelta(milliseconds=1))
 
 
 def _now_ms() -> int:

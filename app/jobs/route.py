@@ -9,6 +9,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app import errors
@@ -18,11 +20,12 @@ from app.api.error_docs import refusals
 from app.api.errors import problem
 from app.api.job_responses import MOST_LISTED, described, lines, page
 from app.api.media_type import NDJSON
-from app.api.paging import Cursor, Limit
+from app.api.paging import Cursor, Limit, VersionFilter
+from app.api.strict import Moment
 from app.api.strict_route import guarded
 from app.jobs.followers import Stream
-from app.jobs.job import BATCH, JOB_ID, Job
-from app.jobs.kinds import COMPARISON
+from app.jobs.job import BATCH, JOB_ID, Job, JobStatus
+from app.jobs.kinds import COMPARISON, JOB_KINDS
 from app.jobs.lines import REFUSED, line_of, refusal
 from app.jobs.schema import JobAnswer, JobList
 from app.keys.scopes import Scope
@@ -40,6 +43,16 @@ POSITION = re.compile("[0-9]{1,9}", re.ASCII)
 RECONNECT_MS = 2000
 """Asked of clients whose event stream breaks off."""
 
+
+def _known_kind(kind: str) -> str:
+    if kind not in JOB_KINDS:
+        raise PydanticCustomError("enum", "is not known", {"expected": ", ".join(JOB_KINDS)})
+    return kind
+
+
+KindName = Annotated[str, AfterValidator(_known_kind), Field(json_schema_extra={"enum": list(JOB_KINDS)})]
+"""A kind of jobs of this release."""
+
 JobId = Annotated[str, Path(alias="id", openapi_examples={"job": {"value": EXAMPLE.rpartition("/")[2]}})]
 
 
@@ -52,12 +65,21 @@ JobId = Annotated[str, Path(alias="id", openapi_examples={"job": {"value": EXAMP
 )
 async def list_jobs(
     service: ServiceDep,
+    kind: Annotated[KindName | None, Query(description="Only jobs that compute this.")] = None,
+    status: Annotated[JobStatus | None, Query(description="Only jobs in this state.")] = None,
+    model: Annotated[str | None, Query(description="Only jobs that ask this model.", max_length=200)] = None,
+    version: VersionFilter = None,
+    since: Annotated[Moment | None, Query(description="Only jobs submitted at this moment or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Only jobs submitted before this moment.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JSONResponse:
     """A page of jobs, newest first; pages neither overlap nor skip a job while new ones arrive."""
     paging.check(cursor, JOB_ID)
-    found = await service.jobs.newest(limit + 1, before=cursor)
+    paging.require_model(version, model)
+    found = await service.jobs.newest(
+        limit + 1, kind=kind, status=status, model=model, version=version, since=since, until=until, before=cursor
+    )
     listed, following = paging.split(found, limit, lambda job: job.id)
     return JSONResponse({"jobs": [described(job) for job in listed], "next_cursor": following})
 

@@ -25,6 +25,8 @@ class JobAnswer(Described):
     """Id of the job."""
     kind: str
     """What the job computes, such as `recourse` for POST /recourse."""
+    model: str | None
+    """The model that it asks, `id@version`; null for jobs of all models, without a version for jobs of old releases."""
     status: JobStatus
     """Whether it waits, runs or has ended, and how."""
     progress: JobProgress

@@ -14,7 +14,7 @@ jobs = sa.Table(
     metadata,
     sa.Column("id", sa.String(40), primary_key=True),
     sa.Column("kind", sa.String(40), nullable=False),
-    sa.Column("status", sa.String(10), nullable=False, index=True),
+    sa.Column("status", sa.String(10), nullable=False),
     sa.Column("payload", sa.Text, nullable=False),
     # Time to compute a single job. A batch has none: each of its rows has the payload's.
     sa.Column("timeout_s", sa.Float),
@@ -35,6 +35,13 @@ jobs = sa.Table(
     sa.Column("key", sa.String(40)),
     sa.Column("model", sa.Text),
     sa.Column("detail", sa.String(10), nullable=False),
+    # Of the model; null for jobs of the release before.
+    sa.Column("version", sa.Text),
+    sa.Index("jobs_model", "model", "id"),
+    sa.Index("jobs_model_kind", "model", "kind", "id"),
+    sa.Index("jobs_kind", "kind", "id"),
+    sa.Index("jobs_status", "status", "id"),
+    sa.Index("jobs_created", "created_at"),
 )
 
 parts = sa.Table(

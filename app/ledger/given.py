@@ -215,6 +215,16 @@ class GivenRecourse:
         payload = audits.audit_payload(ref, model, which, reissue=query.reissue)
         return await self._jobs.submit(AUDIT, payload, timeout_s=AUDIT_S)
 
+    async def audits(self, model_id: str, limit: int, **which: Any) -> list[tuple[Job, Json | None]]:
+        """The audits of a model, newest first, each with its result but the list; `which` as `Jobs.newest` takes it.
+
+        Raises `UnknownModel`, `NotReady`.
+        """
+        self._models.require_known(model_id)
+        found = await self._jobs.newest(limit, kind=AUDIT, model=model_id, **which)
+        heads = await self._jobs.begun_with([job.id for job in found if job.has_result])
+        return [(job, audits.summary(heads[job.id]) if job.id in heads else None) for job in found]
+
     async def forget(self, records: Sequence[Record]) -> None:
         """Delete the jobs in which the personal data of recourses is kept as well."""
         for record in records:

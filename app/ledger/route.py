@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query, Request
-from pydantic import AwareDatetime
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app import errors
@@ -12,22 +11,37 @@ from app.api import paging
 from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
 from app.api.error_docs import BODY, JOB, LANE, refusals
 from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
-from app.api.job_responses import ACCEPTED, answer_later
+from app.api.job_responses import ACCEPTED, answer_later, described
 from app.api.media_type import CSV, NDJSON
-from app.api.paging import Cursor, Limit
+from app.api.paging import Cursor, Limit, VersionFilter
 from app.api.prefer import DIRECT, PreferDep
+from app.api.strict import Moment
 from app.api.strict_route import guarded
 from app.jobs.ids import RECOURSE_ID
+from app.jobs.job import JOB_ID, Job, JobStatus
 from app.keys.scopes import Scope
 from app.ledger.export import EXPORTS
 from app.ledger.given import AuditQuery
-from app.ledger.schema import AuditAnswer, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
+from app.ledger.schema import AuditAnswer, AuditList, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
+from app.questions.answers import Json
 from app.questions.schema import RecourseAnswer, Reference
 from app.recourse.result import Status
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 erasing = APIRouter(route_class=guarded(Scope.RECOURSE))
 auditing = APIRouter(route_class=guarded(Scope.AUDIT))
+
+ModelId = Annotated[
+    str,
+    Path(
+        alias="id",
+        description="Name of the model, without a version: an audit covers the promises of all its versions.",
+        openapi_examples={"demo": {"value": "consumer-loan"}},
+    ),
+]
+
+AUDITED = ("promises", "unchecked", "still_valid", "broken")
+"""Numbers of an audit in a list."""
 
 READING = (errors.InvalidRequest, errors.UnknownRecourse, errors.Erased, errors.LedgerUnavailable)
 """How looking up one recourse can fail."""
@@ -55,9 +69,7 @@ async def list_recourse(
         Query(description="Only recourse that this job has computed, also a batch that was cancelled.", max_length=40),
     ] = None,
     model: Annotated[str | None, Query(description="Only recourse of this model.", max_length=200)] = None,
-    version: Annotated[
-        str | None, Query(description="Only recourse of this version of the `model`.", max_length=200)
-    ] = None,
+    version: VersionFilter = None,
     status: Annotated[Status | None, Query(description="Only recourse with this outcome.")] = None,
     kept: Annotated[
         bool | None,
@@ -66,8 +78,8 @@ async def list_recourse(
             "not (`false`), of all versions but the one that answered."
         ),
     ] = None,
-    since: Annotated[AwareDatetime | None, Query(description="Only recourse given at this moment or later.")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Only recourse given before this moment.")] = None,
+    since: Annotated[Moment | None, Query(description="Only recourse given at this moment or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Only recourse given before this moment.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
@@ -77,8 +89,7 @@ async def list_recourse(
     is for pages only. Texts in the table that a spreadsheet would compute begin with an apostrophe.
     """
     paging.check(cursor, RECOURSE_ID)
-    if version is not None and model is None:
-        raise errors.InvalidRequest(faults=[errors.Fault("", "the query parameter version needs the parameter model")])
+    paging.require_model(version, model)
     which = {
         "reference": reference, "job": job, "model": model, "version": version, "status": status, "kept": kept,
         "since": since, "until": until, "before": cursor,
@@ -184,14 +195,7 @@ async def verify_recourse(
     ),
 )
 async def audit(
-    model_id: Annotated[
-        str,
-        Path(
-            alias="id",
-            description="Name of the model, without a version: the audit covers the promises of all its versions.",
-            openapi_examples={"demo": {"value": "consumer-loan"}},
-        ),
-    ],
+    model_id: ModelId,
     request: Annotated[AuditRequest, Body(openapi_examples=AUDIT_EXAMPLES)],
     service: ServiceDep,
     prefer: PreferDep,
@@ -205,6 +209,39 @@ async def audit(
         id=model_id, candidate=request.model, since=request.since, until=request.until, reissue=request.reissue
     )
     return await answer_later(await service.given.start_audit(query), prefer, service)
+
+
+@auditing.get(
+    "/models/{id}/audits",
+    name="list_audits",
+    summary="List audits of a model, newest first",
+    response_model=AuditList,
+    responses=refusals("/models/consumer-loan/audits", errors.InvalidRequest, errors.UnknownModel, errors.NotReady),
+)
+async def list_audits(
+    model_id: ModelId,
+    service: ServiceDep,
+    version: Annotated[str | None, Query(description="Only audits of this version.", max_length=200)] = None,
+    status: Annotated[JobStatus | None, Query(description="Only audits in this state.")] = None,
+    since: Annotated[Moment | None, Query(description="Only audits submitted at this moment or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Only audits submitted before this moment.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> JSONResponse:
+    """A page of the audits whose jobs are still there, as GET /jobs lists them."""
+    paging.check(cursor, JOB_ID)
+    found = await service.given.audits(
+        model_id, limit + 1, version=version, status=status, since=since, until=until, before=cursor
+    )
+    page, following = paging.split(found, limit, lambda one: one[0].id)
+    return JSONResponse({"audits": [_audited(*one) for one in page], "next_cursor": following})
+
+
+def _audited(job: Job, summary: Json | None) -> Json:
+    found = described(job)
+    outline = {name: found[name] for name in ("id", "status", "created_at", "finished_at", "result")}
+    numbers = {name: None if summary is None else summary[name] for name in AUDITED}
+    return {**outline, "candidate": found["model"], **numbers}
 
 
 router.include_router(erasing)

@@ -7,6 +7,7 @@ from pydantic import StrictBool, StringConstraints
 
 from app.api.described import Described
 from app.api.strict import Moment, Strict
+from app.jobs.job import JobStatus
 from app.models.schema import ModelVersion
 from app.recourse.result import Status
 
@@ -140,6 +141,40 @@ class BrokenPromise(Described):
     """Cost of the first counterfactual of the promise."""
     reissue: Reissue | None
     """The candidate's own answer in its place, where the request asked for that."""
+
+
+class AuditOutline(Described):
+    """An audit in a list; its numbers are null until it has succeeded."""
+
+    id: str
+    """Id of its job."""
+    status: JobStatus
+    """Whether it waits, runs or has ended, and how."""
+    candidate: str
+    """The version that was checked, `id@version`."""
+    created_at: datetime
+    """When it was submitted."""
+    finished_at: datetime | None
+    """When it ended; null before that."""
+    promises: int | None
+    """Promises that were checked."""
+    unchecked: int | None
+    """Promises that were not checked in the time."""
+    still_valid: int | None
+    """Number of promises that the candidate keeps."""
+    broken: int | None
+    """Number of promises that the candidate does not keep."""
+    result: str | None
+    """Address of the result, once it has succeeded."""
+
+
+class AuditList(Described):
+    """A page of audits."""
+
+    audits: list[AuditOutline]
+    """Newest first."""
+    next_cursor: str | None
+    """Pass it as `cursor` for the audits before these; null on the last page."""
 
 
 class ReissueSummary(Described):

@@ -119,7 +119,7 @@ def test_bad_pages_are_refused(client: httpx.Client, query: str, sentence: str) 
 
 def test_query_parameters_that_are_not_declared_are_refused(client: httpx.Client) -> None:
     document = problem(client.get("/jobs?page=1"), 422, "invalid-request")
-    assert "only the query parameters cursor, limit" in document["detail"]
+    assert "only the query parameters cursor, kind, limit, model, " in document["detail"]
     problem(client.get("/models?limit=1"), 422, "invalid-request")
 
 

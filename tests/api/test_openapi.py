@@ -49,6 +49,7 @@ OPERATIONS = {
     ("get", "/models/{id}/calibration"): "get_model_calibration",
     ("post", "/models/{id}/predict"): "predict_decisions",
     ("post", "/models/{id}/audits"): "create_audit",
+    ("get", "/models/{id}/audits"): "list_audits",
     ("post", "/models/{id}/comparisons"): "create_comparison",
     ("post", "/models/{id}/futures"): "create_futures",
     ("get", "/jobs"): "list_jobs",
@@ -226,13 +227,14 @@ def test_parameters_have_examples_that_work(description: Any, demo_client: httpx
     for path, item in description["paths"].items():
         if path.startswith(("/jobs/", "/recourse/")):
             continue  # there are no jobs and no recourse that everybody has
-        for parameter in item.get("get", {}).get("parameters", []):
-            if "examples" not in parameter:
-                assert not parameter["required"]
-                continue
-            (example,) = parameter["examples"].values()
-            query = {parameter["name"]: example["value"]} if parameter["in"] == "query" else {}
-            response = demo_client.get(path.replace(f"{{{parameter['name']}}}", str(example["value"])), params=query)
+        parameters = item.get("get", {}).get("parameters", [])
+        assert all("examples" in parameter or not parameter["required"] for parameter in parameters)
+        given: dict[str, dict[str, Any]] = {"path": {}, "query": {}}
+        for parameter in parameters:
+            for example in parameter.get("examples", {}).values():
+                given[parameter["in"]][parameter["name"]] = example["value"]
+        if given["path"] or given["query"]:
+            response = demo_client.get(path.format(**given["path"]), params=given["query"])
             assert response.status_code == 200
 
 

@@ -1,20 +1,24 @@
 """The jobs in the database: their parts, and how they end."""
 
 import json
+import random
 import threading
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app.errors import InvalidRecord
 from app.jobs import records as module
-from app.jobs.ids import new_id
+from app.jobs.database import migrate
+from app.jobs.ids import _named, new_id
 from app.jobs.job import BATCH, JobStatus
 from app.jobs.lines import GROUP, refusal, refused
 from app.jobs.records import CHUNK, LEAST, SHARES, Part, Records
-from app.jobs.tables import metadata
+from app.jobs.tables import jobs, metadata
 from app.store.engine import open_engine
 from tests.databases import url
 
@@ -215,3 +219,63 @@ def test_two_erasures_at_once_are_both_kept(records: Records, monkeypatch: pytes
     records.erase(job, "rec_a")
     other.join(30)
     assert [refusal(line) is None for line in taken(records, job).lines or []] == [False, True, False]
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_search_finds_what_a_plain_filter_finds(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of random jobs, some of which were stored long after their ids were made, by random filters."""
+    rng = random.Random(5)
+    clock = 1_900_000_000_000
+    monkeypatch.setattr(module, "_now_ms", lambda: clock)
+    for _ in range(60):
+        clock += rng.choice([0, 1, 250, 90_000])
+        made = clock - rng.choice([0, 0, 3, 200_000])
+        job = {"kind": rng.choice(["recourse", "audit"]), "model": rng.choice(["loan", "card", None])}
+        job |= {"version": job["model"] and rng.choice("12"), "key": rng.choice(["k1", "k2"])}
+        name = add(records, None, id=_named("job", made << 80 | rng.getrandbits(80)), **job)
+        if rng.random() < 0.4:
+            records.cancel(name)
+    every = records.newest(100)
+    assert [job.id for job in every] == sorted((job.id for job in every), reverse=True)
+    moments = [every[i].created_at + timedelta(milliseconds=ms) for i in (5, 20, 40) for ms in (-0.5, 0, 0.5, 1)]
+    choices: dict[str, list[Any]] = {
+        "kind": ["recourse", "audit"],
+        "status": ["queued", "cancelled"],
+        "model": ["loan", "card"],
+        "version": ["1", "3"],
+        "key": ["k1"],
+        "models": [{"loan"}, {"loan", "card"}, set()],
+        "since": moments,
+        "until": [*moments, datetime(1, 1, 1, tzinfo=UTC)],
+        "before": [every[10].id, every[50].id],
+    }
+    plain = ("kind", "status", "model", "version", "key")
+    for _ in range(300):
+        asked = {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.3}
+        expected = [
+            job.id
+            for job in every
+            if all(getattr(job, name) == asked.get(name, getattr(job, name)) for name in plain)
+            and ("models" not in asked or job.model in asked["models"])
+            and ("since" not in asked or job.created_at >= asked["since"])
+            and ("until" not in asked or job.created_at < asked["until"])
+            and ("before" not in asked or job.id < asked["before"])
+        ]
+        assert [job.id for job in records.newest(7, **asked)] == expected[:7], asked
+
+
+def test_the_table_of_the_release_before_is_completed(url: str) -> None:
+    engine = open_engine(url)
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        for index in ("jobs_model", "jobs_kind", "jobs_created"):
+            connection.execute(sa.text(f"DROP INDEX {index}"))
+        connection.execute(sa.text("ALTER TABLE jobs DROP COLUMN version"))
+    for _ in range(2):
+        migrate(url)
+    found = sa.inspect(engine)
+    assert "version" in {column["name"] for column in found.get_columns("jobs")}
+    assert {index.name for index in jobs.indexes} == {index["name"] for index in found.get_indexes("jobs")}
+    engine.dispose()

@@ -20,7 +20,8 @@ from app.ledger.entries import entry_of
 from app.ledger.ledger import FILE, Ledger, NewRecord, Record
 from app.ledger.promises import Promises
 from app.ledger.replay import replay
-from app.ledger.schema import AuditAnswer, VerifyAnswer
+from app.ledger.route import AUDITED
+from app.ledger.schema import AuditAnswer, AuditList, VerifyAnswer
 from app.models import tasks
 from app.questions.answers import identity
 from app.questions.question import request_of
@@ -276,6 +277,46 @@ def test_a_recourse_that_was_asked_as_a_job_is_one_line(server: Server, detail: 
 )
 def test_bad_audits_are_refused(server: Server, body: dict[str, Any], pointer: str) -> None:
     assert set(faults(server.client.post("/models/loan/audits", json=body))) == {pointer}
+
+
+def test_audits_are_listed_with_what_they_found(server: Server, promised: list[dict[str, Any]]) -> None:
+    begun = datetime.now(UTC)
+    results = [
+        audit(server, candidate, until=promised[7]["created_at"]) for candidate in ("loan@2", "loan@3", "loan@2")
+    ]
+
+    def listed(**query: Any) -> dict[str, Any]:
+        response = server.client.get("/models/loan/audits", params={"since": begun.isoformat(), **query})
+        assert response.status_code == 200, response.text
+        AuditList.model_validate(response.json(), strict=False)
+        found: dict[str, Any] = response.json()
+        return found
+
+    every = listed()["audits"]
+    assert [one["candidate"] for one in every] == ["loan@2", "loan@3", "loan@2"]
+    for one, result in zip(every, reversed(results), strict=True):
+        assert {name: one[name] for name in AUDITED} == {name: result[name] for name in AUDITED}
+        assert server.client.get(one["result"]).json() == result
+    assert listed(version="2")["audits"] == [every[0], every[2]]
+    assert listed(status="failed")["audits"] == []
+    assert listed(until=begun.isoformat())["audits"] == []
+    first = listed(limit=2)
+    assert first["audits"] == every[:2]
+    assert listed(limit=2, cursor=first["next_cursor"]) == {"audits": every[2:], "next_cursor": None}
+    jobs = server.client.get("/jobs", params={"kind": "audit", "model": "loan", "version": "3"}).json()["jobs"]
+    assert jobs[0]["id"] == every[1]["id"]
+    assert {job["model"] for job in jobs} == {"loan@3"}
+    problem(server.client.get("/models/nobody/audits"), 404, "unknown-model")
+
+
+def test_what_cannot_be_a_filter_of_jobs_is_named(server: Server) -> None:
+    asked = {"kind": "letters", "status": "done", "since": "0001-01-01T00:00:00+14:00"}
+    (sentence,) = faults(server.client.get("/jobs", params=asked)).values()
+    assert "kind must be recourse, " in sentence
+    assert "status must be 'queued', 'running', 'succeeded', 'failed' or 'cancelled'" in sentence
+    assert "since must be a time" in sentence
+    (sentence,) = faults(server.client.get("/recourse", params={"since": asked["since"]})).values()
+    assert "since must be a time" in sentence
 
 
 def test_unknown_models_are_not_audited(server: Server) -> None:

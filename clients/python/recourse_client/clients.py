@@ -114,9 +114,9 @@ class Client:
         """Recourse in the ledger, newest first, page after page; filters as the query of ``GET /recourse``."""
         return self._pages("/recourse", "recourse", _listed(reference, filters))
 
-    def list_jobs(self) -> Iterator[Json]:
-        """Jobs, newest first, page after page."""
-        return self._pages("/jobs", "jobs", {})
+    def list_jobs(self, **filters: str) -> Iterator[Json]:
+        """Jobs, newest first, page after page; filters as the query of ``GET /jobs``."""
+        return self._pages("/jobs", "jobs", filters)
 
     def _pages(self, path: str, name: str, params: dict[str, str]) -> Iterator[Json]:
         while True:
@@ -207,9 +207,9 @@ class AsyncClient:
         """As `Client.list_recourse`."""
         return self._pages("/recourse", "recourse", _listed(reference, filters))
 
-    def list_jobs(self) -> AsyncIterator[Json]:
+    def list_jobs(self, **filters: str) -> AsyncIterator[Json]:
         """As `Client.list_jobs`."""
-        return self._pages("/jobs", "jobs", {})
+        return self._pages("/jobs", "jobs", filters)
 
     async def _pages(self, path: str, name: str, params: dict[str, str]) -> AsyncIterator[Json]:
         while True:
