@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.kept import ROOM_MB
 from app.remote_hosts import RemoteHost
 
 _ORIGIN = re.compile(r"https?://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?")
@@ -47,6 +48,8 @@ class Settings(BaseSettings):
     """Child processes that compute answers; each holds its own copy of the models in use."""
     child_memory_mb: Annotated[int, Field(ge=0)] = 4096
     """Most address space of a child process, in MiB; 0 for no limit."""
+    child_models_mb: Annotated[int, Field(ge=1)] = ROOM_MB
+    """Models that a child process keeps, in MiB, roughly; those that are asked about least recently make room."""
     model_load_s: Annotated[int, Field(ge=1, le=3600)] = 60
     """Seconds in which a child process must load a model and ask it once."""
     lanes_bounds: Annotated[int, Field(ge=1, le=256)] = os.cpu_count() or 1

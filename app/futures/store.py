@@ -9,7 +9,7 @@ In the directory of a version:
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -20,6 +20,7 @@ from app.calibration.file import read_calibration
 from app.errors import ModelRefused, ModelUnusable, RecourseError
 from app.futures.records import Labels
 from app.futures.stacks import STACKS, Kind
+from app.kept import kept
 from app.observability import log
 from app.recourse.models.black_box import Input
 from app.recourse.models.committee import Drawn, FutureModels, Futures, Stress, StressedModels
@@ -35,9 +36,6 @@ SetName: TypeAlias = Literal["search", "held_back", "stressed_search", "stressed
 
 Source: TypeAlias = Literal["retrained", "command", "supplied", "stand_in"]
 Json: TypeAlias = dict[str, Any]
-
-IN_MEMORY = 8
-"""Versions whose future models one process keeps loaded."""
 
 
 class Part(BaseModel):
@@ -252,10 +250,8 @@ def _damage(model: RegisteredModel, record: FuturesRecord) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
-    directory: Path
-    stamp: Stamp
-    model: RegisteredModel = field(compare=False)
+class _Loaded:
+    futures: Futures | None
 
 
 def load_futures(model: RegisteredModel) -> Futures | None:
@@ -265,15 +261,22 @@ def load_futures(model: RegisteredModel) -> Futures | None:
     correction that belongs to them is the one in ``calibration.json`` now.
     """
     found = stamp(model.directory / FUTURES / RECORD)
-    futures = None if found is None else _load(_Key(model.directory, found, model))
+    futures = None
+    if found is not None:
+        key = ("futures", model.directory, found)
+        futures = kept(key, lambda: _Loaded(_load(model)), name=model.name, size=lambda _: _size(model)).futures
     if futures is None or (calibration := read_calibration(model.directory)) is None:
         return futures
     return replace(futures, calibration=calibration)
 
 
-@lru_cache(maxsize=IN_MEMORY)
-def _load(key: _Key) -> Futures | None:
-    model = key.model
+def _size(model: RegisteredModel) -> int:
+    """Bytes of the files, which are numbers in memory as well."""
+    record = _found(model)
+    return 0 if record is None else sum(size for found in record.sets.values() for size in found.sizes.values())
+
+
+def _load(model: RegisteredModel) -> Futures | None:
     record = _found(model)
     if record is None:
         return None

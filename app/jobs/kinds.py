@@ -103,9 +103,9 @@ def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Pro
     return {"model": plain(identity(model)), "futures": status(model)}
 
 
-def ready(store: Store, payload: Json) -> None:
+def ready(store: Store, payload: Json) -> list[str]:
     """Run `tasks.ready` for the model of a payload, unless the store now has another model under that name."""
-    tasks.ready(_model_asked(store, payload, include_inactive=True))
+    return tasks.ready(_model_asked(store, payload, include_inactive=True))
 
 
 def _model_asked(store: Store, payload: Json, *, include_inactive: bool = False) -> ModelRef:
@@ -113,7 +113,7 @@ def _model_asked(store: Store, payload: Json, *, include_inactive: bool = False)
     return _unchanged(ModelRef(store=store, **payload["model"]), include_inactive)
 
 
-@lru_cache(maxsize=tasks.MODELS_IN_MEMORY)
+@lru_cache(maxsize=1000)
 def _unchanged(ref: ModelRef, include_inactive: bool) -> ModelRef:
     # Looked up once: what this child has loaded stays the model that was asked, whatever becomes of its files.
     if ref.store.open().find(ref.name, include_inactive=include_inactive).sha256 != ref.sha256:

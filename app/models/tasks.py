@@ -6,6 +6,7 @@ Questions about an applicant are in `app.questions.use_cases`.
 import math
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from jaxtyping import Float
 
 from app.errors import RecourseError
 from app.futures.store import load_futures
+from app.kept import dropped, kept
 from app.pool.child import Need
 from app.questions.answers import Decision, Json, decision, plain
 from app.recourse.actions.action_set import action_set
@@ -22,6 +24,7 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import DEFAULT_METHOD, METHODS, solve
+from app.registry.artifact import Endpoint
 from app.registry.ref import ModelRef, Store
 from app.registry.version import LoadedModel
 
@@ -31,17 +34,43 @@ FIRST_QUESTION_S = 10.0
 MOST_SAMPLES = 5
 """Records for people to try."""
 
-MODELS_IN_MEMORY = 8
-"""Models that one child keeps loaded; the least recently used makes room."""
+PREPARED = 8
+"""Models, the newest, that a child loads before it is asked about them."""
+
+IN_USE = 3
+"""How many times the bytes of its files and records a model takes, with what is computed of them once."""
+
+OWN_BYTES = 1_000_000
+"""What a model takes besides."""
 
 SIBLINGS_IN_MEMORY = 100
 """Other versions of models that one child keeps, without their reference records."""
 
 
-@lru_cache(maxsize=MODELS_IN_MEMORY)
 def load(ref: ModelRef) -> LoadedModel:
-    """The model, ready to be asked, whether or not it is active."""
-    return ref.store.open().find(ref.name, include_inactive=True).load()
+    """The model, ready to be asked, whether or not it is active; kept while there is room."""
+    return _kept(ref).model
+
+
+@dataclass(slots=True)
+class _Kept:
+    model: LoadedModel
+    was_asked: bool = False
+
+
+def _kept(ref: ModelRef) -> _Kept:
+    def make() -> _Kept:
+        return _Kept(ref.store.open().find(ref.name, include_inactive=True).load())
+
+    return kept(ref, make, name=ref.name, size=lambda found: _size(found.model))
+
+
+def _size(model: LoadedModel) -> int:
+    """Roughly: its records with their encoded points, and its file as numbers in memory."""
+    arrays = (model.reference.rows_raw, model.reference.X, model.reference.scores)
+    artifact = model.registered.manifest.artifact
+    file = 0 if isinstance(artifact, Endpoint) else (model.registered.directory / artifact.path).stat().st_size
+    return IN_USE * (sum(array.nbytes for array in arrays) + file) + OWN_BYTES
 
 
 @lru_cache(maxsize=SIBLINGS_IN_MEMORY)
@@ -53,7 +82,7 @@ def load_sibling(ref: ModelRef) -> BlackBox:
 def needs(store: Store) -> list[Need]:
     """The newest active models, to be ready in each child."""
     active = [model for model in store.open().list() if model.active]
-    return [need_of(ModelRef.of(store, model)) for model in active[-MODELS_IN_MEMORY:]]
+    return [need_of(ModelRef.of(store, model)) for model in active[-PREPARED:]]
 
 
 def need_of(ref: ModelRef) -> Need:
@@ -61,18 +90,20 @@ def need_of(ref: ModelRef) -> Need:
     return Need(ref.name, ready, (ref,))
 
 
-def ready(ref: ModelRef) -> None:
+def ready(ref: ModelRef) -> list[str]:
     """Load a model and ask it one question, so that no request waits for what happens only once. Idempotent.
 
-    Errors as `RegisteredModel.load`.
+    Returns the names of models that had to make room. Errors as `RegisteredModel.load`.
     """
-    load_futures(load(ref).registered)
-    _ask_once(ref)
+    found = _kept(ref)
+    load_futures(found.model.registered)
+    if not found.was_asked:
+        _ask_once(ref, found.model)
+        found.was_asked = True
+    return dropped()
 
 
-@lru_cache(maxsize=MODELS_IN_MEMORY)
-def _ask_once(ref: ModelRef) -> None:
-    model = load(ref)
+def _ask_once(ref: ModelRef, model: LoadedModel) -> None:
     # A question to a remote model warms nothing here, and costs.
     if model.black_box.remote is not None or not (refused := samples(ref, deadline_s=math.inf)):
         return

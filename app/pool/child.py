@@ -21,7 +21,6 @@ import socket
 import struct
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -46,9 +45,6 @@ model's fault, but a model that waits for ever is."""
 END_S = 10.0
 """Longest wait for the end of a child that was killed."""
 
-REMEMBERED = 4
-"""Needs that a child is not asked to meet again: fewer than it keeps what they load for (`tasks.MODELS_IN_MEMORY`)."""
-
 READ_BYTES = 1 << 20
 """Bytes of an answer that are read ahead."""
 
@@ -72,7 +68,8 @@ class Need:
 
     name: str
     """Name of what it loads."""
-    function: Callable[..., None]
+    function: Callable[..., list[str]]
+    """Gives the names of what had to make room for it, and has to be loaded again."""
     args: tuple[Any, ...]
 
 
@@ -166,7 +163,7 @@ class Child:
         """Reason for each model that it could not load, by name."""
         self.loading: str | None = None
         """Name of what it is loading, or was when it was lost."""
-        self._met: deque[Need] = deque(maxlen=REMEMBERED)
+        self._met: set[Need] = set()
 
     async def start(self, on_end: Callable[["Child"], None]) -> None:
         """Return when it is ready for calls; `on_end` is called when it has ended, busy or not.
@@ -231,7 +228,7 @@ class Child:
         wall_s = WALL_FACTOR * cpu_s
         call = Call(need.function, need.args, {}, alarm_s=wall_s, cpu_s=cpu_s, origin=origin)
         try:
-            await self.call(call, wall_s + ALARM_S)
+            dropped = await self.call(call, wall_s + ALARM_S)
         except (LaneTimeout, LaneCrashed) as error:
             if isinstance(error, LaneCrashed) and not await self._was_stopped():
                 raise
@@ -242,7 +239,7 @@ class Child:
             raise
         self.problems.pop(need.name, None)
         self.loading = None
-        self._met.append(need)
+        self._met = {one for one in self._met if one.name not in dropped} | {need}
 
     async def _was_stopped(self) -> bool:
         """Whether the kernel has ended it at a time limit."""

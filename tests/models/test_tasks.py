@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app import kept
 from app.errors import ModelUnusable, UnknownModel
 from app.jobs import kinds
 from app.models import tasks
@@ -53,8 +54,7 @@ FRAME = Frame(
 
 
 def test_preparing_loads_every_active_model_and_asks_it_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    for cache in (tasks.load, tasks._ask_once):
-        cache.cache_clear()
+    monkeypatch.setattr(kept, "_kept", kept.Kept(100 << 20))
     for need in tasks.needs(store):
         need.function(*need.args)
 
@@ -65,6 +65,22 @@ def test_preparing_loads_every_active_model_and_asks_it_once(store: Store, monke
     monkeypatch.setattr(tasks, "solve", read_again)
     for model in store.open().list():
         tasks.ready(ModelRef.of(store, model))
+
+
+def test_models_are_kept_by_their_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = sorted((tasks._size(model.load()), model.name, model) for model in store.open().list())
+    first, second, third = (ModelRef.of(store, model) for *_, model in models[2::-1])
+    assert models[0][0] > 1_000_000
+    monkeypatch.setattr(kept, "_kept", kept.Kept(models[2][0] + models[1][0]))
+    assert tasks.ready(first) == tasks.ready(second) == tasks.ready(first) == []
+    assert tasks.ready(third) == [second.name]  # asked about least recently
+    model = tasks.load(third)
+    assert tasks.load(third) is model
+    # One that is larger than the room has all of it.
+    monkeypatch.setattr(kept, "_kept", kept.Kept(1000))
+    model = tasks.load(first)
+    assert tasks.load(first) is model
+    assert tasks.ready(second) == [first.name]
 
 
 def test_a_model_is_loaded_once_per_registration(loan: ModelRef) -> None:

@@ -17,13 +17,17 @@ from app.pool.child import Written
 prepared: list[str] = []
 
 
-def load(note: str) -> None:
-    """Prepare for a call; `damaged` cannot be loaded, and nor can a file that exists, as long as it does."""
+def load(note: str, *dropped: str) -> list[str]:
+    """Prepare for a call; `damaged` cannot be loaded, and nor can a file that exists, as long as it does.
+
+    Says that `dropped` had to make room.
+    """
     if note == "damaged":
         raise ModelUnusable("is damaged")
     while os.path.exists(note):
         time.sleep(0.005)
     prepared.append(note)
+    return list(dropped)
 
 
 def spin() -> None:

@@ -1,0 +1,70 @@
+"""What a process keeps of models, up to so many bytes; what was used least recently makes room.
+
+Models and their future models share the room. `dropped` names whose were given up, so that the server has them loaded
+again before it asks about them.
+"""
+
+import os
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cachetools import LRUCache
+
+Value = TypeVar("Value")
+
+ROOM = "RECOURSE_CHILD_MODELS_MB"
+"""Room in MiB; inherited from the server, whose settings validated it."""
+
+ROOM_MB = 512
+"""Room where nothing is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    value: Any
+    name: str
+    size: int
+
+
+class Kept(LRUCache[Hashable, _Entry]):
+    """Remembers whose entries it has given up.
+
+    Parameters
+    ----------
+    room : bytes
+    """
+
+    def __init__(self, room: int) -> None:
+        super().__init__(room, getsizeof=lambda entry: entry.size)
+        self.given_up: list[str] = []
+
+    def popitem(self) -> tuple[Hashable, _Entry]:
+        """Give up what was used least recently."""
+        key, entry = super().popitem()
+        self.given_up.append(entry.name)
+        return key, entry
+
+
+_kept = Kept(int(os.environ.get(ROOM, ROOM_MB)) << 20)
+
+
+def kept(key: Hashable, make: Callable[[], Value], *, name: str, size: Callable[[Value], int]) -> Value:
+    """What `make` gives, made once and kept while there is room; one alone is kept however large it is.
+
+    Parameters
+    ----------
+    name : whose it is, for `dropped`
+    size : its bytes, roughly
+    """
+    if (entry := _kept.get(key)) is None:
+        value = make()
+        entry = _kept[key] = _Entry(value, name, min(size(value), int(_kept.maxsize)))
+    found: Value = entry.value
+    return found
+
+
+def dropped() -> list[str]:
+    """Names of those whose models were given up since the last call."""
+    names, _kept.given_up = list(dict.fromkeys(_kept.given_up)), []
+    return names
