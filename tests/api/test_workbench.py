@@ -1,15 +1,18 @@
 """The workbench in a real browser: what a person sees who has never heard of counterfactuals."""
 
+import csv
 import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from app.api.examples import APPLICANT, DEMO_MODEL
 from app.api.routes.workbench import FILES, STATIC
 from app.futures.rehearsal import rehearse
 from app.futures.spec import choices_of
@@ -669,10 +672,10 @@ def test_a_list_of_stored_answers_that_comes_late_does_not_replace_the_one_asked
         show(page, "Promises")
     page.fill("#reference", "nobody-has-this")
     page.click("#find button")
-    page.get_by_text("No stored answer has this reference.").wait_for()
+    page.get_by_text("No stored answer fits this.").wait_for()
     late[0].fulfill(json={"recourse": [], "next_cursor": None})
     page.evaluate("() => new Promise((done) => setTimeout(done))")
-    assert text(page, "#found") == "No stored answer has this reference."
+    assert text(page, "#found") == "No stored answer fits this."
 
 
 # --- pictures, reasons and the letter --------------------------------------------------------------------------------
@@ -837,6 +840,41 @@ def test_an_answer_is_stored_once_under_a_reference_that_can_be_found(workbench:
     page.click("#store button")
     page.get_by_text("You can find it under").wait_for()
     assert "Stored as" in page.evaluate("() => document.activeElement.innerText")
+
+
+@pytest.mark.slow
+def test_all_stored_answers_are_reached_and_filtered(workbench: Open, demo: Running, tmp_path: Path) -> None:
+    with httpx.Client(base_url=demo.url, timeout=60) as client:
+        for i in range(43):
+            body = {"model": DEMO_MODEL, "applicant": APPLICANT, "reference": f"page {i}"}
+            assert client.post("/recourse", json=body).status_code == 200
+        ids = [one["id"] for one in client.get("/recourse", params={"limit": 43}).json()["recourse"]]
+    page = workbench(bypass_csp=True, reduced_motion="reduce")
+    page.wait_for_selector("#example:enabled")
+    show(page, "Promises")
+    page.select_option("#of-model", "consumer-loan")
+    page.select_option("#of-status", "found")
+    page.fill("#given-since", datetime.now(UTC).date().isoformat())
+    page.fill("#given-until", (datetime.now(UTC) + timedelta(days=1)).date().isoformat())
+    with page.expect_response("**/recourse?*status=found*"):
+        page.click("#find button")
+    listed = page.locator("#found .cases > li")
+    for count in (20, 40):
+        page.wait_for_function(f"() => document.querySelectorAll('#found .cases > li').length === {count}")
+        page.get_by_role("button", name="Older answers").click()
+    page.wait_for_function("() => document.querySelectorAll('#found .cases > li').length > 42")
+    names = [one.split(" · ")[0] for one in listed.all_inner_texts()]
+    assert names[:43] == [f"page {i}" for i in reversed(range(43))]
+    assert ids[0] not in text(page, "#found")
+    with page.expect_download() as downloaded:
+        page.get_by_role("button", name="Take all of these as CSV").click()
+    downloaded.value.save_as(tmp_path / "answers.csv")
+    with (tmp_path / "answers.csv").open(newline="") as file:
+        assert [row["id"] for row in csv.DictReader(file)][:43] == ids
+    assert violations(page) == []
+    page.fill("#given-until", "2020-01-01")
+    page.click("#find button")
+    page.get_by_text("No stored answer fits this.").wait_for()
 
 
 @pytest.mark.slow

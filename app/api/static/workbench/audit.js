@@ -62,11 +62,11 @@ function auditParts({ promises, still_valid: kept, broken, promised_lower: lower
   ];
 }
 
-/** @param {{id: string, reason: string}} promise */
-const brokenItem = ({ id, reason }) =>
+/** @param {{id: string, reference: string | null, reason: string}} promise */
+const brokenItem = ({ id, reference, reason }) =>
   h(
     "li",
     {},
-    h("code", {}, id),
+    reference === null ? h("code", {}, id) : h("b", { title: id }, reference),
     reason === "refused" ? ": the model says no" : ": the record no longer fits the model",
   );

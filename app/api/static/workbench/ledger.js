@@ -6,7 +6,7 @@
  * whether the form has it.
  */
 
-import { fetchJson, isAborted } from "./api.js";
+import { fetchJson, isAborted, send } from "./api.js";
 import { chance } from "./decision.js";
 import { $, fill, h } from "./dom.js";
 import { formatDate } from "./format.js";
@@ -79,22 +79,102 @@ const storedNote = ({ id, status }, same) =>
 
 let listing = new AbortController();
 
-/** Show the stored answers with the reference that is typed in. */
+/** Show the newest stored answers that fit the filters. */
 export async function findStored() {
   listing.abort();
   const { signal } = (listing = new AbortController());
-  const reference = $("reference").value.trim();
-  const filter = reference ? `&reference=${encodeURIComponent(reference)}` : "";
+  offerModels();
+  const query = filters();
   try {
-    const { recourse } = await fetchJson(`recourse?limit=20${filter}`, { signal });
-    const none = h("p.hint", { role: "status" }, reference ? "No stored answer has this reference." : NONE);
-    fill("found", recourse.length > 0 ? h("ul.cases", {}, ...recourse.map(storedItem)) : none);
+    const page = await fetchJson(`recourse?limit=20${query}`, { signal });
+    if (page.recourse.length === 0) {
+      fill("found", h("p.hint", { role: "status" }, query ? "No stored answer fits this." : NONE));
+      return;
+    }
+    const list = h("ul.cases");
+    const more = h("div.row", {}, exportButton(query));
+    fill("found", list, more);
+    extend(list, more, page, query, signal);
   } catch (problem) {
     if (!isAborted(problem)) fill("found", problemNote(problem));
   }
 }
 
 const NONE = "No answers are stored yet. Below each answer you can store it.";
+
+/** Offer the models that are there as filters; the choice stays. */
+function offerModels() {
+  const titles = new Map(state.models.map(({ id, title }) => [id, title ?? id]));
+  const select = $("of-model");
+  if (select.options.length > titles.size) return;
+  const options = [...titles].map(([id, title]) => h("option", { value: id }, title));
+  select.replaceChildren(h("option", { value: "" }, "any"), ...options);
+}
+
+/** What is chosen, as the rest of a query. */
+function filters() {
+  const end = new Date(`${$("given-until").value}T00:00`);
+  end.setDate(end.getDate() + 1); // that day included
+  const chosen = {
+    reference: $("reference").value.trim(),
+    model: $("of-model").value,
+    status: $("of-status").value,
+    kept: $("of-kept").value,
+    since: moment(new Date(`${$("given-since").value}T00:00`)),
+    until: moment(end),
+  };
+  return Object.entries(chosen).map(([name, value]) => (value ? `&${name}=${encodeURIComponent(value)}` : "")).join("");
+}
+
+/** @param {Date} date by the reader's clock; invalid where no day is chosen */
+const moment = (date) => (Number.isNaN(date.valueOf()) ? "" : date.toISOString());
+
+/**
+ * Show a page of stored answers after those that are shown, and a button for the one after it.
+ * @param {HTMLElement} list @param {HTMLElement} more where the button stands
+ * @param {{recourse: any[], next_cursor: string | null}} page
+ * @param {string} query @param {AbortSignal} signal of the list
+ */
+function extend(list, more, page, query, signal) {
+  list.append(...page.recourse.map(storedItem));
+  if (page.next_cursor === null) return;
+  const button = h("button", { type: "button" }, "Older answers");
+  button.onclick = async () => {
+    button.disabled = true;
+    try {
+      const next = await fetchJson(`recourse?limit=20${query}&cursor=${page.next_cursor}`, { signal });
+      const last = list.children.length;
+      button.remove();
+      extend(list, more, next, query, signal);
+      const first = /** @type {HTMLElement} */ (list.children[last]);
+      first?.setAttribute("tabindex", "-1");
+      first?.focus();
+    } catch (problem) {
+      button.disabled = false;
+      if (!isAborted(problem)) more.append(problemNote(problem));
+    }
+  };
+  more.prepend(button);
+}
+
+/** Takes all that fits the filters as a table. @param {string} query */
+function exportButton(query) {
+  const button = h("button", { type: "button" }, "Take all of these as CSV");
+  button.onclick = async () => {
+    button.disabled = true;
+    try {
+      const table = await send(`recourse?limit=200${query}`, { headers: { Accept: "text/csv" } });
+      const link = h("a", { href: URL.createObjectURL(await table.blob()), download: "answers.csv" });
+      link.click();
+      URL.revokeObjectURL(link.href);
+    } catch (problem) {
+      button.after(problemNote(problem));
+    } finally {
+      button.disabled = false;
+    }
+  };
+  return button;
+}
 
 const STATUSES = { found: "a way to a yes", not_found: "no way found", already_favourable: "already a yes" };
 
@@ -103,7 +183,7 @@ const titleOf = ({ id, version }) => `${state.models.find((m) => m.id === id)?.t
 
 /** One stored answer. @param {any} stored */
 function storedItem(stored) {
-  const { id, reference, status, model, created_at: created, expires_at: expires } = stored;
+  const { id, reference, status, model, created_at: created, expires_at: expires, kept } = stored;
   const result = h("div", { role: "status" });
   return h(
     "li",
@@ -111,10 +191,10 @@ function storedItem(stored) {
     h(
       "p",
       {},
-      h("b", {}, reference ?? "no reference"),
+      reference === null ? h("code", {}, id) : h("b", { title: id }, reference),
       ` · ${STATUSES[/** @type {"found"} */ (status)]} · ${titleOf(model)} · `,
-      `given ${formatDate(created)}, valid until ${formatDate(expires)} · `,
-      h("code", {}, id),
+      `given ${formatDate(created)}, valid until ${formatDate(expires)}`,
+      kept !== null && h(kept ? "b.yes" : "b.no", {}, kept ? " · kept at the last check" : " · broken at the last check"),
     ),
     status === "found" && storedActions(stored, result),
     status !== "already_favourable" && letterForm(id),
@@ -123,10 +203,10 @@ function storedItem(stored) {
 }
 
 /** @param {any} stored @param {HTMLElement} result where their results are shown */
-function storedActions({ id, model }, result) {
+function storedActions({ id, reference, model }, result) {
   const versions = state.models.filter((m) => m.id === model.id);
   const options = versions.map((m) => h("option", { value: fullName(m) }, versionText(m)));
-  const choice = h("select", { "aria-label": `Version to verify ${id} against` }, ...options);
+  const choice = h("select", { "aria-label": `Version to verify ${reference ?? id} against` }, ...options);
   const show = (/** @type {() => Promise<Node[]>} */ load) => async () =>
     result.replaceChildren(...(await load().catch((problem) => [problemNote(problem)])));
   return h(
