@@ -28,6 +28,7 @@ from app.metrics import Metrics
 from app.models import route as models
 from app.portfolio import route as comparisons
 from app.questions import batch_route as batch
+from app.questions import kserve_route as kserve
 from app.questions import methods_route as methods
 from app.questions import route as recourse
 from app.questions.batch_schema import BatchProblem, BatchRequest, BatchRow
@@ -57,7 +58,7 @@ CORS: dict[str, Any] = {
 
 
 MODULES = (
-    recourse, reasons, batch, ledger, comparisons, notice, calibration, methods, models, jobs, health, metrics,
+    recourse, reasons, batch, kserve, ledger, comparisons, notice, calibration, methods, models, jobs, health, metrics,
     problems, docs, root, workbench,
 )  # fmt: skip
 """The routes of the service, in the order of its description."""

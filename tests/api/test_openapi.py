@@ -42,6 +42,7 @@ OPERATIONS = {
     ("get", "/recourse/{id}/notice"): "get_notice",
     ("post", "/recourse/{id}/verify"): "verify_recourse",
     ("post", "/recourse/correct"): "correct_plan",
+    ("post", "/v1/models/{id}:explain"): "explain_instance",
     ("get", "/methods"): "list_methods",
     ("get", "/models"): "list_models",
     ("get", "/models/{id}"): "get_model",
