@@ -6,6 +6,7 @@ from typing import Any
 
 from app.letters.language import Language
 from app.questions.answers import Frame, Json, Timestamp
+from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.actions.sentences import change_text, months_text
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue
@@ -56,11 +57,13 @@ class NoticeWay(AnswerPart):
     late: bool
     """Whether it takes longer than the answer is valid."""
     probability: str | None
-    """The model's probability of the favourable outcome then; null for a model without one, or with points."""
+    """The model's probability of the favourable outcome then; null for a model without one, or with points, and where
+    the applicant states a value that is not known yet."""
     points: str | None
-    """Its points then, of a model that gives points."""
+    """Its points then, of a model that gives points; null also where a value is not known yet."""
     promise: str | None
-    """What can be promised of the models that may follow, with the condition; null where there are none."""
+    """What can be promised of the models that may follow, with the condition; null where there are none, and where a
+    value is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +162,8 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
     ways = tuple(_way(facts, one, features, language, valid_months, digits) for one in answer["counterfactuals"])
     reasons = facts.reasons or {"reasons": (), "against": None}
     together = (answer.get("plan") or {"validity": {}})["validity"].get("future") if len(ways) > 1 else None
+    if any(_states(facts, one) for one in answer["counterfactuals"]):
+        together = None
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold)
     fewer = facts.scale is not None and facts.scale.fewer
@@ -228,6 +233,16 @@ def _probabilities(answer: Json) -> list[float | None]:
     return [decision["probability"] for decision in decisions if decision is not None]
 
 
+def _states(facts: Facts, one: Json) -> bool:
+    """Whether the applicant states a value on this way; probability and promise are those of a single one."""
+    return any(facts.applicant[change["feature"]] is None for change in one["changes"])
+
+
+def _accepted(found: Json) -> AcceptedValues:
+    levels = found["levels"]
+    return AcceptedValues(min=found["min"], max=found["max"], levels=None if levels is None else tuple(levels))
+
+
 def _way(
     facts: Facts, one: Json, features: Mapping[str, Feature], language: Language, valid_months: float, digits: int
 ) -> NoticeWay:
@@ -236,21 +251,23 @@ def _way(
     names = [step["feature"] for step in one.get("steps") or ()]
     names += [c["feature"] for c in one["changes"] if not c.get("by_time") and c["feature"] not in names]
     months, points = one.get("takes_months", 0.0), current.get("points")
+    accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
+    known = not _states(facts, one)
     labels = {name: feature.title for name, feature in features.items()}
     return NoticeWay(
         number=one["rank"],
         steps=tuple(
             change_text(
                 features[name], features[name].parse(facts.applicant[name]),
-                features[name].parse(one["applicant"][name]), language.phrases,
+                features[name].parse(one["applicant"][name]), language.phrases, accepted=accepted.get(name),
             )
             for name in names
         ),
         time=language.takes.replace("{time}", months_text(months, language.phrases)) if months > 0.0 else None,
         late=months > valid_months,
         probability=None
-        if current["probability"] is None or points is not None
+        if current["probability"] is None or points is not None or not known
         else language.percent_text(current["probability"], digits),
-        points=None if points is None else language.points_text(points),
-        promise=None if future is None else promise_text(future, language.promise, labels),
+        points=None if points is None or not known else language.points_text(points),
+        promise=None if future is None or not known else promise_text(future, language.promise, labels),
     )  # fmt: skip

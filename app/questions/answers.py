@@ -17,6 +17,7 @@ from jaxtyping import Float
 from pydantic import AfterValidator, WithJsonSchema
 
 from app.questions.ways import ChangeStep, Difference, difference, points_of, steps
+from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.providing import provided
 from app.recourse.actions.sentences import MONTHS_DIGITS, FeatureChange, changes
@@ -354,7 +355,7 @@ def counterfactual_answer(
 ) -> CounterfactualAnswer:
     """One record in the model's own terms; `before` are the ways that the answer lists first."""
     certificate = found.certificate
-    made = changes_of(action_set, found.row_raw)
+    made = changes_of(action_set, found.row_raw, found.accepted)
     return CounterfactualAnswer(
         rank=len(before) + 1,
         applicant=action_set.space.record(found.row_raw),
@@ -397,12 +398,14 @@ def nearest_answer(action_set: ActionSet, found: Counterfactual, scale: PointSca
     )
 
 
-def changes_of(action_set: ActionSet, row_raw: Float[np.ndarray, "p"]) -> tuple[FeatureChange, ...]:
+def changes_of(
+    action_set: ActionSet, row_raw: Float[np.ndarray, "p"], accepted: Mapping[int, AcceptedValues] | None = None
+) -> tuple[FeatureChange, ...]:
     """What differs from the factual."""
     clock, providing = action_set.clock, provided(action_set)
     if providing is not None and not action_set.space.in_state(row_raw[None])[0, list(providing.given)].any():
         clock = providing.clock  # stating a value takes no time; changing it does
-    return changes(action_set.space.features, action_set.factual_raw, row_raw, clock)
+    return changes(action_set.space.features, action_set.factual_raw, row_raw, clock, accepted)
 
 
 def plan_answer(plan: PlanCertificate | None) -> Plan | None:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.models.committee import Direction, Drawn
 from app.recourse.promise import promise_text
@@ -208,6 +209,8 @@ class AssessedCounterfactual:
     """The method's own figures; None for methods that have none beyond the certificate, and where no method made it."""
     future: FutureCertificate | None = None
     """None where the model has no future models."""
+    accepted: Mapping[int, AcceptedValues] = field(default_factory=dict)
+    """By the index of a feature whose missing value is provided: which values the model accepts."""
     steps: tuple[Step, ...] | None = None
     """The changes in the order in which each helps most; None for a single change, or where the model was not asked."""
 

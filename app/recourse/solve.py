@@ -26,6 +26,7 @@ from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.robustness.future_validity import certify_future, reaches
+from app.recourse.stated import with_accepted
 from app.recourse.steps import with_steps
 from app.recourse.verdict import SENTENCES, Reason, Verdict
 from app.recourse.verification import Draft
@@ -38,8 +39,8 @@ SILENT_WARNING = (
 )
 HORIZON = "horizon_months"
 PROVIDED_WARNING = (
-    "This answer provides values that are missing. They are not known yet: the answer assumes typical ones, or those "
-    "that it names, and holds for these."
+    "This answer provides values that are missing. They are not known yet: cost, time and certificate are those of "
+    "typical ones, or of those that it names; `changes[].accepted` says which values the model accepts."
 )
 FEWER_MEMBERS_WARNING = "{} ways were asked for; {} that the models accept as asked and that differ {} found."
 
@@ -114,7 +115,8 @@ class Questions:
         Parameters
         ----------
         future_validity : in place of the problem's own
-        steps : whether to look for the order of changes that helps most
+        steps : whether to look for the order of changes that helps most, and which values of
+            provided features are accepted
         """
         began, calls, rows = time.perf_counter(), self.meter.calls, self.meter.rows
         if self.is_plan and self.problem.count > 1:
@@ -142,6 +144,7 @@ class Questions:
             result = self._certified(result, listed, params, certificate, plan_s)
             if steps:
                 found = with_steps(self.actions, self.groundwork.meter, result.counterfactuals)
+                found = with_accepted(self.actions, self.groundwork.meter, found)
                 result = replace(result, counterfactuals=tuple(found))
         if self.meter.silent:
             silent = SILENT_WARNING.format(self.meter.silent, self.meter.rows)

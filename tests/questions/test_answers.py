@@ -76,7 +76,7 @@ def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> 
             "changes": [
                 {
                     "feature": "amount", "from": 5000, "to": 2000, "delta": -3000, "unit": "EUR",
-                    "takes_months": 0.0, "by_time": False,
+                    "accepted": None, "takes_months": 0.0, "by_time": False,
                     "text": "Reduce the amount from 5,000 EUR to 2,000 EUR.",
                 }
             ],

@@ -139,7 +139,7 @@ def test_a_missing_value_may_be_provided_at_a_cost_of_its_own(providing: tuple[M
                 kinds["kept"] += 1
                 continue
             kinds["provided"] += 1
-            assert told["income"].text.startswith("State the income; this answer holds for ")
+            assert told["income"].text.startswith("State the income; ")
             assert told["income"].delta is None
             assert any("provides values that are missing" in warning for warning in result.warnings)
             # The cost, by hand: of providing, from the typical value on, and of the other changes.

@@ -1,7 +1,7 @@
 """The difference between two records in words: "Reduce the credit amount from 5,951 DM to 2,100 DM."."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from app.recourse.actions.accepted_values import AcceptedValues, either, phrase_of
 from app.recourse.actions.phrases import ENGLISH, Phrases, fill
 from app.recourse.actions.timing import Clock
 from app.recourse.features import MISSING, Feature, FeatureType, RawValue
@@ -42,6 +43,9 @@ class FeatureChange:
     """`to - from` without rounding noise; null where the values are not numbers."""
     unit: str | None
     """Unit of both values; null where they have none."""
+    accepted: AcceptedValues | None
+    """Of a missing value that is provided: which values the model accepts, with everything else as in this record; null
+    for other changes, and where time or budget ran out before the model was asked."""
     takes_months: float
     """How long the change takes; 0 where the model says nothing of it."""
     by_time: bool
@@ -51,7 +55,11 @@ class FeatureChange:
 
 
 def changes(
-    features: Sequence[Feature], factual_raw: Float[np.ndarray, "p"], row_raw: Float[np.ndarray, "p"], clock: Clock
+    features: Sequence[Feature],
+    factual_raw: Float[np.ndarray, "p"],
+    row_raw: Float[np.ndarray, "p"],
+    clock: Clock,
+    accepted: Mapping[int, AcceptedValues] | None = None,
 ) -> tuple[FeatureChange, ...]:
     """What a person has to change to get from one raw row to another, in the order of the schema.
 
@@ -63,7 +71,7 @@ def changes(
     return tuple(
         _change(
             features[j], float(factual_raw[j]), float(row_raw[j]), float(months[j]),
-            after_months=total if by_time[j] else None,
+            after_months=total if by_time[j] else None, accepted=(accepted or {}).get(j),
         )
         for j in sorted(np.flatnonzero(factual_raw != row_raw).tolist(), key=lambda j: bool(by_time[j]))
         if not (by_time[j] and features[j].protected)
@@ -71,7 +79,13 @@ def changes(
 
 
 def _change(
-    feature: Feature, before_raw: float, after_raw: float, takes_months: float, *, after_months: float | None
+    feature: Feature,
+    before_raw: float,
+    after_raw: float,
+    takes_months: float,
+    *,
+    after_months: float | None,
+    accepted: AcceptedValues | None,
 ) -> FeatureChange:
     before, after = feature.value(before_raw), feature.value(after_raw)
     return FeatureChange(
@@ -80,9 +94,10 @@ def _change(
         to=after,
         delta=_delta(feature, before_raw, after_raw),
         unit=feature.unit,
+        accepted=accepted,
         takes_months=round(takes_months, MONTHS_DIGITS),
         by_time=after_months is not None,
-        text=change_text(feature, before_raw, after_raw, after_months=after_months),
+        text=change_text(feature, before_raw, after_raw, after_months=after_months, accepted=accepted),
     )
 
 
@@ -93,6 +108,7 @@ def change_text(
     phrases: Phrases = ENGLISH,
     *,
     after_months: float | None = None,
+    accepted: AcceptedValues | None = None,
 ) -> str:
     """A change as a sentence: the feature's own, else one put together.
 
@@ -100,6 +116,7 @@ def change_text(
     ----------
     feature : in the language of the phrases
     after_months : of a value that time changes by itself until then; None for a change that the person makes
+    accepted : of a missing value that the person states
     """
     before_text, after_text = _texts(feature, before_raw, after_raw, phrases)
     words = {
@@ -112,12 +129,23 @@ def change_text(
     if after_months is not None:
         return fill(phrases.by_time, words)
     if before_raw == MISSING or feature.value(before_raw) is None:
-        return fill(phrases.state, words)
+        return fill(phrase_of(accepted, phrases), words | _accepted_texts(feature, accepted, phrases))
     own = _own_sentence(feature, before_raw, after_raw)
     if own and not feature.is_number:
         names = (level_text(feature, feature.value(raw), phrases) for raw in (before_raw, after_raw))
         words |= dict(zip(("from", "to"), names, strict=True))
     return _ended(fill(own, words)) if own else fill(_phrase(feature, after_raw > before_raw, phrases), words)
+
+
+def _accepted_texts(feature: Feature, accepted: AcceptedValues | None, phrases: Phrases) -> dict[str, str]:
+    """The words of a sentence that asks for a missing value."""
+    if accepted is None:
+        return {}
+    if accepted.levels is not None:
+        names = [fill(phrases.quoted, {"to": level_text(feature, level, phrases)}) for level in accepted.levels]
+        return {"to": either(names, phrases)}
+    ends = {"from": accepted.min, "to": accepted.max}
+    return {name: number_text(feature, end, phrases) for name, end in ends.items() if end is not None}
 
 
 def _own_sentence(feature: Feature, before_raw: float, after_raw: float) -> str | None:
